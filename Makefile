@@ -1,0 +1,32 @@
+# perflex: everything lives in this folder; nothing outside it is touched.
+#   make demo   set up, then run the main job on an OpenCL device
+#   make test   set up, then run the tests
+#   make check  set up, then lint and type check
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+OUT ?= demo-out
+
+export UV_CACHE_DIR ?= $(CURDIR)/.venv/cache
+export UV_PYTHON_DOWNLOADS ?= never
+export UV_LINK_MODE ?= copy
+
+.PHONY: setup demo test check clean
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@sh .ci/setup_venv.sh "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/perflex demo --out $(OUT)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q
+
+check: $(STAMP)
+	@sh .ci/check.sh "$(VENV)"
+
+clean:
+	rm -rf $(VENV) build dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis perflex.egg-info

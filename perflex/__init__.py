@@ -1,0 +1,74 @@
+"""Calibrated cost models for OpenCL and GPU kernels.
+
+Write a cost model as a string, calibrate it on a device from measurement kernels, and predict the run
+time of kernels that never ran there::
+
+    from perflex import Model, calibrate
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    model = Model("f_cl_wall_time_intel_epyc", "p_f32madd * f_op_float32_madd")
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(
+        ["matmul_sq", "dtype:float32", "prefetch:True", "lsize_0:16", "lsize_1:16",
+         "groups_fit:True", "n:512,640,768,896"])
+    calibration = calibrate(model, kernels)
+    seconds = calibration.predict(kernels[0], {"n": 1024})
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perflex._calibration import Calibration
+    from perflex._calibrate import calibrate
+    from perflex._fit import FitResult, fit_model
+    from perflex._gather import gather_feature_values
+    from perflex._model import Model
+    from perflex._rank import RankedVariant, rank
+    from perflex._table import FeatureTable, scale_features_by_output
+    from perflex.errors import PerflexError
+
+__all__ = [
+    "Calibration",
+    "FeatureTable",
+    "FitResult",
+    "Model",
+    "PerflexError",
+    "RankedVariant",
+    "calibrate",
+    "fit_model",
+    "gather_feature_values",
+    "rank",
+    "scale_features_by_output",
+]
+
+__version__ = "0.1.0"
+
+# Names are loaded when first used: loopy and sympy alone take most of a second.
+_HOME = {
+    "Calibration": "perflex._calibration",
+    "FeatureTable": "perflex._table",
+    "FitResult": "perflex._fit",
+    "Model": "perflex._model",
+    "PerflexError": "perflex.errors",
+    "RankedVariant": "perflex._rank",
+    "calibrate": "perflex._calibrate",
+    "fit_model": "perflex._fit",
+    "gather_feature_values": "perflex._gather",
+    "rank": "perflex._rank",
+    "scale_features_by_output": "perflex._table",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    msg = f"module 'perflex' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,162 @@
+"""The feature table: one row per (kernel, sizes), one column per feature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.errors import CalibrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["FeatureInfo", "FeatureTable", "scale_features_by_output"]
+
+
+@dataclass(frozen=True)
+class FeatureInfo:
+    """What a column of a feature table counts.
+
+    Attributes
+    ----------
+    unit
+        What one unit of the feature is, singular, e.g. ``"sub-group operation"`` or ``"s"``.
+    amount
+        How much one unit amounts to in ``amount_unit``, e.g. 32 operations or 4 bytes; None where the
+        kernels disagree or the notion makes no sense.
+    amount_unit
+        ``"op"``, ``"B"``, or the empty string.
+    """
+
+    unit: str
+    amount: float | None = None
+    amount_unit: str = ""
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Feature values of a set of kernels.
+
+    Attributes
+    ----------
+    output
+        Identifier of the output feature, or None when the table holds input features only.
+    features
+        Feature identifiers, one per column.
+    kernels
+        A label per row, unique.
+    values
+        Shape ``(len(kernels), len(features))``, as counted or measured (never scaled).
+    groups
+        The generator (or other origin) of each row.
+    scale
+        Shape ``(len(kernels),)``: the factor that the fit applies to each row's residual, in 1/[output];
+        ones unless `scale_features_by_output` was called.
+    spread
+        Shape ``(len(kernels),)``: relative spread of each row's measured output; nan where not measured.
+    info
+        What each column counts.
+    sub_group_size
+        Work-items per sub-group that the counts were made with.
+    device
+        Name of the device of a measured output, or the empty string.
+    dropped
+        Label and reason of each kernel that was left out.
+    """
+
+    output: str | None
+    features: tuple[str, ...]
+    kernels: tuple[str, ...]
+    values: NDArray[np.float64]
+    groups: tuple[str, ...] = ()
+    scale: NDArray[np.float64] | None = None
+    spread: NDArray[np.float64] | None = None
+    info: Mapping[str, FeatureInfo] = field(default_factory=dict)
+    sub_group_size: int = 32
+    device: str = ""
+    dropped: tuple[tuple[str, str], ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.kernels)
+
+    def column(self, feature: str) -> NDArray[np.float64]:
+        """Return the values of one feature, shape ``(len(self),)``.
+
+        Raises
+        ------
+        CalibrationError
+            The table has no such column.
+        """
+        try:
+            index = self.features.index(feature)
+        except ValueError:
+            msg = f"the feature table has no column {feature!r}; it has {', '.join(self.features)}"
+            raise CalibrationError(msg, feature=feature) from None
+        return self.values[:, index]
+
+    @property
+    def scaled_values(self) -> NDArray[np.float64]:
+        """Values multiplied by each row's scale: the paper's scaled features (Section 7.2)."""
+        if self.scale is None:
+            return self.values
+        scaled: NDArray[np.float64] = self.values * self.scale[:, None]
+        return scaled
+
+    def take(self, rows: Sequence[int]) -> FeatureTable:
+        """Return the table reduced to the given row numbers, in that order."""
+        index = np.asarray(rows, dtype=np.intp)
+        return replace(
+            self,
+            kernels=tuple(self.kernels[i] for i in index),
+            values=self.values[index],
+            groups=tuple(self.groups[i] for i in index) if self.groups else (),
+            scale=None if self.scale is None else self.scale[index],
+            spread=None if self.spread is None else self.spread[index],
+        )
+
+    def as_rows(self) -> list[dict[str, float | str]]:
+        """Return one dictionary per row, with the key ``kernel`` and one key per feature."""
+        return [
+            {"kernel": kernel, **dict(zip(self.features, map(float, row), strict=True))}
+            for kernel, row in zip(self.kernels, self.values, strict=True)
+        ]
+
+
+def scale_features_by_output(table: FeatureTable) -> FeatureTable:
+    """Make a fit minimise relative instead of absolute errors (paper Section 7.2).
+
+    The paper divides each row's features by its output and sets the output to 1. That is the same as
+    dividing the residual by the output as long as the model is homogeneous of degree one in its
+    features; for other models (an overlap with an absolute edge) only the latter is meant, so the
+    factor is kept beside the values and applied to the residual. ``scaled_values`` gives the
+    paper's scaled columns.
+
+    Parameters
+    ----------
+    table
+        A table with an output column of positive values.
+
+    Returns
+    -------
+    FeatureTable
+        The same values with ``scale`` set to 1/output.
+
+    Raises
+    ------
+    CalibrationError
+        The table has no output column, or an output is not a positive finite number.
+    """
+    if table.output is None:
+        msg = "the feature table has no output column to scale by; gather it with the model's output feature"
+        raise CalibrationError(msg)
+    output = table.column(table.output)
+    bad = [table.kernels[i] for i in np.flatnonzero(~(np.isfinite(output) & (output > 0)))]
+    if bad:
+        msg = f"cannot scale by an output that is not positive and finite: {', '.join(bad[:5])}"
+        raise CalibrationError(msg, kernel=bad[0])
+    return replace(table, scale=1.0 / output)

@@ -1,0 +1,132 @@
+"""Every error perflex raises on purpose.
+
+One tree, so that ``except PerflexError`` catches all of them::
+
+    PerflexError
+    |- UnsupportedKernelError     a kernel cannot be described exactly (access or loop named)
+    |- InexactCountError          an exact count was asked for and only a bound is known
+    |- MissingSizeError           a size parameter has no value
+    |- FeatureError
+    |  |- UnknownFeatureError     the identifier names no feature
+    |  `- NoMatchError            the feature matches nothing in any kernel
+    |- ModelSyntaxError           a model string cannot be read
+    |- TagError                   a filter tag is unknown or out of range
+    |- DeviceError                no device, or several, fit the request
+    |- MeasurementError           a kernel could not be built, run or timed
+    |- CalibrationError           the data do not determine the parameters
+    |- FileFormatError            a file is damaged, foreign or of another version
+    |- EnvironmentSetupError      the installation lacks something essential
+    `- MissingExtraError          an optional dependency is not installed
+
+Each message states the cause and the fix in one line; what it is about (kernel, access, feature,
+device) is also available as an attribute.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CalibrationError",
+    "DeviceError",
+    "EnvironmentSetupError",
+    "FeatureError",
+    "FileFormatError",
+    "InexactCountError",
+    "MeasurementError",
+    "MissingExtraError",
+    "MissingSizeError",
+    "ModelSyntaxError",
+    "NoMatchError",
+    "PerflexError",
+    "TagError",
+    "UnknownFeatureError",
+    "UnsupportedKernelError",
+]
+
+
+class PerflexError(Exception):
+    """Base of all errors raised by perflex and uipick.
+
+    Parameters
+    ----------
+    message
+        Cause and fix, in one line.
+    context
+        What the error is about: ``kernel``, ``access``, ``feature``, ``device``, ``path`` ...; kept as the
+        attribute of the same name.
+    """
+
+    def __init__(self, message: str, **context: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.context = context
+
+    def __getattr__(self, name: str) -> object:
+        context = self.__dict__.get("context", {})
+        if name in context:
+            return context[name]
+        msg = f"{type(self).__name__} has no attribute {name!r}"
+        raise AttributeError(msg)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions with keyword arguments do not cross process borders by themselves.
+        return (_rebuild, (type(self), self.message, self.context))
+
+
+def _rebuild(cls: type[PerflexError], message: str, context: dict[str, object]) -> PerflexError:
+    return cls(message, **context)
+
+
+class UnsupportedKernelError(PerflexError):
+    """A kernel has something that cannot be described exactly; names the access, loop or instruction."""
+
+
+class InexactCountError(PerflexError):
+    """Only an upper bound of a count is known where an exact one is required."""
+
+
+class MissingSizeError(PerflexError):
+    """A size parameter of a kernel has no value."""
+
+
+class FeatureError(PerflexError):
+    """Something is wrong with a feature; base of the two below."""
+
+
+class UnknownFeatureError(FeatureError):
+    """A feature identifier names no feature class; suggests the nearest one."""
+
+
+class NoMatchError(FeatureError):
+    """A feature matches nothing in any kernel; lists what the kernels do contain."""
+
+
+class ModelSyntaxError(PerflexError):
+    """A model string cannot be read; shows the string and the offending position."""
+
+
+class TagError(PerflexError):
+    """A filter tag is unknown, or its value is not allowed; says which are."""
+
+
+class DeviceError(PerflexError):
+    """No device, or more than one, fits the request; lists the devices there are."""
+
+
+class MeasurementError(PerflexError):
+    """A kernel could not be built, run or timed; carries the compiler's or driver's message."""
+
+
+class CalibrationError(PerflexError):
+    """The measurements do not determine the parameters; names the parameters concerned."""
+
+
+class FileFormatError(PerflexError):
+    """A file is truncated, foreign or of another version; names the line or field."""
+
+
+class EnvironmentSetupError(PerflexError):
+    """The installation lacks something essential; gives the command that mends it."""
+
+
+class MissingExtraError(PerflexError):
+    """An optional dependency is not installed; names the extra that brings it."""
