@@ -1,0 +1,1 @@
+"""Independent truths for the tests: an OpenCL simulator, brute-force enumeration, random kernels."""

@@ -1,0 +1,123 @@
+"""Run pickled loopy kernels on Oclgrind; started by `oclgrind.run_jobs`, never imported.
+
+Arguments: the file with the pickled jobs (written by the parent a moment ago) and the file for the results.
+Each job's output is captured at the file-descriptor level, because the simulator prints from C++.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pickle
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def _input_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Small positive values, the same in every run, that stay in range under any of the operations tested."""
+    count = int(np.prod(shape, dtype=np.int64))
+    seed = sum(ord(letter) * (k + 1) for k, letter in enumerate(name))
+    values = (np.arange(count) * 7 + seed) % 5 + 1
+    return (values if dtype.kind in "iu" else values / 8).astype(dtype).reshape(shape)
+
+
+def _arguments(queue: Any, t_unit: Any, sizes: dict[str, int]) -> dict[str, Any]:
+    import loopy as lp
+    import pyopencl.array as cla
+    from pymbolic import evaluate
+
+    arguments: dict[str, Any] = {}
+    for arg in t_unit.default_entrypoint.args:
+        if isinstance(arg, lp.ValueArg):
+            default = 2 if arg.dtype.numpy_dtype.kind in "iu" else 0.5
+            arguments[arg.name] = arg.dtype.numpy_dtype.type(sizes.get(arg.name, default))
+        elif isinstance(arg, lp.ArrayArg):
+            shape = tuple(int(evaluate(extent, dict(sizes))) for extent in arg.shape)
+            dtype = arg.dtype.numpy_dtype
+            order = "F" if _is_column_major(arg) else "C"
+            host = np.asarray(_input_array(arg.name, shape, dtype), order=order)
+            arguments[arg.name] = cla.to_device(queue, host)
+    return arguments
+
+
+def _is_column_major(arg: Any) -> bool:
+    nesting = [getattr(tag, "layout_nesting_level", None) for tag in arg.dim_tags or ()]
+    return len(nesting) > 1 and nesting == list(range(len(nesting)))
+
+
+class _Capture:
+    """Everything that the process writes to one file descriptor while the block runs."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.text = ""
+
+    def __enter__(self) -> _Capture:
+        ctypes.CDLL(None).fflush(None)
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115
+        self.saved = os.dup(self.descriptor)
+        os.dup2(self.file.fileno(), self.descriptor)
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(self.saved, self.descriptor)
+        os.close(self.saved)
+        self.file.seek(0)
+        self.text = self.file.read().decode(errors="replace")
+        self.file.close()
+
+
+def _run_loopy(queue: Any, t_unit: Any, sizes: dict[str, int], options: list[str]) -> None:
+    import loopy as lp
+
+    t_unit = lp.set_options(lp.preprocess_program(t_unit), build_options=options, no_numpy=True)
+    t_unit(queue, **_arguments(queue, t_unit, sizes))
+
+
+def _run_source(queue: Any, source: str, job: dict[str, Any], options: list[str]) -> None:
+    import pyopencl as cl
+    import pyopencl.array as cla
+
+    program = cl.Program(queue.context, source).build(options=options)
+    kernel = program.all_kernels()[0]
+    buffers = [
+        cla.to_device(queue, _input_array(f"a{k}", (job["elements"],), np.dtype(dtype)))
+        for k, dtype in enumerate(job["dtypes"])
+    ]
+    local = [cl.LocalMemory(count) for count in job["local_bytes"]]
+    kernel(queue, job["global_size"], job["local_size"], *[b.data for b in buffers], *local)
+
+
+def _run_job(queue: Any, job: dict[str, Any]) -> dict[str, str]:
+    error = ""
+    with _Capture(1) as out, _Capture(2) as err:
+        try:
+            if "source" in job:
+                _run_source(queue, job["source"], job, job["options"])
+            else:
+                _run_loopy(queue, job["kernel"], job["sizes"], job["options"])
+            queue.finish()
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the parent raises it
+            error = f"{type(failure).__name__}: {failure}"
+    return {"stdout": out.text, "stderr": err.text, "error": error}
+
+
+def main(jobs_path: str, results_path: str) -> None:
+    import pyopencl as cl
+
+    with Path(jobs_path).open("rb") as file:
+        jobs = pickle.load(file)  # noqa: S301 - written by our own parent process
+    platform = next(p for p in cl.get_platforms() if p.name == "Oclgrind")
+    queue = cl.CommandQueue(cl.Context(platform.get_devices()))
+    results = [_run_job(queue, job) for job in jobs]
+    Path(results_path).write_text(json.dumps(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,285 @@
+"""Executed instructions and bytes, counted by the OpenCL simulator Oclgrind.
+
+Kernels run in a process of their own that sees no other OpenCL platform, launched through loopy's executor
+(not through perflex). Counts are executed LLVM instructions summed over all work-items.
+
+Systematic differences between what a kernel says and what Oclgrind counts, each proved in
+``test_oclgrind.py``:
+
+* *Optimisation.* By default Oclgrind compiles with optimisation and merges repeated loads, hoists loop
+  invariants and removes dead work. `UNOPTIMISED` is therefore the default here: each access in the
+  source is one load or store.
+* *Private memory.* Without optimisation every variable, loop counter and kernel argument lives in private
+  memory, so private loads and stores say nothing about a kernel's private arrays; they are reported but
+  of no use.
+* *Multiply-adds.* A product that is directly an operand of a sum becomes one ``llvm.fmuladd`` and no
+  ``fmul`` or ``fadd`` (`Executed.madds`); sums are taken from left to right, so ``a*b + c*d + e`` is one
+  multiply-add, one multiplication and one addition. An explicit ``fma(a, b, c)`` or ``mad`` is a call.
+* *Signs.* A subtracted product is ``fneg`` and ``fmuladd``; a literal factor ``-1.0`` is an executed
+  multiplication. loopy writes ``a - b`` as ``a + -1.0 * b``: see `brute` for how signs are counted.
+* *Width.* ``fadd``, ``fmul`` and ``fdiv`` carry no width, and one instruction works on a whole vector.
+* *Integers.* Subscript and loop arithmetic is counted together with the kernel's own integer arithmetic.
+* *Functions.* Built-in functions are calls by mangled name, ``_Z3expf`` for ``exp(float)``, whatever they
+  do inside. `CALL_NAME` takes the name out. ``vload``/``vstore`` are both a call and an access.
+* *Barriers.* ``barrier()`` is a call counted once per work-item.
+* *Constant memory* is an address space of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import loopy as lp
+
+UNOPTIMISED = ("-cl-opt-disable",)
+ICD_PATHS = (
+    "/usr/lib/oclgrind/liboclgrind-rt-icd.so",
+    "/usr/lib64/oclgrind/liboclgrind-rt-icd.so",
+    "/usr/local/lib/oclgrind/liboclgrind-rt-icd.so",
+    "/usr/local/lib/liboclgrind-rt-icd.so",
+    "/usr/lib/x86_64-linux-gnu/liboclgrind-rt-icd.so",
+    "/opt/homebrew/lib/liboclgrind-rt-icd.so",
+)
+CALL_NAME = re.compile(r"_Z(\d+)(.*)")
+_HEADER = re.compile(r"Instructions executed for kernel '(.*)':")
+_LINE = re.compile(r"\s*(\d+) - (.*?)(?: \((\d+) bytes\))?\s*")
+_MADD_SUFFIX = {"float16": "f16", "float32": "f32", "float64": "f64"}
+_TYPE_LETTERS = {"float16": "Dh", "float32": "f", "float64": "d"}
+
+
+class OclgrindError(AssertionError):
+    """A kernel did not run on Oclgrind, or the simulator found fault with it."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Executed accesses and the bytes they moved."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What Oclgrind counted for one job, all launches together.
+
+    Attributes
+    ----------
+    launches
+        Name of each kernel launched, in order.
+    instructions
+        Executed LLVM instructions by opcode, without memory accesses and calls.
+    calls
+        Executed calls by (mangled) name, e.g. ``"_Z3expf"`` or ``"llvm.fmuladd.f32"``.
+    loads, stores
+        By address space: ``"global"``, ``"local"``, ``"private"``, ``"constant"``.
+    """
+
+    launches: tuple[str, ...] = ()
+    instructions: Mapping[str, int] = field(default_factory=dict)
+    calls: Mapping[str, int] = field(default_factory=dict)
+    loads: Mapping[str, Traffic] = field(default_factory=dict)
+    stores: Mapping[str, Traffic] = field(default_factory=dict)
+
+    def load(self, space: str) -> Traffic:
+        return self.loads.get(space, Traffic())
+
+    def store(self, space: str) -> Traffic:
+        return self.stores.get(space, Traffic())
+
+    def madds(self, dtype: str | None = None) -> int:
+        """Multiply-adds of one dtype, or of all."""
+        dtypes = _MADD_SUFFIX if dtype is None else (dtype,)
+        return sum(self.calls.get(f"llvm.fmuladd.{_MADD_SUFFIX[name]}", 0) for name in dtypes)
+
+    @property
+    def adds(self) -> int:
+        """Floating-point additions and subtractions of any width."""
+        return self.instructions.get("fadd", 0) + self.instructions.get("fsub", 0)
+
+    @property
+    def muls(self) -> int:
+        """Floating-point multiplications of any width."""
+        return self.instructions.get("fmul", 0)
+
+    @property
+    def divs(self) -> int:
+        """Floating-point divisions of any width."""
+        return self.instructions.get("fdiv", 0)
+
+    @property
+    def barriers(self) -> int:
+        """Barriers passed, summed over work-items."""
+        return self.called("barrier")
+
+    def called(self, function: str, dtype: str | None = None) -> int:
+        """Calls of a built-in function, optionally only those whose first argument has a dtype."""
+        total = 0
+        for mangled, count in self.calls.items():
+            found = CALL_NAME.fullmatch(mangled)
+            if found is None:
+                continue
+            length, rest = int(found[1]), found[2]
+            if rest[:length] != function:
+                continue
+            if dtype is None or rest[length:].startswith(_TYPE_LETTERS[dtype]):
+                total += count
+        return total
+
+
+@dataclass(frozen=True)
+class SourceJob:
+    """A hand-written OpenCL kernel: buffers first, then local memory."""
+
+    source: str
+    global_size: tuple[int, ...] = (16,)
+    local_size: tuple[int, ...] = (8,)
+    dtypes: tuple[str, ...] = ("float32", "float32")
+    local_bytes: tuple[int, ...] = ()
+    elements: int = 64
+
+
+@cache
+def find_icd() -> str | None:
+    """Return the path of Oclgrind's ICD library, or None; ``OCLGRIND_ICD`` overrides the search."""
+    named = os.environ.get("OCLGRIND_ICD")
+    return next((path for path in ([named] if named else ICD_PATHS) if Path(path).is_file()), None)
+
+
+def available() -> bool:
+    """Tell whether Oclgrind is installed."""
+    return find_icd() is not None
+
+
+needs_oclgrind = pytest.mark.skipif(
+    not available(),
+    reason="Oclgrind is not installed (Debian package oclgrind, or OCLGRIND_ICD=path of its ICD)",
+)
+
+
+def run_jobs(
+    jobs: Sequence[tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob],
+    options: Sequence[str] = UNOPTIMISED,
+    timeout: float = 300.0,
+) -> list[Executed]:
+    """Run all jobs in one process and return what each executed.
+
+    Raises
+    ------
+    OclgrindError
+        A job failed, or the simulator reported an invalid access; carries its text.
+    """
+    described = [_describe(job, list(options)) for job in jobs]
+    with tempfile.TemporaryDirectory(prefix="oclgrind") as folder:
+        results = _run_child(Path(folder), described, timeout)
+    return [_executed(number, result) for number, result in enumerate(results)]
+
+
+def run(
+    kernel: lp.TranslationUnit, sizes: Mapping[str, int], options: Sequence[str] = UNOPTIMISED
+) -> Executed:
+    """Run one kernel once; see `run_jobs`."""
+    return run_jobs([(kernel, sizes)], options)[0]
+
+
+def _describe(
+    job: tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob, options: list[str]
+) -> dict[str, object]:
+    if isinstance(job, SourceJob):
+        return {**vars(job), "options": options}
+    kernel, sizes = job
+    return {"kernel": kernel, "sizes": dict(sizes), "options": options}
+
+
+def _run_child(folder: Path, jobs: list[dict[str, object]], timeout: float) -> list[dict[str, str]]:
+    icd = find_icd()
+    if icd is None:
+        msg = "Oclgrind is not installed; install the Debian package oclgrind"
+        raise OclgrindError(msg)
+    (folder / "oclgrind.icd").write_text(icd + "\n", encoding="utf-8")
+    jobs_path, results_path = folder / "jobs", folder / "results"
+    with jobs_path.open("wb") as file:
+        pickle.dump(jobs, file)
+    environment = os.environ | {
+        "OCL_ICD_VENDORS": str(folder),
+        "OCL_ICD_FILENAMES": "",
+        "OCLGRIND_INST_COUNTS": "1",
+        "PYOPENCL_NO_CACHE": "1",
+        "LOOPY_NO_CACHE": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
+    command = [sys.executable, str(Path(__file__).with_name("_oclgrind_child.py")), jobs_path, results_path]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+    )
+    if done.returncode != 0 or not results_path.exists():
+        msg = f"the Oclgrind process ended with code {done.returncode}: {done.stderr[-2000:]}"
+        raise OclgrindError(msg)
+    results: list[dict[str, str]] = json.loads(results_path.read_text(encoding="utf-8"))
+    return results
+
+
+def _executed(number: int, result: dict[str, str]) -> Executed:
+    complaint = result["error"] or _complaint(result["stderr"])
+    if complaint:
+        msg = f"job {number} on Oclgrind: {complaint}"
+        raise OclgrindError(msg)
+    return parse_counts(result["stdout"])
+
+
+def _complaint(text: str) -> str:
+    found = re.search(r"(Invalid|Error|error|divergence|race|Unaligned)", text)
+    return text.strip() if found else ""
+
+
+def parse_counts(text: str) -> Executed:
+    """Read the instruction histograms that Oclgrind prints, one per launch, and add them up."""
+    launches: list[str] = []
+    plain: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    traffic: dict[str, Counter[tuple[str, str]]] = {"load": Counter(), "store": Counter()}
+    for line in text.splitlines():
+        header = _HEADER.fullmatch(line)
+        if header is not None:
+            launches.append(header[1])
+            continue
+        entry = _LINE.fullmatch(line)
+        if entry is None:
+            continue
+        count, name, size = int(entry[1].replace(",", "")), entry[2], entry[3]
+        opcode, _, detail = name.partition(" ")
+        if opcode in traffic and size is not None:
+            traffic[opcode][detail, "count"] += count
+            traffic[opcode][detail, "bytes"] += int(size)
+        elif opcode == "call":
+            calls[detail.removesuffix("()")] += count
+        else:
+            plain[name] += count
+    return Executed(
+        launches=tuple(launches),
+        instructions=dict(plain),
+        calls=dict(calls),
+        loads=_traffic(traffic["load"]),
+        stores=_traffic(traffic["store"]),
+    )
+
+
+def _traffic(entries: Counter[tuple[str, str]]) -> dict[str, Traffic]:
+    spaces = {space for space, _ in entries}
+    return {space: Traffic(entries[space, "count"], entries[space, "bytes"]) for space in sorted(spaces)}
