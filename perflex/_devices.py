@@ -1,0 +1,227 @@
+"""OpenCL devices: which there are, which of them work, and how to name one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from perflex._devices_match import matching, telling_names
+from perflex.errors import DeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perflex._timing_backend import Backend
+
+__all__ = ["Device", "DeviceInfo", "default_device", "find_device", "list_devices"]
+
+_SIMULATORS = ("oclgrind",)
+
+
+@dataclass(frozen=True)
+class Device:
+    """One OpenCL device: a description that can be hashed, compared and sent to other processes.
+
+    Attributes
+    ----------
+    platform, vendor, name, driver
+        OpenCL's names; `driver` holds driver and platform version.
+    ordinal
+        Counts the devices that agree in all of the above, from 0.
+    kind
+        ``"cpu"``, ``"gpu"`` or ``"other"``.
+    sub_group_size
+        Work-items that execute together.
+    compute_units
+        Number of compute units.
+    local_memory_bytes, global_memory_bytes, max_allocation_bytes
+        Local memory of one work-group, device memory, and the largest single buffer, in bytes.
+    max_work_group_size, max_work_item_sizes
+        Limits on the number of work-items of a work-group, in all and by axis.
+    timer_resolution_ns
+        Resolution of the event timer, in ns.
+    """
+
+    platform: str
+    vendor: str
+    name: str
+    driver: str
+    ordinal: int = 0
+    kind: str = "cpu"
+    sub_group_size: int = 1
+    compute_units: int = 1
+    local_memory_bytes: int = 0
+    global_memory_bytes: int = 0
+    max_allocation_bytes: int = 0
+    max_work_group_size: int = 1
+    max_work_item_sizes: tuple[int, ...] = ()
+    timer_resolution_ns: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.platform})"
+
+    @property
+    def is_simulator(self) -> bool:
+        """Whether the device executes kernels for inspection, so that its times mean nothing."""
+        return any(word in f"{self.platform} {self.name}".lower() for word in _SIMULATORS)
+
+    def backend(self) -> Backend:
+        """Return what runs and times kernels on this device.
+
+        Raises
+        ------
+        DeviceError
+            This process cannot reach the device.
+        """
+        from perflex._launch import OpenCLBackend
+
+        return OpenCLBackend(self)
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device with the verdict of the probe kernel.
+
+    Attributes
+    ----------
+    device
+        The device.
+    usable
+        Whether the probe kernel compiled and gave the right answer.
+    reason
+        Why the device is not usable, else empty.
+    found_by
+        How the device's driver was found.
+    embedded
+        Whether its driver is the CPU runtime installed in the Python environment.
+    default
+        Whether this device is taken when none is named.
+    """
+
+    device: Device
+    usable: bool
+    reason: str
+    found_by: str
+    embedded: bool = False
+    default: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the facts that ``perflex devices --json`` prints."""
+        device = self.device
+        return {
+            "platform": device.platform,
+            "vendor": device.vendor,
+            "name": device.name,
+            "driver": device.driver,
+            "type": device.kind,
+            "usable": self.usable,
+            "reason": self.reason,
+            "default": self.default,
+            "sub_group_size": device.sub_group_size if self.usable else None,
+            "compute_units": device.compute_units,
+            "local_memory_bytes": device.local_memory_bytes,
+            "found_by": self.found_by,
+        }
+
+
+def list_devices() -> tuple[DeviceInfo, ...]:
+    """Return every OpenCL device of the machine and the embedded one, probed once per process.
+
+    Drivers are tried in child processes, so that one that crashes or hangs is only reported.
+    """
+    return _listed()[0]
+
+
+def driver_problems() -> tuple[str, ...]:
+    """Return one line for each driver that could not be loaded or offers no device."""
+    return _listed()[1]
+
+
+@lru_cache(maxsize=1)
+def _listed() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
+    from perflex._devices_survey import survey
+
+    infos, problems = survey()
+    return mark_default(infos), problems
+
+
+def mark_default(infos: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
+    """Mark the first working GPU, else the embedded CPU runtime, else any working device; never a simulator."""
+    working = [info for info in infos if info.usable and not info.device.is_simulator]
+    wishes = (
+        [info for info in working if info.device.kind == "gpu"],
+        [info for info in working if info.embedded],
+        working,
+    )
+    chosen = next((wish[0] for wish in wishes if wish), None)
+    return tuple(replace(info, default=info is chosen) for info in infos)
+
+
+def default_device() -> Device:
+    """Return the device that is taken when none is named.
+
+    Raises
+    ------
+    DeviceError
+        No device works.
+    """
+    for info in list_devices():
+        if info.default:
+            return info.device
+    msg = (
+        f"no usable OpenCL device: {describe(list_devices())}; "
+        "install the embedded CPU runtime (pip install 'perflex[cpu]') or a driver, see `perflex devices`"
+    )
+    raise DeviceError(msg)
+
+
+def find_device(spec: str | Device | None = None) -> Device:
+    """Return the one device that a specification singles out.
+
+    Parameters
+    ----------
+    spec
+        Case-insensitive parts of platform, vendor and device name, separated by spaces, underscores or
+        colons, platform first (``"intel_epyc"``, ``"pocl"``); a device; or None for the default device.
+
+    Raises
+    ------
+    DeviceError
+        No device fits, several do, or the one that fits does not work.
+    """
+    if spec is None:
+        return default_device()
+    if isinstance(spec, Device):
+        return spec
+    infos = list_devices()
+    return pick(infos, matching(spec, [info.device for info in infos]), repr(spec))
+
+
+def pick(infos: Sequence[DeviceInfo], matches: Sequence[int], asked: str) -> Device:
+    """Return the only working device among the matches, or say why there is none."""
+    working = [index for index in matches if infos[index].usable]
+    if len(working) == 1:
+        return infos[working[0]].device
+    names = telling_names([info.device for info in infos])
+    listing = describe(infos)
+    if working:
+        choices = ", ".join(names[index] for index in working)
+        msg = f"{asked} fits {len(working)} devices, name one of them: {choices}; devices: {listing}"
+        raise DeviceError(msg, devices=tuple(infos[index].device for index in working))
+    if matches:
+        info = infos[matches[0]]
+        msg = f"{info.device} does not work: {info.reason}; devices: {listing}"
+        raise DeviceError(msg, device=info.device)
+    msg = f"no OpenCL device fits {asked}; devices: {listing}"
+    raise DeviceError(msg)
+
+
+def describe(infos: Sequence[DeviceInfo]) -> str:
+    """Return one line that lists devices with the name that singles each out, and what is wrong with them."""
+    names = telling_names([info.device for info in infos])
+    items = [
+        f"{name} = {info.device}" + ("" if info.usable else f" [not usable: {info.reason}]")
+        for name, info in zip(names, infos, strict=True)
+    ]
+    return "; ".join([*items, *driver_problems()]) or "none"

@@ -1,0 +1,159 @@
+"""Child process that lists and tries the devices of the drivers that OCL_ICD_VENDORS names.
+
+Drivers crash and hang, so the parent never loads one it has not seen work. One JSON object per line on
+standard output: first every device (``{"device": {...}}``), then one verdict per device
+(``{"verdict": index, "usable": ..., "reason": ...}``), so that the parent knows where a crash happened.
+Device indices given as arguments are listed but not tried.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_WORK_GROUP = 64
+_ITEMS = 256
+_PROBE_SOURCE = """
+__kernel void probe(__global const float *a, __global float *b)
+{
+    __local float tile[64];
+    tile[get_local_id(0)] = 2.0f * a[get_global_id(0)] + 1.0f;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    b[get_global_id(0)] = tile[63 - get_local_id(0)];
+}
+"""
+_REASON_LENGTH = 300
+
+
+def main(skipped: frozenset[int], library: str) -> None:
+    """List the devices, then try each that is not in `skipped`."""
+    import pyopencl as cl
+
+    try:
+        devices = list(_devices(cl))
+    except (cl.Error, RuntimeError) as error:
+        _say(problem=_load_problem(library) or _first_line(error))
+        return
+    if not devices:
+        _say(problem=_load_problem(library) or "the driver offers no device")
+    for device in devices:
+        _say(device=_properties(cl, device))
+    for index, device in enumerate(devices):
+        if index not in skipped:
+            _say(trying=index)
+            _say(verdict=index, **_try(cl, device))
+
+
+def _devices(cl: Any) -> Iterator[Any]:
+    for platform in cl.get_platforms():
+        try:
+            yield from platform.get_devices()
+        except cl.LogicError:  # some drivers report "no device" as an error
+            continue
+
+
+def _properties(cl: Any, device: Any) -> dict[str, object]:
+    kind = "gpu" if device.type & cl.device_type.GPU else "cpu" if device.type & cl.device_type.CPU else "other"
+    return {
+        "platform": device.platform.name.strip(),
+        "vendor": device.platform.vendor.strip(),
+        "name": device.name.strip(),
+        "driver": f"{device.driver_version.strip()} ({device.platform.version.strip()})",
+        "kind": kind,
+        "compute_units": int(device.max_compute_units),
+        "local_memory_bytes": int(device.local_mem_size),
+        "global_memory_bytes": int(device.global_mem_size),
+        "max_allocation_bytes": int(device.max_mem_alloc_size),
+        "max_work_group_size": int(device.max_work_group_size),
+        "max_work_item_sizes": [int(size) for size in device.max_work_item_sizes],
+        "timer_resolution_ns": int(device.profiling_timer_resolution),
+    }
+
+
+def _try(cl: Any, device: Any) -> dict[str, object]:
+    try:
+        context = cl.Context([device])
+        queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # compilers' remarks are no verdict
+            kernel = cl.Kernel(cl.Program(context, _PROBE_SOURCE).build(cache_dir=False), "probe")
+        a = np.arange(_ITEMS, dtype=np.float32)
+        b = np.zeros_like(a)
+        flags = cl.mem_flags
+        source = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=a)
+        target = cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=b)
+        kernel.set_args(source, target)
+        event = cl.enqueue_nd_range_kernel(queue, kernel, (_ITEMS,), (_WORK_GROUP,))
+        cl.enqueue_copy(queue, b, target)
+        expected = (2 * a + 1).reshape(-1, _WORK_GROUP)[:, ::-1].ravel()
+        if not np.array_equal(b, expected):
+            return {"usable": False, "reason": "the probe kernel gave a wrong answer"}
+        if event.profile.end < event.profile.start:
+            return {"usable": False, "reason": "event times run backwards"}
+        return {"usable": True, "reason": "", "sub_group_size": _sub_group_size(cl, device, kernel)}
+    except (cl.Error, RuntimeError) as error:
+        return {"usable": False, "reason": _first_line(error)}
+
+
+def _sub_group_size(cl: Any, device: Any, kernel: Any) -> int:
+    """Return the number of work-items that execute together.
+
+    The vendor's own number first (NVIDIA's warp, AMD's wavefront), since it holds for every kernel; then
+    what the compiler chose for the probe (Intel's CPU runtime: its vector width, 16 with AVX-512, 8 with
+    AVX2); then, for CPUs whose driver has no sub-groups (PoCL), the native vector width in floats; else the
+    preferred multiple of the work-group size. That last one is 128 on Intel's CPU runtime and 8 on PoCL,
+    which says something about scheduling and nothing about joint execution. Oclgrind ends at 1: it
+    executes work-items one by one.
+    """
+    for name in ("warp_size_nv", "wavefront_width_amd"):
+        try:
+            size = int(getattr(device, name))
+        except (cl.Error, AttributeError):
+            continue
+        if size > 0:
+            return size
+    try:
+        query = cl.kernel_sub_group_info.MAX_SUB_GROUP_SIZE_FOR_NDRANGE
+        size = int(kernel.get_sub_group_info(device, query, (_ITEMS,)))
+        if size > 0:
+            return size
+    except (cl.Error, AttributeError):
+        pass
+    if device.type & cl.device_type.CPU:
+        return max(1, int(device.native_vector_width_float))
+    info = cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE
+    return max(1, int(kernel.get_work_group_info(info, device)))
+
+
+def _load_problem(library: str) -> str:
+    """Return why the dynamic linker refuses a driver library, or the empty string."""
+    try:
+        ctypes.CDLL(library)
+    except OSError as error:
+        return _first_line(error)
+    return ""
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the line of a driver's or compiler's message that says most."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower() and not line.startswith("clBuildProgram")]
+    chosen = (telling or lines or [type(error).__name__])[0]
+    return chosen[:_REASON_LENGTH]
+
+
+def _say(**fields: object) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(frozenset(int(word) for word in sys.argv[2:]), sys.argv[1])

@@ -1,0 +1,132 @@
+"""Survey of all drivers: each is loaded and tried in a child process of its own, all at the same time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from perflex._devices import Device, DeviceInfo
+from perflex._embedded import Vendor, find_vendors, show_to_loader, vendor_folder
+
+__all__ = ["survey"]
+
+_TIME_LIMIT_S = 20.0
+
+
+@dataclass
+class _Report:
+    """What the child processes of one driver said."""
+
+    vendor: Vendor
+    devices: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: dict[int, dict[str, Any]] = field(default_factory=dict)
+    problem: str = ""
+
+
+def survey() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
+    """Try every driver, show those that load to this process's OpenCL loader, and return what was found.
+
+    Returns
+    -------
+    tuple
+        The devices, and one line for each driver that offers none.
+    """
+    vendors = find_vendors()
+    with ThreadPoolExecutor(max_workers=max(1, len(vendors))) as pool:
+        reports = list(pool.map(_interrogate, vendors))
+    show_to_loader([report.vendor for report in reports if report.devices])
+    infos: list[DeviceInfo] = []
+    for report in reports:
+        for index, facts in enumerate(report.devices):
+            infos.append(_info(report, facts, report.verdicts.get(index, {}), infos))
+    problems = tuple(
+        f"driver {report.vendor.library} ({report.vendor.found_by}): {report.problem}"
+        for report in reports
+        if not report.devices
+    )
+    return tuple(infos), problems
+
+
+def _info(report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earlier: list[DeviceInfo]) -> DeviceInfo:
+    sizes = tuple(facts.pop("max_work_item_sizes"))
+    device = Device(**facts, max_work_item_sizes=sizes, sub_group_size=int(verdict.get("sub_group_size", 1)))
+    names = ("platform", "vendor", "name", "driver")
+    ordinal = sum(all(getattr(info.device, n) == getattr(device, n) for n in names) for info in earlier)
+    return DeviceInfo(
+        device=replace(device, ordinal=ordinal),
+        usable=bool(verdict.get("usable", False)),
+        reason=str(verdict.get("reason", "the driver said nothing")),
+        found_by=report.vendor.found_by,
+        embedded=report.vendor.embedded,
+    )
+
+
+def _interrogate(vendor: Vendor) -> _Report:
+    """Run child processes until each device of a driver has a verdict: a crash costs one device only."""
+    report = _Report(vendor)
+    while True:
+        ending, lines = _child(vendor, sorted(report.verdicts))
+        report.devices = [line["device"] for line in lines if "device" in line] or report.devices
+        trying: int | None = None
+        for line in lines:
+            if "problem" in line:
+                report.problem = str(line["problem"])
+            if "trying" in line:
+                trying = int(line["trying"])
+            if "verdict" in line:
+                report.verdicts[int(line["verdict"])] = line
+                trying = None
+        if not ending:
+            return report
+        if trying is None:
+            report.problem = ending
+            untried = set(range(len(report.devices))) - set(report.verdicts)
+            report.verdicts.update({index: {"reason": ending} for index in untried})
+            return report
+        report.verdicts[trying] = {"reason": f"the probe kernel: {ending}"}
+
+
+def _child(vendor: Vendor, tried: list[int]) -> tuple[str, list[dict[str, Any]]]:
+    """Return how a child process ended (empty when well) and the objects it printed."""
+    environment = dict(os.environ)
+    environment["OCL_ICD_VENDORS"] = str(vendor_folder([vendor]))
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    words = [sys.executable, "-P", "-m", "perflex._devices_probe", vendor.library, *map(str, tried)]
+    ending = ""
+    try:
+        done = subprocess.run(words, env=environment, capture_output=True, timeout=_TIME_LIMIT_S, check=False)  # noqa: S603
+        output, complaint = done.stdout, done.stderr
+        if done.returncode < 0:
+            ending = f"the driver crashed ({_signal_name(-done.returncode)})"
+        elif done.returncode > 0:
+            last = complaint.decode(errors="replace").strip().splitlines()
+            ending = f"the driver failed ({last[-1] if last else f'exit code {done.returncode}'})"
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout or b""
+        ending = f"the driver gave no answer within {_TIME_LIMIT_S:g} s"
+    return ending, _objects(output)
+
+
+def _objects(output: bytes) -> list[dict[str, Any]]:
+    found = []
+    for line in output.decode(errors="replace").splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue  # drivers print on standard output, too
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
