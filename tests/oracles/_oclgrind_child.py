@@ -13,7 +13,7 @@ import pickle
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -57,9 +57,9 @@ class _Capture:
         self.descriptor = descriptor
         self.text = ""
 
-    def __enter__(self) -> _Capture:
+    def __enter__(self) -> Self:
         ctypes.CDLL(None).fflush(None)
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115
+        self.file = tempfile.TemporaryFile()
         self.saved = os.dup(self.descriptor)
         os.dup2(self.file.fileno(), self.descriptor)
         return self

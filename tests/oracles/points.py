@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 MAX_BOX = 20_000_000
 
@@ -26,6 +25,11 @@ def integer_points(domain: isl.Set, names: Sequence[str], sizes: Mapping[str, in
         A set or basic set; dimensions not named are projected out.
     sizes
         Values of its parameters.
+
+    Returns
+    -------
+    dict
+        The arrays; under the name ``""`` an array of zeros, so that their length is there without any name.
     """
     fixed = _fix(_as_set(domain), sizes)
     for name in _dim_names(fixed):

@@ -1,0 +1,413 @@
+"""Counts of a loopy kernel at given sizes, by visiting every instance of every instruction.
+
+Nothing here counts symbolically and nothing comes from perflex: the domain of each instruction is
+enumerated point by point (`points`), every subscript is evaluated at every point, and the numbers are
+counted. Terms:
+
+* an *instance* is one execution of an instruction by one work-item; an instruction that lacks a hardware
+  axis of the kernel is executed by all work-items (or work-groups) along it;
+* a *sub-group* is ``sub_group_size`` consecutive work-items of a work-group in the order
+  ``l0 + L0*(l1 + L1*l2)``; it executes an instruction once per point of the sequential loops at which at
+  least one of its work-items is active;
+* the *stride* along an axis is the change of the flat element index per unit of the axis, everything else
+  fixed: absent when no two points differ in that axis only, None when it is not the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import islpy as isl
+import loopy as lp
+import numpy as np
+from loopy.kernel.data import AddressSpace, GroupInameTag, LocalInameTag, VectorizeTag
+
+from .evaluate import evaluate_at
+from .expressions import Contents, ExpressionReader, Guards, NotEnumerableError
+from .points import Ints, integer_points
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_SPACES = {AddressSpace.GLOBAL: "global", AddressSpace.LOCAL: "local", AddressSpace.PRIVATE: "private"}
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access of one instruction at given sizes.
+
+    Attributes
+    ----------
+    per_work_item, per_sub_group
+        Executions summed over the launch.
+    elements
+        Sorted distinct flat element indices touched.
+    local_strides, group_strides
+        Stride in elements by axis number.
+    """
+
+    instruction: str
+    array: str
+    space: str
+    dtype: str
+    direction: str
+    tags: frozenset[str]
+    text: str
+    per_work_item: int
+    per_sub_group: int
+    elements: Ints
+    local_strides: Mapping[int, int | None]
+    group_strides: Mapping[int, int | None]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether lid(0) does not change the address."""
+        return self.local_strides.get(0, 0) == 0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Everything counted for one kernel at given sizes.
+
+    Attributes
+    ----------
+    groups, items
+        Work-groups of the launch and work-items of a work-group.
+    operations_per_work_item, operations_per_sub_group
+        Executions by (dtype, name), summed over the launch.
+    barriers
+        Local barriers passed, summed over work-items.
+    """
+
+    groups: int
+    items: int
+    accesses: tuple[Access, ...]
+    operations_per_work_item: Mapping[tuple[str, str], int]
+    operations_per_sub_group: Mapping[tuple[str, str], int]
+    barriers: int
+    launches: int
+
+    def operations(self, name: str, dtype: str | None = None, *, sub_group: bool = False) -> int:
+        table = self.operations_per_sub_group if sub_group else self.operations_per_work_item
+        return sum(count for (d, n), count in table.items() if n == name and dtype in {None, d})
+
+    def select(
+        self,
+        space: str | None = None,
+        direction: str | None = None,
+        array: str | None = None,
+        tag: str | None = None,
+        dtype: str | None = None,
+    ) -> list[Access]:
+        """Return the accesses that fit everything given."""
+        return [
+            a
+            for a in self.accesses
+            if space in {None, a.space}
+            and direction in {None, a.direction}
+            and array in {None, a.array}
+            and dtype in {None, a.dtype}
+            and (tag is None or tag in a.tags)
+        ]
+
+    def accessed(self, space: str, direction: str, **more: str) -> int:
+        """Executed accesses per work-item of one address space and direction."""
+        return sum(access.per_work_item for access in self.select(space, direction, **more))
+
+    def footprint(self, array: str) -> int:
+        """Distinct elements of an array that any access touches."""
+        touched = [access.elements for access in self.select(array=array)]
+        return len(np.unique(np.concatenate(touched))) if touched else 0
+
+
+def count(
+    t_unit: lp.TranslationUnit,
+    sizes: Mapping[str, int],
+    sub_group_size: int = 32,
+    *,
+    as_executed: bool = False,
+    guards: bool = True,
+) -> Counts:
+    """Count everything that one launch of a kernel does.
+
+    Parameters
+    ----------
+    t_unit
+        A translation unit with one kernel, without called kernels.
+    sizes
+        Value of every size parameter.
+    as_executed
+        Count what the printed C code executes instead of what it means; see `expressions`.
+    guards
+        Whether instances whose predicate is false are left out.
+
+    Raises
+    ------
+    NotEnumerableError
+        The kernel has something the oracle does not describe (indirect access, vector axis).
+    """
+    return _Counter(lp.preprocess_program(t_unit), dict(sizes), sub_group_size, as_executed, guards).run()
+
+
+@dataclass
+class _Instances:
+    """All instances of one instruction: a value per instance for every name."""
+
+    values: dict[str, Ints]
+    group: Ints
+    local: Ints
+    sequential: Ints
+    axes: dict[tuple[str, int], Ints]
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+
+@dataclass
+class _Counter:
+    t_unit: lp.TranslationUnit
+    sizes: dict[str, int]
+    sub_group_size: int
+    as_executed: bool
+    guards: bool
+    per_item: Counter[tuple[str, str]] = field(default_factory=Counter)
+    per_sub_group: Counter[tuple[str, str]] = field(default_factory=Counter)
+    accesses: list[Access] = field(default_factory=list)
+
+    @cached_property
+    def kernel(self) -> lp.LoopKernel:
+        return self.t_unit.default_entrypoint
+
+    @cached_property
+    def extents(self) -> dict[tuple[str, int], int]:
+        """Extent of every hardware axis."""
+        every = frozenset(insn.id for insn in self.kernel.instructions)
+        grid, group = self.kernel.get_grid_sizes_for_insn_ids_as_exprs(every, self.t_unit.callables_table)
+        point = {name: np.array([value]) for name, value in self.sizes.items()}
+        evaluated: dict[tuple[str, int], int] = {}
+        for kind, extents in (("g", grid), ("l", group)):
+            for axis, extent in enumerate(extents):
+                evaluated[kind, axis] = int(np.max(evaluate_at(extent, point)))
+        return evaluated
+
+    def run(self) -> Counts:
+        for insn in self.kernel.instructions:
+            if isinstance(insn, lp.Assignment):
+                self._assignment(insn)
+            elif isinstance(insn, lp.CInstruction | lp.CallInstruction):
+                msg = f"instruction {insn.id} is a {type(insn).__name__}"
+                raise NotEnumerableError(msg)
+        barriers, launches = self._synchronisation()
+        return Counts(
+            groups=self._extent("g"),
+            items=self._extent("l"),
+            accesses=tuple(self.accesses),
+            operations_per_work_item=dict(self.per_item),
+            operations_per_sub_group=dict(self.per_sub_group),
+            barriers=barriers,
+            launches=launches,
+        )
+
+    def _extent(self, kind: str) -> int:
+        return int(np.prod([extent for (k, _), extent in self.extents.items() if k == kind], dtype=np.int64))
+
+    def _axis(self, iname: str) -> tuple[str, int] | None:
+        if self.kernel.iname_tags_of_type(iname, VectorizeTag):
+            msg = f"vector axis {iname}"
+            raise NotEnumerableError(msg)
+        for kind, tag_type in (("g", GroupInameTag), ("l", LocalInameTag)):
+            for tag in self.kernel.iname_tags_of_type(iname, tag_type):
+                return kind, tag.axis
+        return None
+
+    def _points(self, inames: frozenset[str]) -> dict[str, Ints]:
+        domain = self.kernel.get_inames_domain(inames)
+        known = {*self.sizes, *inames}
+        count = domain.dim(isl.dim_type.param)
+        unknown = {domain.get_dim_name(isl.dim_type.param, k) for k in range(count)} - known
+        if unknown:
+            msg = f"loop bounds of {sorted(inames)} depend on {sorted(unknown)}"
+            raise NotEnumerableError(msg)
+        return integer_points(domain, sorted(inames), self.sizes)
+
+    def _instances(self, inames: frozenset[str]) -> _Instances:
+        values = self._points(inames)
+        axes = {axis: values[name] for name in sorted(inames) if (axis := self._axis(name))}
+        sequential = [values[name] for name in sorted(inames) if self._axis(name) is None]
+        number = _keys(sequential, len(values[""]))
+        for axis, extent in self.extents.items():
+            if axis in axes:
+                continue
+            repeated = np.repeat(np.arange(extent, dtype=np.int64), len(number))
+            values, axes = _tiled(values, extent), _tiled(axes, extent)
+            number, axes[axis] = np.tile(number, extent), repeated
+        values |= {name: np.full(len(number), value, np.int64) for name, value in self.sizes.items()}
+        return _Instances(values, self._flat(axes, "g", number), self._flat(axes, "l", number), number, axes)
+
+    def _flat(self, axes: Mapping[tuple[str, int], Ints], kind: str, like: Ints) -> Ints:
+        flat, factor = np.zeros_like(like), 1
+        for axis in sorted(key for key in self.extents if key[0] == kind):
+            flat = flat + factor * axes[axis]
+            factor *= self.extents[axis]
+        return flat
+
+    def _assignment(self, insn: lp.Assignment) -> None:
+        instances = self._instances(insn.within_inames)
+        everyone = np.ones(len(instances), bool)
+        active = everyone
+        if self.guards:
+            for predicate in insn.predicates:
+                active = active & evaluate_at(predicate, instances.values).astype(bool)
+        for predicate in sorted(insn.predicates, key=str):
+            self._record(insn, self._contents(predicate), instances, everyone)
+        self._record(insn, self._contents(insn.expression), instances, active)
+        self._record(insn, self._target(insn.assignee), instances, active, "store")
+
+    def _reader(self) -> ExpressionReader:
+        return ExpressionReader(self._dtype, self._is_memory, self.as_executed)
+
+    def _contents(self, expr: Any) -> Contents:
+        reader = self._reader()
+        reader.read(expr)
+        return reader.contents
+
+    def _target(self, assignee: Any) -> Contents:
+        reader = self._reader()
+        reader._access(assignee, ())
+        return reader.contents
+
+    def _storage(self, name: str) -> Any:
+        return self.kernel.arg_dict.get(name) or self.kernel.temporary_variables.get(name)
+
+    def _is_memory(self, name: str) -> bool:
+        storage = self._storage(name)
+        return storage is not None and not isinstance(storage, lp.ValueArg)
+
+    def _dtype(self, name: str) -> np.dtype[Any] | None:
+        storage = self._storage(name)
+        if storage is None or name in self.sizes:
+            return None
+        return np.dtype(storage.dtype.numpy_dtype)
+
+    def _record(
+        self,
+        insn: lp.Assignment,
+        contents: Contents,
+        instances: _Instances,
+        active: Any,
+        direction: str = "load",
+    ) -> None:
+        for (guards, dtype, name), times in contents.operations.items():
+            mask = active & _true_at(guards, instances)
+            self.per_item[dtype, name] += times * int(mask.sum())
+            self.per_sub_group[dtype, name] += times * self._sub_groups(instances, mask)
+        for guards, access in contents.accesses:
+            mask = active & _true_at(guards, instances)
+            self.accesses.append(self._access(insn, access, instances, mask, direction))
+
+    def _sub_groups(self, instances: _Instances, mask: Any) -> int:
+        columns = [instances.group, instances.local // self.sub_group_size, instances.sequential]
+        return len(np.unique(_keys([column[mask] for column in columns], int(mask.sum()))))
+
+    def _access(
+        self, insn: lp.Assignment, expr: Any, instances: _Instances, mask: Any, direction: str
+    ) -> Access:
+        aggregate = getattr(expr, "aggregate", expr)
+        storage = self._storage(aggregate.name)
+        flat = self._flat_index(storage, getattr(expr, "index_tuple", ()), instances)[mask]
+        space = _SPACES[getattr(storage, "address_space", AddressSpace.GLOBAL)]
+        axes = {axis: values[mask] for axis, values in instances.axes.items()}
+        sequential = instances.sequential[mask]
+        strides = {axis: _strides(axis, axes, sequential, flat) for axis in axes}
+        return Access(
+            instruction=insn.id,
+            array=aggregate.name,
+            space=space,
+            dtype=str(storage.dtype.numpy_dtype),
+            direction=direction,
+            tags=frozenset(getattr(tag, "value", str(tag)) for tag in getattr(aggregate, "tags", ())),
+            text=str(expr),
+            per_work_item=int(mask.sum()),
+            per_sub_group=self._sub_groups(instances, mask),
+            elements=np.unique(flat),
+            local_strides={n: s[0] for (kind, n), s in strides.items() if kind == "l" and s},
+            group_strides={n: s[0] for (kind, n), s in strides.items() if kind == "g" and s},
+        )
+
+    def _flat_index(self, storage: Any, subscripts: tuple[Any, ...], instances: _Instances) -> Ints:
+        flat = np.zeros(len(instances), np.int64)
+        point = {name: np.array([value]) for name, value in self.sizes.items()}
+        for subscript, tag in zip(subscripts, storage.dim_tags or (), strict=True):
+            stride = int(evaluate_at(tag.stride, point)[0])
+            flat = flat + stride * evaluate_at(subscript, instances.values)
+        return flat
+
+    def _synchronisation(self) -> tuple[int, int]:
+        """Return the local barriers passed by all work-items, and the launches."""
+        kernel = lp.get_one_linearized_kernel(self.kernel, self.t_unit.callables_table)
+        loops: list[str] = []
+        passed = launches = 0
+        for item in kernel.linearization:
+            kind = type(item).__name__
+            if kind == "EnterLoop":
+                loops.append(item.iname)
+            elif kind == "LeaveLoop":
+                loops.remove(item.iname)
+            elif kind == "CallKernel":
+                launches += len(self._points(frozenset(loops))[""]) if loops else 1
+            elif kind == "Barrier" and item.synchronization_kind == "local":
+                passed += len(self._instances(self._with_groups(loops)))
+        return passed, launches
+
+    def _with_groups(self, loops: Iterable[str]) -> frozenset[str]:
+        """Add the parallel inames that the bounds of these loops may depend on."""
+        inames = frozenset(loops)
+        if not inames:
+            return inames
+        domain = self.kernel.get_inames_domain(inames)
+        names = (domain.get_dim_name(isl.dim_type.set, k) for k in range(domain.dim(isl.dim_type.set)))
+        by_axis: dict[tuple[str, int], str] = {}
+        for name in names:
+            axis = self._axis(name)
+            if axis is not None:
+                by_axis.setdefault(axis, name)
+        return inames | frozenset(by_axis.values())
+
+
+def _true_at(guards: Guards, instances: _Instances) -> Any:
+    mask = np.ones(len(instances), bool)
+    for condition, wanted in guards:
+        mask &= evaluate_at(condition, instances.values).astype(bool) == wanted
+    return mask
+
+
+def _tiled(columns: Mapping[Any, Ints], times: int) -> dict[Any, Ints]:
+    return {key: np.tile(values, times) for key, values in columns.items()}
+
+
+def _keys(columns: list[Ints], length: int) -> Ints:
+    """Return one number per row of some columns, equal only for equal rows."""
+    keys = np.zeros(length, np.int64)
+    for column in columns if length else []:
+        low, high = int(column.min()), int(column.max())
+        keys = keys * (high - low + 1) + (column - low)
+    return keys
+
+
+def _strides(
+    axis: tuple[str, int], axes: Mapping[tuple[str, int], Ints], sequential: Ints, flat: Ints
+) -> list[int | None]:
+    """Return the stride along an axis in a list, or an empty list where no two points tell it."""
+    others = [values for other, values in sorted(axes.items()) if other != axis]
+    block = _keys([*others, sequential], len(flat))
+    order = np.lexsort((axes[axis], block))
+    same = np.diff(block[order]) == 0
+    steps = np.diff(axes[axis][order])[same]
+    changes = np.diff(flat[order])[same]
+    if not len(steps):
+        return []
+    stride = int(changes[0] // steps[0])
+    return [stride if np.array_equal(changes, stride * steps) else None]
