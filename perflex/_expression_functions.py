@@ -1,0 +1,93 @@
+"""The functions that model strings may call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex._expression_overlap import overlap, partial_overlap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["FUNCTIONS", "Function"]
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function of model strings.
+
+    Attributes
+    ----------
+    signature
+        How it is called, for messages.
+    arguments
+        Number of arguments; None for two or more.
+    numeric
+        Its value on numbers and arrays.
+    symbolic
+        Its value on sympy expressions.
+    smooth
+        Whether it can be differentiated with respect to parameters in its arguments.
+    copies
+        How often an argument appears in the written-out function; bounds the size of written-out models.
+    """
+
+    signature: str
+    arguments: int | None
+    numeric: Callable[..., Any]
+    symbolic: Callable[..., Any]
+    smooth: bool = True
+    copies: int = 1
+
+
+def _sympy(name: str) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        import sympy
+
+        return getattr(sympy, name)(*arguments)
+
+    return call
+
+
+def _with_tanh(form: Callable[..., Any], tanh: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        return form(*arguments, tanh=tanh)
+
+    return call
+
+
+def _minimum(*arguments: Any) -> Any:
+    return reduce(np.minimum, arguments)
+
+
+def _maximum(*arguments: Any) -> Any:
+    return reduce(np.maximum, arguments)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "exp": Function("exp(x)", 1, np.exp, _sympy("exp")),
+    "log": Function("log(x)", 1, np.log, _sympy("log")),
+    "sqrt": Function("sqrt(x)", 1, np.sqrt, _sympy("sqrt")),
+    "tanh": Function("tanh(x)", 1, np.tanh, _sympy("tanh")),
+    "abs": Function("abs(x)", 1, np.abs, _sympy("Abs")),
+    "min": Function("min(x, y, ...)", None, _minimum, _sympy("Min"), smooth=False),
+    "max": Function("max(x, y, ...)", None, _maximum, _sympy("Max"), smooth=False),
+    "overlap": Function(
+        "overlap(g, o, p_edge)",
+        3,
+        _with_tanh(overlap, np.tanh),
+        _with_tanh(overlap, _sympy("tanh")),
+        copies=6,
+    ),
+    "partial_overlap": Function(
+        "partial_overlap(g, o, p_edge, p_hidden)",
+        4,
+        _with_tanh(partial_overlap, np.tanh),
+        _with_tanh(partial_overlap, _sympy("tanh")),
+        copies=10,
+    ),
+}

@@ -1,0 +1,152 @@
+"""Model strings cut into tokens, each with its position."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from perflex.errors import ModelSyntaxError
+
+__all__ = ["Token", "syntax_error", "tokenize"]
+
+_MAX_LENGTH = 100_000
+_MAX_DIGITS = 40
+_SHOWN = 60
+
+_SPACE = re.compile(r"[ \t\r\n]+")
+_NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WORD = re.compile(r"[A-Za-z0-9_]+")
+_OPERATOR = re.compile(r"\*\*|[-+*/(),]")
+_FIELD_KEY = re.compile(r"_(tag|lstrides|gstrides|afr)$")
+_STRIDES = re.compile(r"\{[A-Za-z0-9_:;<>=.*+-]*\}")
+_FIELD_VALUE = {
+    "tag": re.compile(r"[A-Za-z0-9_]+"),
+    "lstrides": _STRIDES,
+    "gstrides": _STRIDES,
+    "afr": re.compile(r"[<>]?=?(?:[0-9]+(?:\.[0-9]+)?|[A-Za-z][A-Za-z0-9_]*)"),
+}
+_FIELD_FORM = {
+    "tag": "letters, digits and _",
+    "lstrides": "{axis:stride;...} without blanks, e.g. {0:1;1:>15}",
+    "gstrides": "{axis:stride;...} without blanks, e.g. {0:16}",
+    "afr": "a comparison and a number or size parameter, e.g. >1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of a model string.
+
+    Attributes
+    ----------
+    kind
+        ``"number"``, ``"name"``, an operator or parenthesis itself, or ``"end"``.
+    """
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def syntax_error(text: str, position: int, cause: str) -> ModelSyntaxError:
+    """Return the error for a place in a model string: cause and fix, the string, a caret below the place."""
+    first = max(0, position - _SHOWN)
+    last = min(len(text), position + _SHOWN)
+    shown, caret = "", 0
+    for index in range(first, last):
+        if index == position:
+            caret = len(shown)
+        character = text[index]
+        shown += character if character.isascii() and character.isprintable() else _escaped(character)
+    if position >= last:
+        caret = len(shown)
+    before, after = ("..." if first else ""), ("..." if last < len(text) else "")
+    message = (
+        f"cannot read the model string at character {position + 1}: {cause}\n"
+        f"  {before}{shown}{after}\n  {' ' * (len(before) + caret)}^"
+    )
+    return ModelSyntaxError(message, text=text, position=position, cause=cause)
+
+
+def _escaped(character: str) -> str:
+    return " " if character in "\t\r\n" else ascii(character)[1:-1]
+
+
+def tokenize(text: object) -> list[Token]:
+    """Cut a model string into tokens, the last one of kind ``"end"``.
+
+    Raises
+    ------
+    ModelSyntaxError
+        A character belongs to no token, or the string is too long.
+    """
+    if not isinstance(text, str):
+        msg = f"a model string must be a str, not {type(text).__name__}"
+        raise ModelSyntaxError(msg, text=text)
+    if len(text) > _MAX_LENGTH:
+        msg = f"a model string of {len(text)} characters is refused; {_MAX_LENGTH} are the most"
+        raise ModelSyntaxError(msg, text=text)
+    tokens = []
+    position = 0
+    while position < len(text):
+        if space := _SPACE.match(text, position):
+            position = space.end()
+            continue
+        token = _next_token(text, position)
+        tokens.append(token)
+        position = token.end
+    tokens.append(Token("end", "", len(text), len(text)))
+    return tokens
+
+
+def _next_token(text: str, position: int) -> Token:
+    if number := _NUMBER.match(text, position):
+        end = number.end()
+        if end - position > _MAX_DIGITS:
+            raise syntax_error(text, position, f"a number has at most {_MAX_DIGITS} characters")
+        if after := _WORD.match(text, end):
+            cause = f"{after.group()!r} follows a number; put an operator such as * between them"
+            raise syntax_error(text, end, cause)
+        return Token("number", number.group(), position, end)
+    if operator := _OPERATOR.match(text, position):
+        return Token(operator.group(), operator.group(), position, operator.end())
+    if word := _WORD.match(text, position):
+        end = word.end()
+        if word.group().startswith("f_"):
+            end = _feature_end(text, position, end)
+        return Token("name", text[position:end], position, end)
+    raise syntax_error(text, position, _stray(text[position]))
+
+
+def _feature_end(text: str, start: int, end: int) -> int:
+    """Return where the feature identifier that begins at `start` ends, its ``key:value`` fields included."""
+    while text[end : end + 1] == ":":
+        key = _FIELD_KEY.search(text, start, end)
+        if key is None:
+            break
+        value = _FIELD_VALUE[key.group(1)].match(text, end + 1)
+        if value is None:
+            cause = f"{key.group(1)}: must be followed by {_FIELD_FORM[key.group(1)]}"
+            raise syntax_error(text, end + 1, cause)
+        end = value.end()
+        if word := _WORD.match(text, end):
+            end = word.end()
+    return end
+
+
+def _stray(character: str) -> str:
+    if character == "^":
+        return "'^' is not an operator; write ** for a power"
+    if character in "'\"":
+        return "quotes have no place in a model string; names stand by themselves"
+    if character in ":{};<>=":
+        return (
+            f"{character!r} only belongs into a feature's tag:, lstrides:, gstrides: or afr: field; "
+            "check the spelling of the feature"
+        )
+    if not character.isascii():
+        return f"{character!a} is not an ASCII character; retype it"
+    return (
+        f"{character!r} is not allowed; use numbers, f_ and p_ names, + - * / **, parentheses and functions"
+    )
