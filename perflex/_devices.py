@@ -147,7 +147,7 @@ def _listed() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
 
 
 def mark_default(infos: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
-    """Mark the first working GPU, else the embedded CPU runtime, else any working device; never a simulator."""
+    """Mark the first working GPU, else the embedded CPU runtime, else any device but a simulator."""
     working = [info for info in infos if info.usable and not info.device.is_simulator]
     wishes = (
         [info for info in working if info.device.kind == "gpu"],

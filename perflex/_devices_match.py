@@ -16,11 +16,13 @@ __all__ = ["matching", "split_spec", "telling_names"]
 _SEPARATORS = re.compile(r"[\s_:]+")
 _WORD = re.compile(r"[a-z0-9]+")
 # Words that many devices share come last when a short name is looked for.
-_SHARED_WORDS = frozenset({
-    "amd", "apple", "arm", "avx", "computing", "core", "corporation", "cpu", "cuda", "device", "generic", "genuine",
-    "gpu", "graphics", "inc", "intel", "language", "linux", "nvidia", "opencl", "platform", "portable", "processor",
-    "project", "pthread", "r", "the", "tm", "with",
-})  # fmt: skip
+# fmt: off
+_SHARED_WORDS = frozenset((
+    "amd", "apple", "arm", "avx", "computing", "core", "corporation", "cpu", "cuda", "device",
+    "generic", "genuine", "gpu", "graphics", "inc", "intel", "language", "linux", "nvidia",
+    "opencl", "platform", "portable", "processor", "project", "pthread", "r", "the", "tm", "with",
+))
+# fmt: on
 _VENDOR_WORDS = ("intel", "nvidia", "amd", "pocl", "oclgrind", "apple", "arm", "qualcomm", "rusticl")
 
 
@@ -64,7 +66,9 @@ def _splits(parts: Sequence[str], platform: str, name: str) -> bool:
 def _texts(device: Device, devices: Sequence[Device]) -> tuple[str, str]:
     """Return the searched texts of the platform and of the device."""
     name = device.name.lower()
-    namesakes = [d for d in devices if (d.platform, d.vendor, d.name) == (device.platform, device.vendor, device.name)]
+    namesakes = [
+        d for d in devices if (d.platform, d.vendor, d.name) == (device.platform, device.vendor, device.name)
+    ]
     if len(namesakes) > 1:
         name += f" d{namesakes.index(device)}"
     return f"{device.platform} {device.vendor}".lower(), name
@@ -81,7 +85,9 @@ def telling_names(devices: Sequence[Device]) -> list[str]:
 def _telling_name(index: int, devices: Sequence[Device]) -> str:
     platform, name = _texts(devices[index], devices)
     platform_words = sorted(_words(platform), key=lambda word: word not in _VENDOR_WORDS)
-    name_words = sorted(_words(name), key=lambda word: (word in _SHARED_WORDS, not word.isalpha(), len(word) < 3))
+    name_words = sorted(
+        _words(name), key=lambda word: (word in _SHARED_WORDS, not word.isalpha(), len(word) < 3)
+    )
     for first, second in product(platform_words[:6], name_words):
         if matching(f"{first}_{second}", devices) == [index]:
             return f"{first}_{second}"

@@ -53,7 +53,9 @@ def survey() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
     return tuple(infos), problems
 
 
-def _info(report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earlier: list[DeviceInfo]) -> DeviceInfo:
+def _info(
+    report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earlier: list[DeviceInfo]
+) -> DeviceInfo:
     sizes = tuple(facts.pop("max_work_item_sizes"))
     device = Device(**facts, max_work_item_sizes=sizes, sub_group_size=int(verdict.get("sub_group_size", 1)))
     names = ("platform", "vendor", "name", "driver")

@@ -1,0 +1,249 @@
+"""Building and launching loopy kernels on an OpenCL device, timed by device events."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex._launch_buffers import BufferPool, assign_slots
+from perflex._launch_plan import plan_launch
+from perflex._launch_sizes import check_limits, size_launch
+from perflex.errors import DeviceError, MeasurementError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import loopy as lp
+
+    from perflex._devices import Device
+    from perflex._launch_buffers import Slot
+    from perflex._launch_plan import LaunchPlan
+    from perflex._launch_sizes import SizedLaunch
+
+__all__ = ["OpenCLBackend", "OpenCLRunnable", "open_device"]
+
+_POOL_SHARE = 0.25
+_MESSAGE_LINES = 6
+
+
+@lru_cache(maxsize=16)
+def open_device(device: Device) -> tuple[Any, Any]:
+    """Return the pyopencl device and a context on it, opened once per process.
+
+    Raises
+    ------
+    DeviceError
+        The device does not exist in this process, most often because platforms had been queried before
+        perflex could show the loader all drivers.
+    """
+    import pyopencl as cl
+
+    from perflex._devices import list_devices
+
+    list_devices()  # shows the drivers to the loader
+    names = (device.platform, device.vendor, device.name, device.driver)
+    candidates = []
+    try:
+        for platform in cl.get_platforms():
+            for candidate in _devices_of(platform):
+                driver = f"{candidate.driver_version.strip()} ({platform.version.strip()})"
+                if (platform.name.strip(), platform.vendor.strip(), candidate.name.strip(), driver) == names:
+                    candidates.append(candidate)
+        if device.ordinal < len(candidates):
+            chosen = candidates[device.ordinal]
+            return chosen, cl.Context([chosen])
+    except (cl.Error, RuntimeError) as error:
+        msg = f"cannot open {device}: {error}"
+        raise DeviceError(msg, device=device) from error
+    msg = (
+        f"{device} is not visible in this process: OpenCL platforms were queried before perflex could show "
+        "the loader all drivers; call perflex first, or start again with OCL_ICD_VENDORS naming every driver"
+    )
+    raise DeviceError(msg, device=device)
+
+
+def _devices_of(platform: Any) -> list[Any]:
+    import pyopencl as cl
+
+    try:
+        return list(platform.get_devices())
+    except cl.LogicError:  # some drivers report "no device" as an error
+        return []
+
+
+class OpenCLBackend:
+    """Builds and runs kernels on one OpenCL device; one source is built once for all sizes."""
+
+    def __init__(self, device: Device) -> None:
+        import pyopencl as cl
+
+        self.device = device
+        self._cl_device, self._context = open_device(device)
+        self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        self._pool = BufferPool(self._context, self._queue, int(_POOL_SHARE * device.global_memory_bytes))
+        self._programs: dict[str, Any] = {}
+
+    @property
+    def timer_resolution_s(self) -> float:
+        """Resolution of the event timer, in seconds."""
+        return self.device.timer_resolution_ns * 1e-9
+
+    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> OpenCLRunnable:
+        """Build a kernel, and check that it can be launched with the sizes.
+
+        Raises
+        ------
+        MissingSizeError
+            A size parameter has no value.
+        MeasurementError
+            It does not build or does not fit the device.
+        """
+        import pyopencl as cl
+
+        plan = plan_launch(kernel)
+        launch = size_launch(plan, sizes, label)
+        slots = assign_slots(list(plan.arrays.values()))
+        buffer_bytes = {
+            name: launch.lengths[name] * array.dtype.itemsize for name, array in plan.arrays.items()
+        }
+        restored = {f"{name} (copy)": buffer_bytes[name] for name, (_, origin) in slots.items() if origin}
+        check_limits(launch, {**buffer_bytes, **restored}, self.device, label)
+        program = self._built(plan, label)
+        try:
+            kernels = [cl.Kernel(program, part.name) for part in plan.programs]
+        except cl.Error as error:
+            msg = f"{label}: {self.device} lost a kernel of its own program ({error})"
+            raise MeasurementError(msg, kernel=label, device=self.device) from error
+        self._check_built(kernels, launch, label)
+        return OpenCLRunnable(
+            _Parts(plan, launch, kernels, slots, buffer_bytes), self._queue, self._pool, label
+        )
+
+    def close(self) -> None:
+        """Give device memory back."""
+        self._pool.release()
+
+    def _built(self, plan: LaunchPlan, label: str) -> Any:
+        import pyopencl as cl
+
+        if plan.source not in self._programs:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # pyopencl turns compilers' remarks into warnings
+                    self._programs[plan.source] = cl.Program(self._context, plan.source).build(
+                        cache_dir=False
+                    )
+            except (cl.Error, RuntimeError) as error:
+                text = str(error)
+                lines = [line.strip() for line in text.splitlines() if line.strip()][:_MESSAGE_LINES]
+                msg = f"{label}: does not build on {self.device}: {' | '.join(lines)}"
+                raise MeasurementError(msg, kernel=label, device=self.device, log=text) from error
+        return self._programs[plan.source]
+
+    def _check_built(self, kernels: list[Any], launch: SizedLaunch, label: str) -> None:
+        """Compare with the limits that are known only after the build, registers included."""
+        import pyopencl as cl
+
+        info = cl.kernel_work_group_info
+        for kernel, grid in zip(kernels, launch.grids, strict=True):
+            work_items = int(np.prod(grid.work_group))
+            limit = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self._cl_device))
+            if work_items > limit:
+                msg = (
+                    f"{label}: a work-group of {work_items} work-items, "
+                    f"{self.device} allows {limit} for this kernel"
+                )
+                raise MeasurementError(msg, kernel=label, device=self.device)
+            local_bytes = int(kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self._cl_device))
+            if local_bytes > self.device.local_memory_bytes:
+                msg = (
+                    f"{label}: needs {local_bytes} B of local memory, {self.device} "
+                    f"has {self.device.local_memory_bytes} B"
+                )
+                raise MeasurementError(msg, kernel=label, device=self.device)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    plan: LaunchPlan
+    launch: SizedLaunch
+    kernels: list[Any]
+    slots: Mapping[str, tuple[Slot, Slot | None]]
+    buffer_bytes: Mapping[str, int]
+
+
+class OpenCLRunnable:
+    """A built kernel with sizes.
+
+    The time of a launch is what the device's events say, from the start to the end of execution, without
+    the cost of enqueueing. A kernel of several device programs (global barriers) counts from the start of
+    the first to the end of the last, gaps included, since the gaps are part of running it.
+    """
+
+    def __init__(self, parts: _Parts, queue: Any, pool: BufferPool, label: str) -> None:
+        self._parts = parts
+        self._queue = queue
+        self._pool = pool
+        self._label = label
+
+    def run(self, launches: int) -> tuple[float, ...]:
+        """Run back to back and return the device time of each launch in seconds.
+
+        Arrays that the kernel both reads and writes are restored before each launch, outside the times.
+
+        Raises
+        ------
+        MeasurementError
+            The driver reports an error.
+        """
+        import pyopencl as cl
+
+        try:
+            buffers = self._bound()
+            events = [self._launch(buffers) for _ in range(launches)]
+            self._queue.finish()
+            return tuple((last.profile.end - first.profile.start) * 1e-9 for first, last in events)
+        except cl.Error as error:
+            msg = f"{self._label}: the launch failed ({error})"
+            raise MeasurementError(msg, kernel=self._label) from error
+
+    def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
+        """Return an array's buffer as the last launch left it, shape ``(length,)``."""
+        import pyopencl as cl
+
+        data = np.empty(self._parts.launch.lengths[name], self._parts.plan.arrays[name].dtype)
+        cl.enqueue_copy(self._queue, data, self._bound()[self._parts.slots[name][0]])
+        return data
+
+    def _bound(self) -> dict[Slot, Any]:
+        """Return this kernel's buffers and set them as its arguments."""
+        sizes: dict[Slot, int] = {}
+        for name, (slot, origin) in self._parts.slots.items():
+            size = self._parts.buffer_bytes[name]
+            sizes[slot] = size
+            if origin is not None:
+                sizes[origin] = size
+        buffers = self._pool.buffers(sizes, self._label)
+        for kernel, program in zip(self._parts.kernels, self._parts.plan.programs, strict=True):
+            for index, name in enumerate(program.argument_names):
+                scalar = self._parts.launch.scalars.get(name)
+                kernel.set_arg(index, buffers[self._parts.slots[name][0]] if scalar is None else scalar)
+        return buffers
+
+    def _launch(self, buffers: Mapping[Slot, Any]) -> tuple[Any, Any]:
+        """Enqueue all device programs in order; return the first and the last event."""
+        import pyopencl as cl
+
+        for name, (slot, origin) in self._parts.slots.items():
+            if origin is not None:
+                size = self._parts.buffer_bytes[name]
+                cl.enqueue_copy(self._queue, buffers[slot], buffers[origin], byte_count=size)
+        events = [
+            cl.enqueue_nd_range_kernel(self._queue, kernel, grid.items, grid.work_group)
+            for kernel, grid in zip(self._parts.kernels, self._parts.launch.grids, strict=True)
+        ]
+        return events[0], events[-1]

@@ -1,0 +1,61 @@
+"""What timing needs of a device: to prepare a kernel with sizes, and to run it some times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import loopy as lp
+
+__all__ = ["Backend", "Runnable", "TimedDevice"]
+
+
+class Runnable(Protocol):
+    """A kernel with sizes, built and ready to run."""
+
+    def run(self, launches: int) -> tuple[float, ...]:
+        """Run back to back; return the device time of each launch in seconds.
+
+        Whatever has to be restored between launches is restored outside the times.
+
+        Raises
+        ------
+        MeasurementError
+            The device reports an error.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """Builds and runs kernels on one device."""
+
+    @property
+    def timer_resolution_s(self) -> float:
+        """Smallest difference that the device's timer resolves, in seconds."""
+        ...
+
+    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> Runnable:
+        """Build a kernel and check that it can be launched with the sizes.
+
+        Raises
+        ------
+        MissingSizeError
+            A size parameter has no value.
+        MeasurementError
+            It does not build or does not fit the device.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give device memory back."""
+        ...
+
+
+class TimedDevice(Protocol):
+    """Anything that kernels can be timed on: an OpenCL device, a fake one."""
+
+    def backend(self) -> Backend:
+        """Return what runs and times kernels there."""
+        ...
