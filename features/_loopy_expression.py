@@ -1,0 +1,265 @@
+"""Operations and array accesses of one loopy expression."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import UnsupportedKernelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ExpressionReader", "RawAccess"]
+
+# Library functions under the names that OpenCL and C give them -> the operation's name in features.
+_FUNCTION_NAMES = {
+    "fabs": "abs",
+    "fmin": "min",
+    "fmax": "max",
+    "isnan": "cmp",
+    "real": "",
+    "imag": "",
+}
+
+
+@dataclass(frozen=True)
+class RawAccess:
+    """An array access as loopy has it: name, subscript expressions, tag."""
+
+    array: str
+    indices: tuple[Any, ...]
+    tag: str | None
+    text: str
+
+
+@dataclass
+class ExpressionReader:
+    """Walk an expression, collecting operations by (kind, dtype) and array accesses.
+
+    Multiply-adds are recognised wherever a product feeds a sum of the same type: of a sum with k terms
+    of which p are products, min(p, k-1) are multiply-adds (paper Section 5). Arithmetic inside
+    subscripts is not counted; a factor of -1 is a sign, not a multiplication.
+
+    Parameters
+    ----------
+    dtype_of
+        Gives the numpy dtype of a sub-expression.
+    is_array
+        Tells whether a name is an array (as opposed to a scalar, loop variable or size).
+    kernel_name, insn_id
+        For messages.
+    """
+
+    dtype_of: Callable[[Any], Any]
+    is_array: Callable[[str], bool]
+    kernel_name: str
+    insn_id: str
+    operations: Counter[tuple[str, str]] = field(default_factory=Counter)
+    accesses: list[RawAccess] = field(default_factory=list)
+    conditional: bool = False
+
+    def read(self, expr: Any) -> None:
+        """Add what `expr` does."""
+        method = getattr(expr, "mapper_method", None)
+        if method is None:  # a number
+            return
+        handler = getattr(self, f"_{method}", None)
+        if handler is None:
+            self._refuse(f"has an expression of kind {type(expr).__name__} ({expr})")
+        else:
+            handler(expr)
+
+    def _refuse(self, what: str) -> None:
+        msg = (
+            f"instruction {self.insn_id!r} of kernel {self.kernel_name!r} {what}, which cannot be counted; "
+            "rewrite it with arithmetic, calls and subscripts"
+        )
+        raise UnsupportedKernelError(msg, kernel=self.kernel_name, instruction=self.insn_id)
+
+    def _count(self, kind: str, expr: Any, times: int = 1) -> None:
+        if times:
+            self.operations[kind, str(self.dtype_of(expr))] += times
+
+    # leaves
+
+    def _map_variable(self, expr: Any) -> None:
+        if self.is_array(expr.name):
+            self.accesses.append(RawAccess(expr.name, (), None, str(expr.name)))
+
+    def _map_tagged_variable(self, expr: Any) -> None:
+        self._access(expr, ())
+
+    def _map_nan(self, expr: Any) -> None:
+        pass
+
+    def _map_subscript(self, expr: Any) -> None:
+        self._access(expr.aggregate, expr.index_tuple)
+
+    def _access(self, aggregate: Any, indices: tuple[Any, ...]) -> None:
+        name = getattr(aggregate, "name", None)
+        if name is None:
+            self._refuse(f"subscripts {aggregate}, which is not an array")
+            return
+        tags = getattr(aggregate, "tags", frozenset())
+        tag = next((str(getattr(t, "value", t)) for t in sorted(tags, key=str)), None)
+        text = f"{name}[{', '.join(map(str, indices))}]" if indices else str(name)
+        inner = ExpressionReader(self.dtype_of, self.is_array, self.kernel_name, self.insn_id)
+        for index in indices:
+            inner.read(index)
+        if inner.accesses:
+            msg = (
+                f"access {text} in instruction {self.insn_id!r} of kernel {self.kernel_name!r} is indirect: its "
+                f"subscript reads {inner.accesses[0].text}; which elements it touches depends on the data"
+            )
+            raise UnsupportedKernelError(msg, kernel=self.kernel_name, access=text)
+        self.accesses.append(RawAccess(str(name), tuple(indices), tag, text))
+
+    # arithmetic
+
+    def _map_sum(self, expr: Any) -> None:
+        terms = [child for child in expr.children if not _is_constant_zero(child)]
+        for term in terms:
+            self.read(term)
+        additions = len(terms) - 1
+        if additions <= 0:
+            return
+        dtype = self.dtype_of(expr)
+        products = sum(_is_product(term) and self.dtype_of(term) == dtype for term in terms)
+        fused = min(products, additions)
+        self.operations["mul", str(dtype)] -= fused
+        if not self.operations["mul", str(dtype)]:
+            del self.operations["mul", str(dtype)]
+        self._count("madd", expr, fused)
+        self._count("add", expr, additions - fused)
+
+    def _map_product(self, expr: Any) -> None:
+        for child in expr.children:
+            self.read(child)
+        self._count("mul", expr, len(_factors(expr)) - 1)
+
+    def _map_quotient(self, expr: Any) -> None:
+        self.read(expr.numerator)
+        self.read(expr.denominator)
+        self._count("div", expr)
+
+    def _map_floor_div(self, expr: Any) -> None:
+        self.read(expr.numerator)
+        self.read(expr.denominator)
+        self._count("floordiv", expr)
+
+    def _map_remainder(self, expr: Any) -> None:
+        self.read(expr.numerator)
+        self.read(expr.denominator)
+        self._count("mod", expr)
+
+    def _map_power(self, expr: Any) -> None:
+        self.read(expr.base)
+        if _is_square(expr):  # generated as base*base
+            self._count("mul", expr)
+            return
+        self.read(expr.exponent)
+        if expr.exponent not in {0, 1}:
+            self._count("pow", expr)
+
+    # comparisons and bits
+
+    def _map_comparison(self, expr: Any) -> None:
+        self.read(expr.left)
+        self.read(expr.right)
+        self._count("cmp", expr.left if getattr(expr.left, "mapper_method", None) else expr.right)
+
+    def _children(self, expr: Any, kind: str) -> None:
+        for child in expr.children:
+            self.read(child)
+        self._count(kind, expr, len(expr.children) - 1)
+
+    def _map_logical_and(self, expr: Any) -> None:
+        self._logical(expr.children)
+
+    def _map_logical_or(self, expr: Any) -> None:
+        self._logical(expr.children)
+
+    def _map_logical_not(self, expr: Any) -> None:
+        self._logical((expr.child,))
+
+    def _logical(self, children: tuple[Any, ...]) -> None:
+        for child in children:
+            self.read(child)
+
+    def _map_bitwise_and(self, expr: Any) -> None:
+        self._children(expr, "bit")
+
+    _map_bitwise_or = _map_bitwise_and
+    _map_bitwise_xor = _map_bitwise_and
+
+    def _map_bitwise_not(self, expr: Any) -> None:
+        self.read(expr.child)
+        self._count("bit", expr)
+
+    def _map_left_shift(self, expr: Any) -> None:
+        self.read(expr.shiftee)
+        self.read(expr.shift)
+        self._count("shift", expr)
+
+    _map_right_shift = _map_left_shift
+
+    def _map_min(self, expr: Any) -> None:
+        self._children(expr, "min")
+
+    def _map_max(self, expr: Any) -> None:
+        self._children(expr, "max")
+
+    # structure
+
+    def _map_if(self, expr: Any) -> None:
+        # Both branches are summed: the cost under divergent control flow (paper Section 4).
+        self.conditional = True
+        self.read(expr.condition)
+        self.read(expr.then)
+        self.read(expr.else_)
+
+    def _map_type_cast(self, expr: Any) -> None:
+        self.read(expr.child)
+
+    def _map_type_annotation(self, expr: Any) -> None:
+        self.read(expr.child)
+
+    def _map_call(self, expr: Any) -> None:
+        for parameter in expr.parameters:
+            self.read(parameter)
+        function = expr.function
+        name = getattr(function, "name", function)
+        if not isinstance(name, str):  # a reduction's combiner, e.g. of an argmax
+            name = type(name).__name__.lower()
+        kind = _FUNCTION_NAMES.get(name, name)
+        if kind:
+            self._count(kind, expr)
+
+
+def _factors(product: Any) -> list[Any]:
+    return [child for child in product.children if not _is_minus_one(child)]
+
+
+def _is_number(expr: Any) -> bool:
+    return getattr(expr, "mapper_method", None) is None
+
+
+def _is_minus_one(expr: Any) -> bool:
+    return _is_number(expr) and bool(expr == -1)
+
+
+def _is_constant_zero(expr: Any) -> bool:
+    return _is_number(expr) and bool(expr == 0)
+
+
+def _is_square(expr: Any) -> bool:
+    return _is_number(expr.exponent) and bool(expr.exponent == 2)
+
+
+def _is_product(expr: Any) -> bool:
+    method = getattr(expr, "mapper_method", None)
+    if method == "map_product":
+        return len(_factors(expr)) >= 2
+    return method == "map_power" and _is_square(expr)

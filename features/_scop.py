@@ -1,0 +1,252 @@
+"""The Scop: the one description of a kernel that every feature reads.
+
+loopy is one producer of it (`extract_scop`); a kernel that loopy never saw can be described by hand
+with isl strings (`Scop.from_yaml`).
+
+Every statement's domain is an isl set over ``[gid0, .., lid0, .., sequential names]``: all group axes
+of its launch, then all its local axes, then the sequential loops around it, outermost first. Access
+relations go from these instances to array elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import MissingSizeError, UnsupportedKernelError
+from perflex.features._isl import isl
+from perflex.features._quasipolynomial import QuasiPolynomial
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Access", "Array", "Barrier", "Launch", "Operation", "Scop", "Statement"]
+
+SPACES = ("global", "local", "private")
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array the kernel reads or writes.
+
+    Attributes
+    ----------
+    name
+        Its name in the kernel.
+    space
+        ``"global"``, ``"local"`` or ``"private"``.
+    dtype
+        numpy name of the element type.
+    shape
+        Extent of each axis, in elements.
+    strides
+        Distance between neighbours along each axis, in elements.
+    alignment
+        Alignment of the first element, in bytes.
+    """
+
+    name: str
+    space: str
+    dtype: str
+    shape: tuple[QuasiPolynomial, ...]
+    strides: tuple[QuasiPolynomial, ...]
+    alignment: int = 128
+
+    @cached_property
+    def itemsize(self) -> int:
+        """Size of one element, in bytes."""
+        import numpy as np
+
+        return int(np.dtype(self.dtype).itemsize)
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access of a statement: which element each instance touches.
+
+    Attributes
+    ----------
+    array
+        Name of the array.
+    direction
+        ``"load"`` or ``"store"``.
+    relation
+        isl map from the statement's instances to the array's index tuple.
+    tag
+        The user's memory access tag, or None.
+    text
+        The access as written, for messages.
+    """
+
+    array: str
+    direction: str
+    relation: Any
+    tag: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An arithmetic operation that each instance of a statement executes `count` times."""
+
+    kind: str
+    dtype: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement with its domain, accesses and operations.
+
+    Attributes
+    ----------
+    name
+        The statement's identifier.
+    domain
+        isl set of its instances.
+    accesses, operations
+        What one instance does.
+    launch
+        Index of the launch that executes it.
+    schedule
+        Position in the launch: statement numbers and loop names alternate, outermost first.
+    guarded
+        Whether a data-dependent condition may skip instances, which makes counts upper bounds.
+    """
+
+    name: str
+    domain: Any
+    accesses: tuple[Access, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    launch: int = 0
+    schedule: tuple[int | str, ...] = ()
+    guarded: bool = False
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """A barrier: ``kind`` is ``"local"`` or ``"global"``; the domain is as a statement's."""
+
+    kind: str
+    domain: Any
+    launch: int = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a device program.
+
+    Attributes
+    ----------
+    groups
+        Number of work-groups along each axis.
+    items
+        Work-items per work-group along each axis.
+    repeats
+        How often it is launched (host-side loops).
+    """
+
+    groups: tuple[QuasiPolynomial, ...]
+    items: tuple[int, ...]
+    repeats: QuasiPolynomial = field(default_factory=lambda: QuasiPolynomial.constant(1))
+
+    @property
+    def group_size(self) -> int:
+        """Work-items per work-group."""
+        return prod(self.items)
+
+    @property
+    def group_count(self) -> QuasiPolynomial:
+        """Work-groups over all repeats."""
+        total = self.repeats
+        for extent in self.groups:
+            total = total * extent
+        return total
+
+
+@dataclass(frozen=True)
+class Scop:
+    """A kernel as polyhedral objects; immutable, hashable, round-trips through YAML.
+
+    Attributes
+    ----------
+    name
+        The kernel's name.
+    parameters
+        Names of the size parameters.
+    assumptions
+        isl parameter set of the sizes the description is valid for.
+    launches, arrays, statements, barriers
+        What is launched, touched and executed.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    assumptions: Any
+    launches: tuple[Launch, ...]
+    arrays: tuple[Array, ...]
+    statements: tuple[Statement, ...]
+    barriers: tuple[Barrier, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    def _check(self) -> None:
+        known = {array.name for array in self.arrays}
+        for array in self.arrays:
+            if array.space not in SPACES:
+                msg = f"array {array.name!r} has address space {array.space!r}; use one of {', '.join(SPACES)}"
+                raise UnsupportedKernelError(msg, kernel=self.name, array=array.name)
+        for statement in self.statements:
+            launch = self._launch_of(statement.launch, statement.name)
+            axes = len(launch.groups) + len(launch.items)
+            if statement.domain.dim(isl.dim_type.set) < axes:
+                msg = f"the domain of statement {statement.name!r} needs a dimension for each of the {axes} axes"
+                raise UnsupportedKernelError(msg, kernel=self.name, statement=statement.name)
+            for access in statement.accesses:
+                if access.array not in known:
+                    msg = f"statement {statement.name!r} accesses {access.array!r}, which is not declared"
+                    raise UnsupportedKernelError(msg, kernel=self.name, access=access.text or access.array)
+
+    def _launch_of(self, index: int, name: str) -> Launch:
+        if not 0 <= index < len(self.launches):
+            msg = f"statement {name!r} belongs to launch {index}, but there are {len(self.launches)}"
+            raise UnsupportedKernelError(msg, kernel=self.name, statement=name)
+        return self.launches[index]
+
+    @cached_property
+    def _arrays_by_name(self) -> dict[str, Array]:
+        return {array.name: array for array in self.arrays}
+
+    def array(self, name: str) -> Array:
+        """Return the array of that name."""
+        return self._arrays_by_name[name]
+
+    def check_sizes(self, sizes: Mapping[str, Any]) -> None:
+        """Stop unless every size parameter has a value the kernel is valid for.
+
+        Raises
+        ------
+        MissingSizeError
+            A parameter has no value, or the values contradict the kernel's assumptions.
+        """
+        missing = [name for name in self.parameters if name not in sizes]
+        if missing:
+            example = ", ".join(f"{name!r}: 1024" for name in missing)
+            msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; pass {{{example}}}"
+            raise MissingSizeError(msg, kernel=self.name, parameters=tuple(missing))
+        import numpy as np
+
+        holds = self._assumptions_hold.evaluate({name: sizes[name] for name in self.parameters})
+        if not np.all(np.asarray(holds, dtype=float) == 1.0):
+            given = ", ".join(f"{name}={sizes[name]}" for name in self.parameters)
+            condition = str(self.assumptions).partition(":")[2].rstrip(" }").strip()
+            msg = f"kernel {self.name!r} is not valid for {given}: it assumes {condition}"
+            raise MissingSizeError(msg, kernel=self.name, parameters=self.parameters)
+
+    @cached_property
+    def _assumptions_hold(self) -> QuasiPolynomial:
+        one = isl.PwQPolynomial("{ 1 }")
+        return QuasiPolynomial(one.intersect_params(self.assumptions.params()))
