@@ -8,14 +8,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= demo-out
 
-export UV_CACHE_DIR ?= $(CURDIR)/.venv/cache
-export UV_PYTHON_DOWNLOADS ?= never
-export UV_LINK_MODE ?= copy
-
 .PHONY: setup demo test check clean
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt .ci/setup_venv.sh
 	@sh .ci/setup_venv.sh "$(PYTHON)" "$(VENV)"
 	@touch $@
 
@@ -29,4 +25,4 @@ check: $(STAMP)
 	@sh .ci/check.sh "$(VENV)"
 
 clean:
-	rm -rf $(VENV) build dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis perflex.egg-info
+	rm -rf $(VENV) .venv-cache build dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis perflex.egg-info
