@@ -1,0 +1,51 @@
+"""Arguments that many generators share."""
+
+from __future__ import annotations
+
+from uipick._argument import Argument, Criterion, multiples_of
+
+__all__ = [
+    "DTYPE",
+    "GID_STRIDE_0",
+    "GID_STRIDE_1",
+    "GROUPS_FIT",
+    "LID_STRIDE_0",
+    "LID_STRIDE_1",
+    "LSIZE_0",
+    "LSIZE_1",
+    "MATRIX_SIZE",
+    "NELEMENTS",
+]
+
+_WORK_GROUP = Criterion("integers from 1 to 1024", lambda value: 1 <= value <= 1024)
+_GROUP_STRIDE = Criterion(
+    "0 (groups follow each other: lsize times the stride in the group) or a positive integer",
+    lambda value: value >= 0,
+)
+
+DTYPE = Argument("dtype", "dtype", "element type", ("float32", "float64"))
+LSIZE_0 = Argument("lsize_0", "int", "work-group size along lid(0)", _WORK_GROUP, (16,))
+LSIZE_1 = Argument("lsize_1", "int", "work-group size along lid(1)", _WORK_GROUP, (16,))
+GROUPS_FIT = Argument(
+    "groups_fit", "bool", "work-groups divide the arrays evenly, so no guards are needed", (True, False)
+)
+LID_STRIDE_0 = Argument(
+    "lid_stride_0", "int", "array elements from one lid(0) to the next", multiples_of(1), (1,)
+)
+LID_STRIDE_1 = Argument(
+    "lid_stride_1", "int", "array elements from one lid(1) to the next", multiples_of(1), (2048,)
+)
+GID_STRIDE_0 = Argument(
+    "gid_stride_0", "int", "array elements from one gid(0) to the next", _GROUP_STRIDE, (0,)
+)
+GID_STRIDE_1 = Argument(
+    "gid_stride_1", "int", "array elements from one gid(1) to the next", _GROUP_STRIDE, (0,)
+)
+NELEMENTS = Argument(
+    "nelements",
+    "int",
+    "elements of each global array (gaps left by strides included)",
+    multiples_of(1),
+    (524288, 786432, 1048576, 1310720),
+)
+MATRIX_SIZE = Argument("n", "int", "rows and columns of the matrices", multiples_of(1), (512, 640, 768, 896))

@@ -1,0 +1,81 @@
+"""Global memory access with a simple pattern."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uipick._argument import Argument, Criterion
+from uipick._generator import Generator
+from uipick.generators._arguments import (
+    DTYPE,
+    GID_STRIDE_0,
+    GID_STRIDE_1,
+    GROUPS_FIT,
+    LID_STRIDE_0,
+    LID_STRIDE_1,
+    LSIZE_0,
+    LSIZE_1,
+    NELEMENTS,
+)
+from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
+
+if TYPE_CHECKING:
+    import loopy as lp
+
+__all__ = ["GMEM_PATTERN"]
+
+
+def gmem_pattern(*, dtype: str, n_arrays: int, **pattern: int | bool) -> lp.TranslationUnit:
+    """Global loads from n_arrays arrays and one store, all with one simple pattern.
+
+    Each work-item stores ``in0[e] + in1[e] + ...`` in ``result[e]``, where e is its own element: lid and gid times
+    their strides. The access-to-footprint ratio is 1. Loads carry the access tag ``inLD``, the store ``resST``.
+    Isolates global loads (number of arrays varied) and the store of the given strides; beside them there are
+    n_arrays - 1 additions per work-item.
+
+    Source: the paper's Section 7.1.2.
+    """
+    import loopy as lp
+    import numpy as np
+
+    names = [f"in{number}" for number in range(n_arrays)]
+    element = np.dtype(dtype)
+    return make_pattern_kernel(
+        "gmem_pattern",
+        pattern,
+        ["result$resST[{index}] = " + " + ".join(f"{name}$inLD[{{index}}]" for name in names)],
+        [
+            *(
+                lp.GlobalArg(name, element, shape="nelements", is_input=True, is_output=False)
+                for name in names
+            ),
+            lp.GlobalArg("result", element, shape="nelements", is_input=False, is_output=True),
+        ],
+    )
+
+
+GMEM_PATTERN = Generator(
+    name="gmem_pattern",
+    tags=frozenset({"gmem_pattern", "gmem"}),
+    arguments=(
+        DTYPE,
+        LSIZE_0,
+        LSIZE_1,
+        GROUPS_FIT,
+        LID_STRIDE_0,
+        LID_STRIDE_1,
+        GID_STRIDE_0,
+        GID_STRIDE_1,
+        Argument(
+            "n_arrays",
+            "int",
+            "number of input arrays",
+            Criterion("integers from 1 to 16", lambda value: 1 <= value <= 16),
+            (1, 2, 3),
+        ),
+        NELEMENTS,
+    ),
+    build=gmem_pattern,
+    size_arguments=("nelements",),
+    constraints=PATTERN_CONSTRAINTS,
+)
