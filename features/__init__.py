@@ -1,1 +1,59 @@
-"""Package under construction."""
+"""Features: what a kernel does, counted symbolically from its polyhedral description.
+
+>>> scop = extract_scop(kernel)                       # a loopy TranslationUnit
+>>> feature = parse_feature("f_op_float32_madd")
+>>> feature.value(scop, {"n": 1024}, sub_group_size=32)
+
+A kernel that loopy never saw is described by hand as a `Scop`. A user's own feature is registered with
+`register_feature`.
+"""
+
+from __future__ import annotations
+
+from perflex.features._counts import AccessCounts, ScopCounts, counts_of
+from perflex.features._feature import (
+    Amount,
+    Feature,
+    FeatureFamily,
+    parse_feature,
+    register_family,
+    register_feature,
+    unregister_feature,
+)
+from perflex.features._launch_features import LaunchFamily
+from perflex.features._loopy_extract import extract_scop
+from perflex.features._memory_features import MemoryAccessFamily, describe_access
+from perflex.features._operation_features import OperationFamily
+from perflex.features._quasipolynomial import QuasiPolynomial
+from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Scop, Statement
+from perflex.features._scop_yaml import content_hash, scop_from_yaml, scop_to_yaml
+
+__all__ = [
+    "Access",
+    "AccessCounts",
+    "Amount",
+    "Array",
+    "Barrier",
+    "Feature",
+    "FeatureFamily",
+    "Launch",
+    "Operation",
+    "QuasiPolynomial",
+    "Scop",
+    "ScopCounts",
+    "Statement",
+    "content_hash",
+    "counts_of",
+    "describe_access",
+    "extract_scop",
+    "parse_feature",
+    "register_family",
+    "register_feature",
+    "scop_from_yaml",
+    "scop_to_yaml",
+    "unregister_feature",
+]
+
+register_family(OperationFamily())
+register_family(MemoryAccessFamily())
+register_family(LaunchFamily())

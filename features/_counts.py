@@ -123,18 +123,14 @@ class ScopCounts:
     def accesses(self) -> tuple[AccessCounts, ...]:
         """Every access of every statement, in program order."""
         return tuple(
-            self._access(statement, access)
-            for statement in self.scop.statements
-            for access in statement.accesses
+            self._access(statement, access) for statement in self.scop.statements for access in statement.accesses
         )
 
     def _access(self, statement: Statement, access: Access) -> AccessCounts:
         launch = self.scop.launches[statement.launch]
         array = self.scop.array(access.array)
         groups = len(launch.groups)
-        strides = [
-            _stride(statement, access, array, axis) for axis in range(groups + len(launch.items))
-        ]
+        strides = [_stride(statement, access, array, axis) for axis in range(groups + len(launch.items))]
         return AccessCounts(self, statement, access, array, tuple(strides[groups:]), tuple(strides[:groups]))
 
     @cached_property
@@ -149,9 +145,7 @@ class ScopCounts:
 
     def sub_groups(self, sub_group_size: int) -> QuasiPolynomial:
         """Sub-groups launched, over all launches."""
-        return _total(
-            [launch.group_count * -(-launch.group_size // sub_group_size) for launch in self.scop.launches]
-        )
+        return _total([launch.group_count * -(-launch.group_size // sub_group_size) for launch in self.scop.launches])
 
     @cached_property
     def launches(self) -> QuasiPolynomial:

@@ -183,7 +183,8 @@ class _Extraction:
                     if name in domain.get_var_names(isl.dim_type.param)
                     for iname in domain.get_var_names(isl.dim_type.set)
                 ]
-                msg = f"the trip count of loop {', '.join(loops)} depends on the data ({name!r} is computed in the kernel)"
+                which = ", ".join(loops)
+                msg = f"the trip count of loop {which} depends on the data ({name!r} is computed in the kernel)"
                 raise self._refuse(msg, loop=loops[0] if loops else name)
 
     # launches and arrays
@@ -330,7 +331,12 @@ class _Extraction:
         return ExpressionReader(self._dtype_of, self._is_array, self.kernel.name, insn_id)
 
     def _statement(self, insn_id: str, place: _Place) -> Statement | None:
-        from loopy.kernel.instruction import BarrierInstruction, CInstruction, MultiAssignmentBase, NoOpInstruction
+        from loopy.kernel.instruction import (
+            BarrierInstruction,
+            CInstruction,
+            MultiAssignmentBase,
+            NoOpInstruction,
+        )
 
         insn = self.kernel.id_to_insn[insn_id]
         if isinstance(insn, (BarrierInstruction, NoOpInstruction)):
@@ -369,7 +375,8 @@ class _Extraction:
                 axis = isl.Map.from_pw_aff(guarded_pwaff_from_expr(space, index, frozenset()))
                 relation = relation.flat_range_product(axis)
         except ExpressionToAffineConversionError:
-            msg = f"access {raw.text} in instruction {insn_id!r}: subscript {index} is not quasi-affine in the loop variables"
+            where = f"access {raw.text} in instruction {insn_id!r}"
+            msg = f"{where}: subscript {index} is not quasi-affine in the loop variables"
             raise self._refuse(msg, access=raw.text) from None
         kinds = isl.dim_type
         for position in range(relation.dim(kinds.in_)):

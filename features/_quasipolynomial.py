@@ -135,7 +135,7 @@ def _piece(domain: Any, polynomial: Any) -> _Piece:
     return _Piece(_conditions(domain), whole, denominator)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QuasiPolynomial:
     """An exact count (or stride) as a function of the size parameters.
 
@@ -144,6 +144,14 @@ class QuasiPolynomial:
     """
 
     isl_object: Any
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QuasiPolynomial):
+            return NotImplemented
+        return bool(self.isl_object.plain_is_equal(other.isl_object))
+
+    def __hash__(self) -> int:
+        return hash(str(self.isl_object))
 
     @classmethod
     def constant(cls, value: int) -> QuasiPolynomial:

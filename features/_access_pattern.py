@@ -1,0 +1,237 @@
+"""The pattern of a memory access feature: its grammar, and whether an access fits it (Section 6.1.1)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.errors import MissingSizeError, UnknownFeatureError
+from perflex.features._operation_features import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.features._counts import AccessCounts
+    from perflex.features._quasipolynomial import QuasiPolynomial
+
+__all__ = ["AccessPattern", "Constraint", "parse_pattern"]
+
+SPACES = ("global", "local", "private")
+DIRECTIONS = ("load", "store")
+
+_CONSTRAINT = re.compile(r"(<=|>=|<|>|=)?(.+)")
+_FACTOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A comparison with a number or a product of numbers and size parameters, e.g. ``>15`` or ``=16*n``."""
+
+    relation: str
+    bound: str
+
+    def holds(self, value: Any, sizes: Mapping[str, Any]) -> bool:
+        """Return whether `value` (a number or an array of them) fulfils the constraint.
+
+        Raises
+        ------
+        MissingSizeError
+            The bound names a size without a value, or holds for some of an array of sizes only.
+        """
+        bound: Any = 1
+        for factor in self.bound.split("*"):
+            if factor[0].isdigit():
+                bound = bound * (float(factor) if "." in factor else int(factor))
+            elif factor in sizes:
+                bound = bound * sizes[factor]
+            else:
+                known = ", ".join(sizes)
+                msg = f"the constraint {self} names size {factor!r}, which has no value; the sizes are {known}"
+                raise MissingSizeError(msg, parameters=(factor,))
+        outcome = np.asarray(
+            {
+                "=": lambda: value == bound,
+                "<": lambda: value < bound,
+                "<=": lambda: value <= bound,
+                ">": lambda: value > bound,
+                ">=": lambda: value >= bound,
+            }[self.relation]()
+        )
+        if outcome.all():
+            return True
+        if not outcome.any():
+            return False
+        msg = f"the constraint {self} holds for some of the sizes given and not for others; pass them separately"
+        raise MissingSizeError(msg)
+
+    def __str__(self) -> str:
+        return (self.relation if self.relation != "=" else "") + self.bound
+
+
+@dataclass(frozen=True)
+class AccessPattern:
+    """Which accesses a memory access feature counts; None or empty fields match everything."""
+
+    tag: str | None = None
+    space: str | None = None
+    dtype: str | None = None
+    direction: str | None = None
+    local_strides: tuple[tuple[int, Constraint], ...] = ()
+    group_strides: tuple[tuple[int, Constraint], ...] = ()
+    afr: Constraint | None = None
+
+    def fits_statically(self, item: AccessCounts) -> bool:
+        """Return whether the parts that do not depend on sizes fit."""
+        return (
+            (self.tag is None or self.tag == item.access.tag)
+            and (self.space is None or self.space == item.array.space)
+            and (self.dtype is None or self.dtype == item.array.dtype)
+            and (self.direction is None or self.direction == item.access.direction)
+        )
+
+    def fits(self, item: AccessCounts, sizes: Mapping[str, Any]) -> bool:
+        """Return whether an access fits at the given sizes."""
+        return (
+            self.fits_statically(item)
+            and _strides_fit(self.local_strides, item.local_strides, sizes)
+            and _strides_fit(self.group_strides, item.group_strides, sizes)
+            and self._afr_fits(item, sizes)
+        )
+
+    def _afr_fits(self, item: AccessCounts, sizes: Mapping[str, Any]) -> bool:
+        if self.afr is None:
+            return True
+        accesses = item.work_item_count.evaluate(sizes)
+        footprint = item.footprint.evaluate(sizes)
+        if not np.all(np.asarray(footprint, dtype=float) > 0):
+            return False
+        return self.afr.holds(accesses / footprint, sizes)
+
+    @property
+    def identifier(self) -> str:
+        """The canonical identifier."""
+        text = "f_mem_access"
+        if self.tag is not None:
+            text += f"_tag:{self.tag}"
+        for part in (self.space, self.dtype, self.direction):
+            text += f"_{part}" if part else ""
+        for name, strides in (("lstrides", self.local_strides), ("gstrides", self.group_strides)):
+            if strides:
+                text += f"_{name}:{{{';'.join(f'{axis}:{constraint}' for axis, constraint in strides)}}}"
+        return text + (f"_afr:{self.afr}" if self.afr else "")
+
+
+def _strides_fit(
+    constraints: tuple[tuple[int, Constraint], ...],
+    strides: tuple[QuasiPolynomial | None, ...],
+    sizes: Mapping[str, Any],
+) -> bool:
+    for axis, constraint in constraints:
+        # An axis the kernel does not have cannot move the address.
+        stride = strides[axis] if axis < len(strides) else 0
+        if stride is None:  # not affine in that index: no number fits
+            return False
+        value = stride if isinstance(stride, int) else stride.evaluate(sizes)
+        if not constraint.holds(value, sizes):
+            return False
+    return True
+
+
+def parse_pattern(identifier: str) -> AccessPattern:
+    """Read ``f_mem_access[_tag:..][_<space>][_<dtype>][_<direction>][_lstrides:{..}][_gstrides:{..}][_afr:..]``.
+
+    A tag ends where ``_<space>``, ``_<dtype>``, ``_<direction>`` or a stride or AFR field begins, so a tag
+    must not itself end in such a word.
+
+    Raises
+    ------
+    UnknownFeatureError
+        A field is malformed, unknown or out of order; the message names it.
+    """
+    rest = identifier.removeprefix("f_mem_access")
+    rest, afr = _cut(identifier, rest, "_afr:", r"[^{}]+")
+    rest, group = _cut(identifier, rest, "_gstrides:", r"\{.*\}")
+    rest, local = _cut(identifier, rest, "_lstrides:", r"\{.*\}")
+    tag = None
+    if rest.startswith("_tag:"):
+        tag, rest = _split_tag(rest.removeprefix("_tag:"))
+        if not re.fullmatch(r"\w+", tag):
+            raise _bad(identifier, f"the memory access tag {tag!r} is not a name")
+    words = rest.removeprefix("_").split("_") if rest else []
+    found: dict[str, str] = {}
+    order = (("space", SPACES), ("dtype", DTYPES), ("direction", DIRECTIONS))
+    position = 0
+    for word in words:
+        for index in range(position, len(order)):
+            if word in order[index][1]:
+                found[order[index][0]] = word
+                position = index + 1
+                break
+        else:
+            raise _bad(identifier, _explain(word, order))
+    return AccessPattern(
+        tag=tag,
+        space=found.get("space"),
+        dtype=found.get("dtype"),
+        direction=found.get("direction"),
+        local_strides=_parse_strides(identifier, local),
+        group_strides=_parse_strides(identifier, group),
+        afr=None if afr is None else _parse_constraint(identifier, afr),
+    )
+
+
+def _explain(word: str, order: tuple[tuple[str, tuple[str, ...]], ...]) -> str:
+    if any(word in allowed for _, allowed in order):
+        return f"{word!r} is out of order; the order is space, dtype, direction"
+    choices = "; ".join(f"{name}: {', '.join(allowed)}" for name, allowed in order)
+    return f"{word!r} is none of the words there are ({choices})"
+
+
+def _split_tag(text: str) -> tuple[str, str]:
+    words = text.split("_")
+    end = len(words)
+    while end > 1 and words[end - 1] in {*SPACES, *DTYPES, *DIRECTIONS}:
+        end -= 1
+    tail = words[end:]
+    return "_".join(words[:end]), "".join(f"_{word}" for word in tail)
+
+
+def _cut(identifier: str, text: str, marker: str, shape: str) -> tuple[str, str | None]:
+    head, found, tail = text.partition(marker)
+    if not found:
+        return text, None
+    if not re.fullmatch(shape, tail):
+        raise _bad(identifier, f"the field {marker.strip('_:')} is malformed or followed by another field")
+    return head, tail
+
+
+def _parse_strides(identifier: str, text: str | None) -> tuple[tuple[int, Constraint], ...]:
+    if text is None:
+        return ()
+    entries = []
+    for entry in text[1:-1].split(";"):
+        axis, colon, constraint = entry.partition(":")
+        if not colon or not axis.strip().isdigit():
+            raise _bad(
+                identifier,
+                f"the stride constraint {entry!r} is not of the form axis:constraint, e.g. 0:1 or 1:>15",
+            )
+        entries.append((int(axis), _parse_constraint(identifier, constraint)))
+    return tuple(entries)
+
+
+def _parse_constraint(identifier: str, text: str) -> Constraint:
+    match = _CONSTRAINT.fullmatch(text.replace(" ", ""))
+    if match is None or not all(_FACTOR.fullmatch(factor) for factor in match[2].split("*")):
+        raise _bad(
+            identifier,
+            f"the constraint {text!r} is not a number, a size or a product of them after = < <= > >=",
+        )
+    return Constraint(match[1] or "=", match[2])
+
+
+def _bad(identifier: str, why: str) -> UnknownFeatureError:
+    return UnknownFeatureError(f"feature {identifier!r}: {why}", feature=identifier)
