@@ -94,6 +94,18 @@ def _run_source(queue: Any, source: str, job: dict[str, Any], options: list[str]
     kernel(queue, job["global_size"], job["local_size"], *[b.data for b in buffers], *local)
 
 
+def _mend_loopy() -> None:
+    """Give islpy two methods that loopy 2025.2 uses and newer islpy has not, or code generation fails."""
+    import islpy as isl
+
+    if not hasattr(isl.Aff, "is_equal"):
+        isl.Aff.is_equal = isl.Aff.plain_is_equal
+    if not hasattr(isl.BasicSet, "find_dim_by_name"):
+        isl.BasicSet.find_dim_by_name = lambda self, kind, name: isl.Set.from_basic_set(self).find_dim_by_name(
+            kind, name
+        )
+
+
 def _run_job(queue: Any, job: dict[str, Any]) -> dict[str, str]:
     error = ""
     with _Capture(1) as out, _Capture(2) as err:
@@ -111,6 +123,7 @@ def _run_job(queue: Any, job: dict[str, Any]) -> dict[str, str]:
 def main(jobs_path: str, results_path: str) -> None:
     import pyopencl as cl
 
+    _mend_loopy()
     with Path(jobs_path).open("rb") as file:
         jobs = pickle.load(file)  # noqa: S301 - written by our own parent process
     platform = next(p for p in cl.get_platforms() if p.name == "Oclgrind")

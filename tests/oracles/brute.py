@@ -312,9 +312,7 @@ class _Counter:
         columns = [instances.group, instances.local // self.sub_group_size, instances.sequential]
         return len(np.unique(_keys([column[mask] for column in columns], int(mask.sum()))))
 
-    def _access(
-        self, insn: lp.Assignment, expr: Any, instances: _Instances, mask: Any, direction: str
-    ) -> Access:
+    def _access(self, insn: lp.Assignment, expr: Any, instances: _Instances, mask: Any, direction: str) -> Access:
         aggregate = getattr(expr, "aggregate", expr)
         storage = self._storage(aggregate.name)
         flat = self._flat_index(storage, getattr(expr, "index_tuple", ()), instances)[mask]

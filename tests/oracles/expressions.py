@@ -88,6 +88,9 @@ class ExpressionReader:
         if isinstance(expr, p.Quotient):
             self._count(expr, "div", 1, guards)
             self._all((expr.numerator, expr.denominator), guards)
+        elif isinstance(expr, p.FloorDiv | p.Remainder):
+            self._count(expr, "floordiv" if isinstance(expr, p.FloorDiv) else "mod", 1, guards)
+            self._all((expr.numerator, expr.denominator), guards)
         elif isinstance(expr, p.Comparison):
             self._all((expr.left, expr.right), guards)
         elif isinstance(expr, p.LogicalAnd | p.LogicalOr):
@@ -195,7 +198,7 @@ def _names(expr: Any) -> set[str]:
         parts: Sequence[Any] = expr.parameters
     elif isinstance(expr, p.If):
         parts = (expr.then, expr.else_)
-    elif isinstance(expr, p.Quotient):
+    elif isinstance(expr, p.Quotient | p.FloorDiv | p.Remainder):
         parts = (expr.numerator, expr.denominator)
     elif isinstance(expr, p.Power):
         parts = (expr.base, expr.exponent)

@@ -191,16 +191,12 @@ def run_jobs(
     return [_executed(number, result) for number, result in enumerate(results)]
 
 
-def run(
-    kernel: lp.TranslationUnit, sizes: Mapping[str, int], options: Sequence[str] = UNOPTIMISED
-) -> Executed:
+def run(kernel: lp.TranslationUnit, sizes: Mapping[str, int], options: Sequence[str] = UNOPTIMISED) -> Executed:
     """Run one kernel once; see `run_jobs`."""
     return run_jobs([(kernel, sizes)], options)[0]
 
 
-def _describe(
-    job: tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob, options: list[str]
-) -> dict[str, object]:
+def _describe(job: tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob, options: list[str]) -> dict[str, object]:
     if isinstance(job, SourceJob):
         return {**vars(job), "options": options}
     kernel, sizes = job
@@ -225,9 +221,7 @@ def _run_child(folder: Path, jobs: list[dict[str, object]], timeout: float) -> l
         "PYTHONWARNINGS": "ignore",
     }
     command = [sys.executable, str(Path(__file__).with_name("_oclgrind_child.py")), jobs_path, results_path]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode != 0 or not results_path.exists():
         msg = f"the Oclgrind process ended with code {done.returncode}: {done.stderr[-2000:]}"
         raise OclgrindError(msg)

@@ -1,0 +1,366 @@
+"""Random valid loopy kernels: nasty loop nests at small sizes.
+
+Drawn from: rectangular, triangular, banded (``min``/``max``) and halved loop bounds; one or two nested loops,
+each sequential or split (with remainder) over groups and work-items; several statements over several
+arrays; guards on statements and in expressions; reductions; private scalars and arrays; affine and
+quasi-affine subscripts with ``//`` and ``%``; prefetches; row- and column-major arrays; float32 and float64.
+
+`make_random_kernel` draws from a seed, `random_kernels` is the hypothesis strategy; both by the same rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import loopy as lp
+import numpy as np
+from hypothesis import reject
+from hypothesis import strategies as st
+from loopy.check import pre_codegen_checks
+from loopy.diagnostic import CannotBranchDomainTree, LoopyError
+from pytools.graph import CycleError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_INNER_BOUNDS = (
+    "0 <= j < m",
+    "0 <= j < m",
+    "0 <= j <= i",
+    "i <= j < n",
+    "0 <= j and i - 2 <= j <= i + 2 and j < n",
+    "0 <= j and 2*j <= i",
+    "i <= j < n + m and j < 2*m + 1",
+    "1 <= j < m - 1",
+)
+_OUTER_BOUNDS = (
+    "0 <= i < n",
+    "0 <= i < n",
+    "0 <= i < n",
+    "1 <= i < n - 1",
+    "0 <= i and 2*i < n",
+    "2 <= i <= m + 1",
+)
+_REDUCED_BOUNDS = (
+    "0 <= {k} < m",
+    "0 <= {k} <= i",
+    "i <= {k} < n",
+    "0 <= {k} and {k} <= i + 1 and 3*{k} < n + m",
+    "0 <= {k} < 4",
+)
+_GUARDS = ("i < 3", "i % 2 == 0", "i > 1 and i < n - 2", "i // 2 < 3", "n > 7")
+_NESTED_GUARDS = (*_GUARDS, "j < i", "(i + j) % 3 == 1", "j == i or j == 2")
+_FUNCTIONS = ("exp", "sqrt", "fabs", "sin", "cos", "log")
+
+
+class Choices(Protocol):
+    """Where random decisions come from."""
+
+    def integer(self, low: int, high: int) -> int:
+        """Return an integer from low to high, both included."""
+
+
+@dataclass(frozen=True)
+class _Seeded:
+    source: random.Random
+
+    def integer(self, low: int, high: int) -> int:
+        return self.source.randint(low, high)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    draw: Callable[[st.SearchStrategy[int]], int]
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+
+@dataclass(frozen=True)
+class RandomKernel:
+    """A kernel with sizes, and the text that it was made from."""
+
+    kernel: lp.TranslationUnit
+    sizes: dict[str, int]
+    text: str
+
+    def __repr__(self) -> str:
+        return f"{self.text}\nat {self.sizes}"
+
+
+@dataclass
+class _Draft:
+    """A kernel being put together."""
+
+    choices: Choices
+    dtype: str = "float32"
+    nested: bool = False
+    inner_parallel: bool = False
+    loops: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    scalars: list[str] = field(default_factory=list)
+    outputs: dict[str, int] = field(default_factory=dict)
+    private_arrays: list[str] = field(default_factory=list)
+    below_inner: set[str] = field(default_factory=set)
+    prefetched: bool = False
+    steps: list[str] = field(default_factory=list)
+
+    def one_of(self, options: Sequence[str]) -> str:
+        return options[self.choices.integer(0, len(options) - 1)]
+
+    def chance(self, percent: int) -> bool:
+        return self.choices.integer(1, 100) <= percent
+
+    def subscript(self, loops: Sequence[str]) -> str:
+        x = self.one_of(loops)
+        y = self.one_of(loops)
+        forms = (x, x, x, f"{x} + 1", f"2*{x}", f"{x} // 2", f"{x} % 4", f"{x} + {y}", f"3*{x} + {y} + 2")
+        rare = (
+            "0",
+            f"({x} + {y}) // 3",
+            f"({x} + 1) % 3",
+            f"2*({x} // 2) + {y}",
+            f"n + m - {x}",
+            f"4*({x} % 2)",
+        )
+        return self.one_of(rare) if self.chance(20) else self.one_of(forms)
+
+    def leaf(self, loops: Sequence[str]) -> str:
+        kind = self.choices.integer(0, 9)
+        if kind == 0 and self.scalars:
+            return self.one_of(self.scalars)
+        if kind == 1:
+            return self.one_of(("2", "0.5", "3"))
+        if kind <= 5:
+            return f"{self.one_of(('a', 'b'))}[{self.subscript(loops)}]"
+        tag = self.one_of(("", "$first", "$second"))
+        return f"{self.one_of(('u', 'v'))}{tag}[{self.subscript(loops)}, {self.subscript(loops)}]"
+
+    def access(self, loops: Sequence[str]) -> str:
+        return f"{self.one_of(('a', 'b'))}[{self.subscript(loops)}]"
+
+    def expression(self, loops: Sequence[str], depth: int = 2) -> str:
+        kind = self.choices.integer(0, 9) if depth else 0
+        first = self.access(loops) if depth == 0 or kind == 0 else self.expression(loops, depth - 1)
+        second = self.leaf(loops)
+        if kind == 0:
+            return self.one_of((first, f"{first}*{second}", f"({first} + {second})", f"{first}"))
+        if kind <= 2:
+            return f"({first} + {second}*{self.leaf(loops)})"
+        if kind == 3:
+            return f"({second} - {first})"
+        if kind == 4:
+            return f"({first} - {second}*{self.access(loops)} + {self.leaf(loops)})"
+        return self._nonlinear(kind, first, second, loops)
+
+    def _nonlinear(self, kind: int, first: str, second: str, loops: Sequence[str]) -> str:
+        if kind == 5:
+            return f"{second}*{first}"
+        if kind == 6:
+            return f"({self.access(loops)}*{second} + {first}*{self.leaf(loops)} + {self.access(loops)})"
+        if kind == 7:
+            return f"{self.one_of(_FUNCTIONS)}({first})"
+        if kind == 8:
+            return self.one_of((f"({first})**2", f"({first} / {self.access(loops)})", f"fmax({first}, {second})"))
+        guard = self.one_of(_NESTED_GUARDS if "j" in loops else _GUARDS)
+        return f"if({guard}, {self.access(loops)}, {first})"
+
+    def add(self, line: str, loops: Sequence[str], options: str = "") -> None:
+        number = len([entry for entry in self.lines if "{id=" in entry])
+        after = f", dep=s{number - 1}" if number else ""
+        self.lines.append(f"{line} {{id=s{number}, inames={':'.join(loops)}{after}{options}}}")
+
+    def statement(self) -> None:
+        deep = self.nested and (self.inner_parallel or self.chance(60))
+        loops = ["i", "j"] if deep else ["i"]
+        kind = self.choices.integer(0, 9)
+        if kind <= 1:
+            self._scalar(loops)
+        elif kind <= 4:
+            self._reduction(loops)
+        elif kind == 5:
+            self._private_array(loops)
+        else:
+            self._plain(loops)
+
+    def output(self, loops: Sequence[str]) -> str:
+        name = f"out{len(self.outputs)}"
+        self.outputs[name] = len(loops)
+        return f"{name}[{', '.join(loops)}]"
+
+    def _plain(self, loops: list[str]) -> None:
+        target = self.output(loops)
+        value = self.expression(loops)
+        if self.chance(30):
+            # Braces of the guard: statements inside are ordinary lines.
+            self.lines.append(f"if {self.one_of(_NESTED_GUARDS if 'j' in loops else _GUARDS)}")
+            self.add(f"    {target} = {value}", loops)
+            self.lines.append("end")
+            return
+        self.add(f"{target} = {value}", loops)
+        if self.chance(30):
+            self.add(f"{target} = {target} + {self.expression(loops, 1)}", loops)
+
+    def _scalar(self, loops: list[str]) -> None:
+        name = f"t{len(self.lines)}"
+        if "j" in loops and not self.inner_parallel:
+            # A scalar set inside a sequential loop is used at once, in the same loop.
+            self.add(f"<{self.dtype}> {name}x = {self.expression(loops, 1)}", loops)
+            self.add(f"{self.output(loops)} = {name}x*{self.access(loops)} + {name}x", loops)
+            return
+        self.add(f"<{self.dtype}> {name} = {self.expression(loops, 1)}", loops)
+        self.scalars.append(name)
+
+    def _reduction(self, loops: list[str]) -> None:
+        k = f"k{len(self.loops)}"
+        self.loops.append((k, self.one_of(_REDUCED_BOUNDS).format(k=k)))
+        if "j" in loops:
+            self.below_inner.add(k)
+        inside = [*loops, k]
+        body = self.one_of(
+            (
+                f"u[i, {k}]*v[{k}, {loops[-1]}]",
+                f"{self.access(inside)}*{self.access(inside)}",
+                self.expression(inside, 1),
+            )
+        )
+        operation = self.one_of(("sum", "sum", "sum", "product", "max"))
+        reduced = f"reduce({operation}, {k}, {body})"
+        self.add(f"{self.output(loops)} = {reduced}{self.one_of(('', ' + ' + self.leaf(loops)))}", loops)
+
+    def _private_array(self, loops: list[str]) -> None:
+        name = f"w{len(self.private_arrays)}"
+        self.private_arrays.append(name)
+        p, q = f"p{len(self.loops)}", f"q{len(self.loops)}"
+        self.loops += [(p, f"0 <= {p} < 4"), (q, f"0 <= {q} < 4")]
+        self.add(f"{name}[{p}] = {self.access([*loops, p])}", [*loops, p])
+        self.add(f"{self.output(loops)} = sum({q}, {name}[3 - {q}]*{self.access(loops)})", loops)
+
+    def prefetched_statement(self) -> None:
+        terms = [f"f[i + {shift}]" for shift in range(self.choices.integer(1, 3))]
+        loops = ["i", "j"] if self.inner_parallel else ["i"]
+        self.add(f"{self.output(loops)} = {' + '.join(terms)} + {self.access(loops)}", loops)
+        self.prefetched = True
+
+
+def _draft(choices: Choices) -> _Draft:
+    draft = _Draft(choices)
+    draft.dtype = draft.one_of(("float32", "float64"))
+    draft.nested = draft.chance(70)
+    outer = draft.one_of(_OUTER_BOUNDS)
+    draft.loops.append(("i", outer))
+    if draft.nested:
+        draft.loops.append(("j", draft.one_of(_INNER_BOUNDS)))
+        draft.inner_parallel = draft.chance(35)
+    for _ in range(choices.integer(1, 4)):
+        draft.statement()
+    _choose_steps(draft)
+    if any(step.startswith("i:g.0+l.0") for step in draft.steps) and draft.chance(50):
+        draft.prefetched_statement()
+    if not draft.outputs:
+        draft._plain(["i", "j"] if draft.inner_parallel else ["i"])
+    return draft
+
+
+def _choose_steps(draft: _Draft) -> None:
+    size = draft.one_of(("2", "3", "4", "8"))
+    inner_size = draft.one_of(("2", "3", "4"))
+    if draft.inner_parallel:
+        draft.steps.append(f"i:{draft.one_of(('g.0+l.0', 'g.1+l.1', 'g.0+l.1'))}:{size}")
+        taken = draft.steps[0]
+        group = "g.1" if "g.0" in taken else "g.0"
+        local = "l.1" if "l.0" in taken else "l.0"
+        draft.steps.append(f"j:{group}+{local}:{inner_size}")
+        return
+    draft.steps.append(f"i:{draft.one_of(('g.0+l.0', 'g.0+l.0', '+l.0', 'g.0+', 'g.0', '+', ''))}:{size}")
+    if draft.nested and draft.chance(30):
+        draft.steps.append(f"j:+:{inner_size}")
+
+
+def _apply(kernel: lp.TranslationUnit, draft: _Draft) -> lp.TranslationUnit:
+    for step in draft.steps:
+        iname, tags, size = step.split(":")
+        if "+" in tags:
+            outer, inner = tags.split("+")
+            kernel = lp.split_iname(kernel, iname, int(size), outer_tag=outer or None, inner_tag=inner or None)
+        elif tags:
+            kernel = lp.tag_inames(kernel, {iname: tags})
+    if draft.prefetched:
+        outer = ["i_outer", "j_outer"] if draft.inner_parallel else ["i_outer"]
+        kernel = lp.add_prefetch(kernel, "f", ["i_inner"], default_tag="l.auto", fetch_outer_inames=frozenset(outer))
+    return kernel
+
+
+def _domain(iname: str, bounds: str, below_inner: bool) -> str:
+    parameters = ["n", "m"]
+    if iname != "i" and re.search(r"\bi\b", bounds):
+        parameters.append("i")
+        if below_inner:
+            # loopy refuses two loops inside one another whose bounds depend on i independently.
+            parameters.append("j")
+    return f"[{', '.join(parameters)}] -> {{ [{iname}]: {bounds} }}"
+
+
+def _build(draft: _Draft) -> RandomKernel:
+    text = "\n".join(draft.lines)
+    dtype = np.dtype(draft.dtype)
+    extent = "4*n + 4*m + 16"
+    order = draft.one_of(("C", "C", "F"))
+    arrays = [
+        *(lp.GlobalArg(name, dtype, shape=(extent,)) for name in "abf"),
+        *(lp.GlobalArg(name, dtype, shape=(extent, extent), order=order) for name in "uv"),
+        *(lp.GlobalArg(name, dtype, shape=("n + m + 4",) * rank) for name, rank in draft.outputs.items()),
+        *(
+            lp.TemporaryVariable(name, dtype, shape=(4,), address_space=lp.AddressSpace.PRIVATE)
+            for name in draft.private_arrays
+        ),
+    ]
+    used = [array for array in arrays if re.search(rf"\b{array.name}\b", text)]
+    domains = [_domain(inames, bounds, inames in draft.below_inner) for inames, bounds in draft.loops]
+    kernel = lp.make_kernel(
+        domains,
+        text,
+        [*used, lp.ValueArg("n", np.int32), lp.ValueArg("m", np.int32)],
+        assumptions="n >= 5 and m >= 3",
+        lang_version=(2018, 2),
+        name="drawn",
+    )
+    kernel = _apply(kernel, draft)
+    sizes = {"n": draft.choices.integer(5, 13), "m": draft.choices.integer(3, 9)}
+    return RandomKernel(kernel, sizes, "\n".join([*domains, text, *draft.steps]))
+
+
+def _attempt(choices: Choices) -> RandomKernel | None:
+    """Draw a kernel; None when loopy cannot put it in order, which is not our subject."""
+    draft = _draft(choices)
+    try:
+        # loopy prints a kernel that it refuses.
+        with contextlib.redirect_stdout(io.StringIO()):
+            drawn = _build(draft)
+            pre_codegen_checks(lp.linearize(lp.preprocess_program(drawn.kernel)))
+    except (LoopyError, CannotBranchDomainTree, CycleError):
+        return None
+    return drawn
+
+
+def make_random_kernel(seed: int) -> RandomKernel:
+    """Return the kernel of a seed, drawing again (deterministically) while loopy refuses."""
+    choices = _Seeded(random.Random(seed))  # noqa: S311 - not for secrets
+    drawn = None
+    while drawn is None:
+        drawn = _attempt(choices)
+    return drawn
+
+
+@st.composite
+def random_kernels(draw: Callable[[st.SearchStrategy[int]], int]) -> RandomKernel:
+    """Draw a random kernel with sizes."""
+    drawn = _attempt(_Drawn(draw))
+    if drawn is None:
+        reject()
+    return drawn
