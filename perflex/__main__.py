@@ -1,0 +1,69 @@
+"""Entry point of the command ``perflex`` and of ``python -m perflex``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from perflex.errors import (
+    CalibrationError,
+    EnvironmentSetupError,
+    InexactCountError,
+    MeasurementError,
+    MissingExtraError,
+    PerflexError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_FAILED_WORK = 1
+_BAD_INPUT = 2
+# Everything else that perflex raises says that what it was given is wrong.
+_WORK_ERRORS = (CalibrationError, EnvironmentSetupError, InexactCountError, MeasurementError, MissingExtraError)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    arguments
+        Words after the program's name; the process's own by default.
+
+    Returns
+    -------
+    int
+        0 when all went well, 1 when work failed (a fit, a measurement), 2 for bad input.
+    """
+    from perflex._cli.app import app
+    from perflex._cli.session import Session
+
+    session = Session()
+    try:
+        app(args=None if arguments is None else list(arguments), obj=session, prog_name="perflex")
+    except SystemExit as ending:
+        return _code(ending)
+    except BrokenPipeError:
+        # The reader has seen enough (head, less); nothing may be written any more, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except PerflexError as error:
+        if session.debug:
+            raise
+        sys.stderr.write(f"perflex: error: {' '.join(error.message.split())}\n")
+        return _FAILED_WORK if isinstance(error, _WORK_ERRORS) else _BAD_INPUT
+    return 0
+
+
+def _code(ending: SystemExit) -> int:
+    if ending.code is None:
+        return 0
+    return ending.code if isinstance(ending.code, int) else _FAILED_WORK
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

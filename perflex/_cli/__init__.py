@@ -1,0 +1,1 @@
+"""The command line. Each command has a module of its own with one function, registered in ``app``."""

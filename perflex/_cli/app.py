@@ -1,0 +1,50 @@
+"""The application: global options, and the list of commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perflex._cli.catalog import catalog
+from perflex._cli.devices import devices
+from perflex._cli.session import session_of
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="perflex",
+    help="Calibrated cost models for OpenCL and GPU kernels.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from perflex import __version__
+
+        typer.echo(f"perflex {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results only.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    del version
+    session = session_of(context)
+    session.quiet = quiet
+    session.debug = debug
+
+
+for command in (catalog, devices):
+    app.command()(command)

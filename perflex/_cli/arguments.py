@@ -1,0 +1,123 @@
+"""Reading what commands are given: ``KERNEL.py:function`` and ``name=value``."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perflex.errors import PerflexError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import ModuleType
+
+    import loopy as lp
+
+__all__ = ["ArgumentError", "load_kernel", "read_sizes"]
+
+
+class ArgumentError(PerflexError):
+    """A word of the command line cannot be understood, or names something that is not there."""
+
+
+def read_sizes(words: Iterable[str]) -> dict[str, int]:
+    """Read sizes given as ``name=value`` with integer values.
+
+    Raises
+    ------
+    ArgumentError
+        A word has another form, or a name comes twice.
+    """
+    sizes: dict[str, int] = {}
+    for word in words:
+        name, equals, text = (part.strip() for part in word.partition("="))
+        if not equals or not name.isidentifier():
+            msg = f"cannot read size {word!r}; write name=value, such as n=1024"
+            raise ArgumentError(msg, word=word)
+        if name in sizes:
+            msg = f"size {name!r} is given twice; give it once"
+            raise ArgumentError(msg, word=word)
+        try:
+            sizes[name] = int(text)
+        except ValueError:
+            msg = f"size {name!r} must be an integer, not {text!r}"
+            raise ArgumentError(msg, word=word) from None
+    return sizes
+
+
+def load_kernel(reference: str) -> lp.TranslationUnit:
+    """Return the kernel that a function in a Python file makes.
+
+    The file is executed, as ``python FILE`` would; modules beside it can be imported. What the user's own
+    code raises is passed on as it is.
+
+    Parameters
+    ----------
+    reference
+        ``KERNEL.py:function``; the function takes no arguments and returns a loopy translation unit.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such file or function, the file is no valid Python, the function needs arguments or
+        returns something else.
+    """
+    name, colon, function_name = reference.rpartition(":")
+    if not colon or not name or not function_name.isidentifier():
+        msg = f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it"
+        raise ArgumentError(msg, word=reference)
+    path = Path(name).resolve()
+    if not path.is_file():
+        msg = f"there is no file {name}"
+        raise ArgumentError(msg, path=path)
+    folder = str(path.parent)
+    # At the end of the path, so that a file beside the kernel hides no installed module.
+    sys.path.append(folder)
+    try:
+        kernel = _function(_module(path), function_name, path)()
+    finally:
+        sys.path.remove(folder)
+    import loopy as lp
+
+    if not isinstance(kernel, lp.TranslationUnit):
+        msg = f"{function_name} in {path} returns a {type(kernel).__name__}; it must return a loopy TranslationUnit"
+        raise ArgumentError(msg, path=path)
+    return kernel
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"perflex_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        msg = f"{path} is no Python file; its name must end in .py"
+        raise ArgumentError(msg, path=path)
+    module = importlib.util.module_from_spec(spec)
+    # Known while it runs, as dataclasses and pickles defined in it expect.
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        msg = f"{error.filename or path}, line {error.lineno}: {error.msg}"
+        raise ArgumentError(msg, path=path) from error
+    return module
+
+
+def _function(module: ModuleType, name: str, path: Path) -> Callable[[], object]:
+    found = getattr(module, name, None)
+    if not callable(found):
+        own = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__]
+        msg = f"{path} has no function {name!r}; it has {', '.join(own) or 'none'}"
+        raise ArgumentError(msg, path=path)
+    needed = [
+        parameter.name
+        for parameter in inspect.signature(found).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+    ]
+    if needed:
+        msg = f"{name} in {path} needs arguments ({', '.join(needed)}); give them defaults or wrap it in a function"
+        raise ArgumentError(msg, path=path)
+    function: Callable[[], object] = found
+    return function

@@ -1,0 +1,73 @@
+"""What holds for one run of the command line, whichever command it is."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import typer
+    from rich.console import Console
+
+__all__ = ["Session", "session_of"]
+
+
+@dataclass
+class Session:
+    """Options given before the command.
+
+    Attributes
+    ----------
+    debug
+        Show tracebacks of perflex's own errors.
+    quiet
+        Show results only: no progress, no remarks.
+    """
+
+    debug: bool = False
+    quiet: bool = False
+
+    @property
+    def output(self) -> Console:
+        """Where results go: standard output."""
+        from rich.console import Console
+
+        return Console(highlight=False)
+
+    @property
+    def remarks(self) -> Console:
+        """Where remarks and progress go: standard error, or nowhere when quiet."""
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False, quiet=self.quiet)
+
+    @contextmanager
+    def progress(self, title: str) -> Iterator[Callable[[int, int, str], None]]:
+        """Show a progress bar on standard error while the block runs, unless quiet or not a terminal.
+
+        Yields
+        ------
+        Callable
+            To be called with steps done, steps in all, and what is being done: what `measure` expects.
+        """
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+        hidden = self.quiet or not sys.stderr.isatty()
+        with Progress(*columns, TimeElapsedColumn(), console=self.remarks, transient=True, disable=hidden) as bar:
+            task = bar.add_task(title, total=None)
+
+            def show(done: int, total: int, doing: str) -> None:
+                bar.update(task, completed=done, total=total, description=f"{title} {doing}".strip()[:60])
+
+            yield show
+
+
+def session_of(context: typer.Context) -> Session:
+    """Return the session that a command runs in."""
+    session = context.find_object(Session)
+    return Session() if session is None else session
