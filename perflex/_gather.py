@@ -1,0 +1,283 @@
+"""Feature values of kernels: counted from their Scops, wall times measured on a device."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex._table import FeatureInfo, FeatureTable
+from perflex._wall_time import device_of, is_wall_time
+from perflex._warnings import PerflexWarning
+from perflex.errors import CalibrationError, NoMatchError, UnsupportedKernelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from perflex._devices import Device
+    from perflex._timing import Progress, TimingOptions
+    from perflex._timing_backend import TimedDevice
+    from perflex.features import Feature, Scop
+
+__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of"]
+
+DEFAULT_SUB_GROUP_SIZE = 32
+_LISTED = 12
+
+
+@dataclass(frozen=True)
+class _Row:
+    kernel: Any
+    sizes: Mapping[str, Any]
+    label: str
+    group: str
+
+
+def kernel_of(kernel: Any) -> Any:
+    """Return the loopy kernel (or Scop) of a measurement kernel, or the argument itself."""
+    return getattr(kernel, "kernel", kernel)
+
+
+def kernel_feature_values(
+    features: Iterable[str],
+    kernel: Any,
+    sizes: Mapping[str, Any],
+    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
+) -> dict[str, Any]:
+    """Return the values of counted features for one kernel.
+
+    Parameters
+    ----------
+    features
+        Identifiers of counted features (not wall times).
+    kernel
+        A loopy translation unit, a measurement kernel, or a Scop.
+    sizes
+        An integer per size parameter, or integer arrays of one shape.
+    sub_group_size
+        Work-items per sub-group.
+
+    Returns
+    -------
+    dict
+        A number per feature, or an array where sizes are arrays; zero where the kernel has nothing of it.
+
+    Raises
+    ------
+    UnknownFeatureError
+        An identifier names no feature.
+    MissingSizeError
+        A size parameter has no value, or the kernel is not valid for it.
+    UnsupportedKernelError
+        The kernel cannot be described exactly.
+    """
+    from perflex.features import extract_scop, parse_feature
+
+    scop = extract_scop(kernel_of(kernel))
+    return {name: parse_feature(name).value(scop, sizes, sub_group_size) for name in features}
+
+
+def gather_feature_values(
+    features: Iterable[str],
+    kernels: Sequence[Any],
+    *,
+    device: str | Device | TimedDevice | None = None,
+    timing: TimingOptions | None = None,
+    sub_group_size: int | None = None,
+    progress: Progress | None = None,
+) -> FeatureTable:
+    """Count and measure features of many kernels (paper Section 2.2, step 3).
+
+    Parameters
+    ----------
+    features
+        Feature identifiers, e.g. ``model.all_features()``. A wall time among them is the table's output.
+    kernels
+        Measurement kernels, or pairs ``(loopy kernel, sizes)``.
+    device
+        Where wall times are measured: a device, or parts of its name. By default the one that the
+        wall-time feature names.
+    timing
+        How kernels are timed.
+    sub_group_size
+        Work-items per sub-group; by default the device's, or 32 where nothing is measured.
+    progress
+        Called with (done, total, what) as work proceeds.
+
+    Returns
+    -------
+    FeatureTable
+        A row per kernel that could be counted and measured. Kernels that could not are listed in
+        ``dropped`` with the reason, and a `PerflexWarning` is issued for each.
+
+    Raises
+    ------
+    NoMatchError
+        A feature matches nothing in any kernel; the message lists what there is.
+    DeviceError
+        The wall-time feature fits no working device, or several.
+    MissingSizeError
+        A size parameter has no value.
+    CalibrationError
+        There are no kernels, or none of them could be used.
+    """
+    names = tuple(dict.fromkeys(features))
+    rows = _rows(kernels)
+    measured = [name for name in names if is_wall_time(name)]
+    if len(measured) > 1:
+        msg = f"a feature table has one wall time, not {len(measured)}: {', '.join(measured)}"
+        raise CalibrationError(msg, feature=measured[1])
+    timed_on = _device(measured[0], device) if measured else None
+    if sub_group_size is None:
+        sub_group_size = int(getattr(timed_on, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
+    rows, scops, dropped = _describe(rows, progress)
+    counted = [name for name in names if not is_wall_time(name)]
+    table, info = _count(counted, rows, scops, sub_group_size)
+    columns = {name: table[:, i] for i, name in enumerate(counted)}
+    spread = np.full(len(rows), np.nan)
+    kept = np.arange(len(rows))
+    if measured:
+        seconds, spread, failures = _time(rows, timed_on, timing, progress)
+        columns[measured[0]] = seconds
+        info[measured[0]] = FeatureInfo("s")
+        dropped += failures
+        kept = np.flatnonzero(np.isfinite(seconds))
+    _warn_dropped(dropped)
+    if not len(kept):
+        reasons = "; ".join(f"{label}: {reason}" for label, reason in dropped[:3])
+        msg = f"none of the {len(kernels)} kernels could be used ({reasons})"
+        raise CalibrationError(msg)
+    values = np.stack([columns[name] for name in names], axis=1) if names else np.zeros((len(rows), 0))
+    return FeatureTable(
+        output=measured[0] if measured else None,
+        features=names,
+        kernels=tuple(rows[i].label for i in kept),
+        values=values[kept],
+        groups=tuple(rows[i].group for i in kept),
+        spread=spread[kept] if measured else None,
+        info=info,
+        sub_group_size=sub_group_size,
+        device="" if timed_on is None else str(timed_on),
+        dropped=tuple(dropped),
+    )
+
+
+def _rows(kernels: Sequence[Any]) -> list[_Row]:
+    if not kernels:
+        msg = "there are no kernels; generate some, e.g. with uipick.KernelCollection(...).generate_kernels(...)"
+        raise CalibrationError(msg)
+    rows: list[_Row] = []
+    taken: dict[str, int] = {}
+    for entry in kernels:
+        if hasattr(entry, "kernel") and hasattr(entry, "sizes"):
+            row = _Row(entry.kernel, entry.sizes, str(entry.name), str(entry.generator))
+        else:
+            kernel, sizes = _pair(entry)
+            name = _name_of(kernel)
+            shown = ", ".join(f"{key}={value}" for key, value in sizes.items())
+            row = _Row(kernel, sizes, f"{name}({shown})", name)
+        count = taken.get(row.label, 0)
+        taken[row.label] = count + 1
+        rows.append(row if not count else _Row(row.kernel, row.sizes, f"{row.label} #{count + 1}", row.group))
+    return rows
+
+
+def _pair(entry: Any) -> tuple[Any, Mapping[str, Any]]:
+    if isinstance(entry, tuple) and len(entry) == 2 and hasattr(entry[1], "items"):
+        return entry
+    msg = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {type(entry).__name__}"
+    raise CalibrationError(msg)
+
+
+def _name_of(kernel: Any) -> str:
+    name = getattr(kernel, "name", None)
+    entrypoints = getattr(kernel, "entrypoints", None)
+    return str(name or (",".join(sorted(entrypoints)) if entrypoints else type(kernel).__name__))
+
+
+def _device(feature: str, device: Any) -> Any:
+    if device is None:
+        return device_of(feature)
+    if isinstance(device, str):
+        from perflex._devices import find_device
+
+        return find_device(device)
+    return device
+
+
+def _describe(rows: list[_Row], progress: Progress | None) -> tuple[list[_Row], list[Scop], list[tuple[str, str]]]:
+    from perflex.features import extract_scop
+
+    kept, scops, dropped = [], [], []
+    for number, row in enumerate(rows):
+        if progress is not None:
+            progress(number, len(rows), f"counting {row.label}")
+        try:
+            scop = extract_scop(row.kernel)
+        except UnsupportedKernelError as error:
+            dropped.append((row.label, error.message))
+            continue
+        kept.append(row)
+        scops.append(scop)
+    if not kept:
+        msg = f"none of the kernels can be counted; the first: {dropped[0][1]}"
+        raise CalibrationError(msg, kernel=dropped[0][0])
+    return kept, scops, dropped
+
+
+def _count(
+    names: Sequence[str], rows: Sequence[_Row], scops: Sequence[Scop], sub_group_size: int
+) -> tuple[np.ndarray[Any, np.dtype[np.float64]], dict[str, FeatureInfo]]:
+    from perflex.features import parse_feature
+
+    table = np.zeros((len(rows), len(names)))
+    info: dict[str, FeatureInfo] = {}
+    for column, name in enumerate(names):
+        feature = parse_feature(name)
+        amounts = set()
+        matched = False
+        for index, (row, scop) in enumerate(zip(rows, scops, strict=True)):
+            table[index, column] = float(feature.value(scop, row.sizes, sub_group_size))
+            if feature.matches(scop, row.sizes):
+                matched = True
+                amounts.add(feature.amount(scop, row.sizes, sub_group_size))
+        if not matched:
+            raise _no_match(feature, scops)
+        amount = amounts.pop() if len(amounts) == 1 else None
+        info[name] = (
+            FeatureInfo(feature.unit) if amount is None else FeatureInfo(feature.unit, amount.value, amount.unit)
+        )
+    return table, info
+
+
+def _no_match(feature: Feature, scops: Sequence[Scop]) -> NoMatchError:
+    there = list(dict.fromkeys(item for scop in dict.fromkeys(scops) for item in feature.inventory(scop)))
+    shown = "; ".join(there[:_LISTED]) or "nothing of the kind"
+    more = f"; and {len(there) - _LISTED} more" if len(there) > _LISTED else ""
+    msg = f"feature {feature.identifier} matches nothing in any of the kernels; they contain: {shown}{more}"
+    return NoMatchError(msg, feature=feature.identifier, present=tuple(there))
+
+
+def _time(
+    rows: Sequence[_Row], device: Any, timing: TimingOptions | None, progress: Progress | None
+) -> tuple[Any, Any, list[tuple[str, str]]]:
+    from perflex._timing import MeasurementFailure, TimingOptions, measure
+
+    jobs = [(row.kernel, row.sizes, row.label) for row in rows]
+    outcomes = measure(jobs, device, timing or TimingOptions(), progress)
+    seconds = np.full(len(rows), np.nan)
+    spread = np.full(len(rows), np.nan)
+    failures = []
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, MeasurementFailure):
+            failures.append((outcome.label, outcome.reason))
+        else:
+            seconds[index], spread[index] = outcome.seconds, outcome.spread
+    return seconds, spread, failures
+
+
+def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:
+    for label, reason in dropped:
+        warnings.warn(f"{label} is left out: {reason}", PerflexWarning, stacklevel=3)
