@@ -1,0 +1,105 @@
+"""Which parameters the data determine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Identification", "covariance", "identify"]
+
+_RANK_TOLERANCE = 1e-10
+_NEGLIGIBLE = 1e-9
+
+
+@dataclass(frozen=True)
+class Identification:
+    """What a Jacobian determines.
+
+    Attributes
+    ----------
+    silent
+        Columns that are zero: the output does not depend on the parameter.
+    groups
+        Sets of columns that are linearly dependent: only combinations of these parameters are determined.
+    null_space
+        Orthonormal directions that change nothing, in parameters whose columns have length one; shape
+        ``(n, k)``.
+    condition_number
+        Of the determined columns, each of length one.
+    """
+
+    silent: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    null_space: NDArray[np.float64]
+    condition_number: float
+
+    @property
+    def undetermined(self) -> tuple[int, ...]:
+        """All columns concerned, ascending."""
+        return tuple(sorted({*self.silent, *(i for group in self.groups for i in group)}))
+
+
+def identify(jacobian: Array, reference: Array, considered: Sequence[int]) -> Identification:
+    """Find the parameters that a Jacobian leaves undetermined.
+
+    Parameters
+    ----------
+    jacobian
+        Shape ``(m, n)``.
+    reference
+        Column lengths to compare with, shape ``(n,)``: a column shorter than 1e-9 of it counts as zero.
+    considered
+        Columns to look at; the others are held fixed.
+    """
+    length = np.linalg.norm(jacobian, axis=0)
+    silent = tuple(i for i in considered if length[i] <= _NEGLIGIBLE * reference[i])
+    loud = [i for i in considered if i not in silent]
+    null_space = np.zeros((jacobian.shape[1], 0))
+    if not loud:
+        return Identification(silent, (), null_space, float("nan"))
+    _, singular, directions = np.linalg.svd(jacobian[:, loud] / length[loud], full_matrices=False)
+    rank = int(np.sum(singular > _RANK_TOLERANCE * singular[0]))
+    null_space = np.zeros((jacobian.shape[1], len(loud) - rank))
+    null_space[loud] = directions[rank:].T
+    groups = _groups(null_space @ null_space.T)
+    return Identification(silent, groups, null_space, float(singular[0] / singular[rank - 1]))
+
+
+def _groups(projector: Array) -> tuple[tuple[int, ...], ...]:
+    """Return the columns that take part in the null space, split into sets that do not mix."""
+    members = [i for i in range(len(projector)) if projector[i, i] > 1e-8]
+    groups: list[set[int]] = []
+    for i in members:
+        linked = {i, *(j for j in members if abs(projector[i, j]) > 1e-6)}
+        for group in [g for g in groups if g & linked]:
+            groups.remove(group)
+            linked |= group
+        groups.append(linked)
+    return tuple(tuple(sorted(group)) for group in groups)
+
+
+def covariance(jacobian: Array, residual: Array, determined: Sequence[int]) -> Array:
+    """Return the covariance of the parameters, shape ``(n, n)``; nan where there is none.
+
+    ``s**2 * inv(J.T @ J)`` with ``s**2 = |r|**2 / (m - n)``, over the determined parameters.
+    """
+    rows, count = jacobian.shape
+    result = np.full((count, count), np.nan)
+    freedom = rows - len(determined)
+    if freedom <= 0 or not determined:
+        return result
+    columns = jacobian[:, list(determined)]
+    length = np.linalg.norm(columns, axis=0)
+    _, singular, directions = np.linalg.svd(columns / length, full_matrices=False)
+    root = directions.T / singular / length[:, None]
+    result[np.ix_(determined, determined)] = root @ root.T * (float(residual @ residual) / freedom)
+    return result

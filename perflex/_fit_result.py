@@ -1,0 +1,226 @@
+"""What a fit hands back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FitResult", "FitStatus", "ParameterEstimate", "geometric_mean_error"]
+
+_LEAST_ERROR = 1e-6
+
+
+def geometric_mean_error(errors: object) -> float:
+    """Return the geometric mean of the sizes of relative errors, as in the paper's Section 8.
+
+    Parameters
+    ----------
+    errors
+        Relative errors, any shape; nan is left out. Errors below 1e-6 count as 1e-6, so that one chance
+        hit does not make the mean zero.
+
+    Returns
+    -------
+    float
+        A fraction (0.043 is 4.3 %); nan if there are no errors.
+    """
+    sizes = np.abs(np.asarray(errors, dtype=np.float64)).ravel()
+    sizes = sizes[~np.isnan(sizes)]
+    return float(np.exp(np.mean(np.log(np.maximum(sizes, _LEAST_ERROR))))) if sizes.size else math.nan
+
+
+@dataclass(frozen=True)
+class ParameterEstimate:
+    """A fitted parameter.
+
+    Attributes
+    ----------
+    name, value, unit
+        E.g. ``"p_f32madd"``, ``3.1e-12``, ``"s per sub-group operation"``; the unit is ``"1"`` for a pure
+        number and empty where it is not known.
+    standard_error
+        In the same unit; nan if there is none (no rows to spare, held at its bound, or not determined).
+    rate, rate_unit
+        What a cost amounts to per second, e.g. ``1.0e13`` and ``"op/s"`` (paper Table 3); None where the
+        notion makes no sense.
+    kind
+        ``"cost"`` for what multiplies features, ``"shape"`` for all else.
+    negative
+        Whether this is a cost below zero: not physical, a sign that the model or the kernels are lacking.
+    at_bound
+        Whether a bound holds it at zero.
+    determined
+        Whether the measurement kernels determine it.
+    """
+
+    name: str
+    value: float
+    unit: str
+    standard_error: float
+    rate: float | None = None
+    rate_unit: str = ""
+    kind: str = "cost"
+    negative: bool = False
+    at_bound: bool = False
+    determined: bool = True
+
+    @property
+    def flags(self) -> str:
+        """Its particularities in words."""
+        words = {"negative cost": self.negative, "at bound": self.at_bound, "undetermined": not self.determined}
+        return ", ".join(word for word, holds in words.items() if holds)
+
+
+@dataclass(frozen=True)
+class FitStatus:
+    """How the minimisation went.
+
+    Attributes
+    ----------
+    valid
+        Whether a minimum was reached.
+    reason
+        Why it ended.
+    evaluations
+        Evaluations of the residual, all starts together.
+    starts
+        Number of starts.
+    starts_at_optimum
+        How many of them reached the best minimum.
+    """
+
+    valid: bool
+    reason: str
+    evaluations: int
+    starts: int
+    starts_at_optimum: int
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult(Mapping[str, float]):
+    """Fitted parameters: a mapping from parameter to value, with everything needed to judge them.
+
+    Attributes
+    ----------
+    parameters
+        One estimate per parameter, in the model's order.
+    residual_norm
+        Euclidean norm of the residual at the solution (paper Section 7.2); of relative errors if the table
+        was scaled by its output, else in the output's unit.
+    scaled
+        Whether it was.
+    kernels, relative_errors
+        Label and (predicted - measured) / measured of each row.
+    status
+        How the minimisation went.
+    covariance
+        Shape ``(n, n)``, in products of the parameters' units; nan where there is none.
+    condition_number
+        Of the Jacobian with columns of length one, over the determined parameters.
+    degrees_of_freedom
+        Rows less the parameters determined by them.
+    undetermined
+        Parameters that the measurement kernels do not determine.
+    sub_group_size
+        Work-items per sub-group that the features were counted with.
+    """
+
+    parameters: tuple[ParameterEstimate, ...]
+    residual_norm: float
+    scaled: bool
+    kernels: tuple[str, ...]
+    relative_errors: tuple[float, ...]
+    status: FitStatus
+    covariance: NDArray[np.float64]
+    condition_number: float
+    degrees_of_freedom: int
+    undetermined: tuple[str, ...] = ()
+    sub_group_size: int = 32
+
+    def __getitem__(self, name: str) -> float:
+        """Return the value of a parameter."""
+        return self.parameter(name).value
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the parameters' names."""
+        return (parameter.name for parameter in self.parameters)
+
+    def __len__(self) -> int:
+        """Return the number of parameters."""
+        return len(self.parameters)
+
+    def parameter(self, name: str) -> ParameterEstimate:
+        """Return the estimate of a parameter.
+
+        Raises
+        ------
+        KeyError
+            There is no such parameter.
+        """
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise KeyError(name)
+
+    @property
+    def values_by_name(self) -> dict[str, float]:
+        """Parameter values in a plain dictionary."""
+        return dict(self)
+
+    @property
+    def negative_costs(self) -> tuple[str, ...]:
+        """Costs that came out below zero."""
+        return tuple(parameter.name for parameter in self.parameters if parameter.negative)
+
+    @property
+    def at_bound(self) -> tuple[str, ...]:
+        """Parameters that a bound holds at zero."""
+        return tuple(parameter.name for parameter in self.parameters if parameter.at_bound)
+
+    @property
+    def geometric_mean_error(self) -> float:
+        """Geometric mean of the rows' relative errors, a fraction."""
+        return geometric_mean_error(self.relative_errors)
+
+    @property
+    def correlation(self) -> NDArray[np.float64]:
+        """Correlation of the parameters, shape ``(n, n)``; nan where there is none."""
+        deviation = np.sqrt(np.diag(self.covariance))
+        with np.errstate(all="ignore"):
+            correlation: NDArray[np.float64] = self.covariance / np.outer(deviation, deviation)
+        return correlation
+
+    def __repr__(self) -> str:
+        header = ("parameter", "value", "std. error", "unit", "rate", "")
+        rows = [header]
+        for p in self.parameters:
+            rate = "" if p.rate is None else f"{p.rate:.3g} {p.rate_unit}"
+            rows.append((p.name, f"{p.value:.6g}", f"{p.standard_error:.2g}", p.unit or "?", rate, p.flags))
+        widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+        right = {1, 2}
+        lines = [
+            "  ".join(
+                cell.rjust(width) if i in right else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        kind = "relative residual" if self.scaled else "residual"
+        lines.append(
+            f"{kind} {self.residual_norm:.4g} over {len(self.kernels)} kernels, "
+            f"geometric mean of relative error {100 * self.geometric_mean_error:.3g} %, "
+            f"condition number {self.condition_number:.3g}"
+        )
+        state = "converged" if self.status.valid else "NOT CONVERGED"
+        lines.append(
+            f"{state}: {self.status.reason} "
+            f"({self.status.starts_at_optimum} of {self.status.starts} starts reached the optimum)"
+        )
+        return "\n".join(lines)
