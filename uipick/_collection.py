@@ -115,9 +115,7 @@ class KernelCollection:
             _check_used(generators, argument, texts, chosen, kernels)
         if not kernels:
             conditions = "; ".join(f"{g.name}: {c.description}" for g in generators for c in g.constraints)
-            msg = (
-                f"no combination of the arguments' values can be generated ({conditions}); name other values"
-            )
+            msg = f"no combination of the arguments' values can be generated ({conditions}); name other values"
             raise TagError(msg)
         return kernels
 

@@ -115,13 +115,9 @@ class Generator:
             An argument is missing, unknown or not allowed, or a constraint is violated.
         """
         self._check(arguments)
-        structure = tuple(
-            (a.name, arguments[a.name]) for a in self.arguments if a.name not in self.size_arguments
-        )
+        structure = tuple((a.name, arguments[a.name]) for a in self.arguments if a.name not in self.size_arguments)
         words = ", ".join(f"{a.name}={arguments[a.name]}" for a in self.arguments)
-        sizes = (
-            self.sizes(arguments) if self.sizes else {name: arguments[name] for name in self.size_arguments}
-        )
+        sizes = self.sizes(arguments) if self.sizes else {name: arguments[name] for name in self.size_arguments}
         return MeasurementKernel(
             kernel=_built(self, structure),
             sizes={name: int(value) for name, value in sizes.items()},

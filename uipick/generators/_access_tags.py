@@ -27,9 +27,7 @@ class _Tagger(IdentityMapper):  # type: ignore[misc]
         return expr
 
 
-def tag_accesses(
-    kernel: lp.TranslationUnit, loads: Mapping[str, str], stores: Mapping[str, str]
-) -> lp.TranslationUnit:
+def tag_accesses(kernel: lp.TranslationUnit, loads: Mapping[str, str], stores: Mapping[str, str]) -> lp.TranslationUnit:
     """Put an access tag on every access to the given arrays.
 
     Done after all transformations, since ``add_prefetch`` drops the tags written in instructions.
@@ -44,7 +42,6 @@ def tag_accesses(
     loop_kernel = kernel.default_entrypoint
     load, store = _Tagger(loads), _Tagger(stores)
     instructions = [
-        insn.copy(expression=load(insn.expression), assignee=store(insn.assignee))
-        for insn in loop_kernel.instructions
+        insn.copy(expression=load(insn.expression), assignee=store(insn.assignee)) for insn in loop_kernel.instructions
     ]
     return kernel.with_kernel(loop_kernel.copy(instructions=instructions))

@@ -53,8 +53,7 @@ class Pattern:
     def index(self) -> str:
         """The element's index, an expression in the inames l0, l1, g0, g1."""
         return " + ".join(
-            f"{stride}*{name}"
-            for stride, name in zip((*self.gid, *self.lid), ("g0", "g1", "l0", "l1"), strict=True)
+            f"{stride}*{name}" for stride, name in zip((*self.gid, *self.lid), ("g0", "g1", "l0", "l1"), strict=True)
         )
 
 
@@ -83,9 +82,7 @@ def _is_nested(arguments: Mapping[str, Any]) -> bool:
         if extent < 1 or following < stride * extent:
             return False
     inner_stride = pattern.gid[1 - pattern.outer]
-    return pattern.inner_groups == 1 or any(
-        inner_stride * pattern.inner_groups == stride for stride, _, _ in axes
-    )
+    return pattern.inner_groups == 1 or any(inner_stride * pattern.inner_groups == stride for stride, _, _ in axes)
 
 
 def _fits(arguments: Mapping[str, Any]) -> bool:

@@ -122,9 +122,7 @@ def _described(operation: str, words: str, form: str) -> Generator:
             GROUPS_FIT,
             LID_STRIDE_0,
             LID_STRIDE_1,
-            Argument(
-                "nvars", "int", "private variables (16 suit devices with few registers)", (16, 32), (32,)
-            ),
+            Argument("nvars", "int", "private variables (16 suit devices with few registers)", (16, 32), (32,)),
             NELEMENTS,
             Argument("m", "int", "loop iterations", multiples_of(UNROLL), (1024, 1152, 1280, 1408)),
         ),

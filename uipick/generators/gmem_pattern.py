@@ -45,10 +45,7 @@ def gmem_pattern(*, dtype: str, n_arrays: int, **pattern: int | bool) -> lp.Tran
         pattern,
         ["result$resST[{index}] = " + " + ".join(f"{name}$inLD[{{index}}]" for name in names)],
         [
-            *(
-                lp.GlobalArg(name, element, shape="nelements", is_input=True, is_output=False)
-                for name in names
-            ),
+            *(lp.GlobalArg(name, element, shape="nelements", is_input=True, is_output=False) for name in names),
             lp.GlobalArg("result", element, shape="nelements", is_input=False, is_output=True),
         ],
     )

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["MATMUL_ARGUMENTS", "MATMUL_CONSTRAINTS", "MATMUL_SQ", "matmul_sq"]
 
 
-def matmul_sq(
-    *, dtype: str, prefetch: bool, lsize_0: int, lsize_1: int, groups_fit: bool
-) -> lp.TranslationUnit:
+def matmul_sq(*, dtype: str, prefetch: bool, lsize_0: int, lsize_1: int, groups_fit: bool) -> lp.TranslationUnit:
     """Square matrix multiplication c = a b, one element of c per work-item.
 
     With ``prefetch:True``, tiles of a and b are fetched into local memory (the k loop is split, two barriers

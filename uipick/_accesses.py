@@ -1,0 +1,163 @@
+"""Global memory accesses of a loopy kernel, in the order in which they are executed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loopy.kernel.data import AddressSpace, ArrayArg
+from loopy.kernel.instruction import Assignment, BarrierInstruction, LegacyStringInstructionTag, NoOpInstruction
+from loopy.schedule import RunInstruction
+from loopy.symbolic import CombineMapper, TaggedVariable, get_dependencies
+from pymbolic.primitives import LogicalNot, Subscript
+
+from perflex.errors import UnsupportedKernelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import loopy as lp
+    from pymbolic.primitives import Expression, If
+
+__all__ = ["Access", "global_accesses", "global_arrays"]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access in the text of a kernel.
+
+    Attributes
+    ----------
+    array
+        Name of the array.
+    tags
+        Access tags.
+    is_store
+        Whether it writes.
+    expression
+        The subscript expression, with its tags.
+    within_inames
+        The loops around it.
+    predicates
+        Conditions under which it is executed.
+    """
+
+    array: str
+    tags: frozenset[str]
+    is_store: bool
+    expression: Expression
+    within_inames: frozenset[str]
+    predicates: frozenset[Expression]
+
+    def __str__(self) -> str:
+        return f"{'store' if self.is_store else 'load'} {self.expression}"
+
+
+class _Loads(CombineMapper):  # type: ignore[misc]
+    """Collects (subscript, conditions) of the arrays' loads in an expression."""
+
+    def __init__(self, arrays: frozenset[str]) -> None:
+        super().__init__()
+        self._arrays = arrays
+        self._conditions: tuple[Expression, ...] = ()
+
+    def combine(self, values: Iterable[list[object]]) -> list[object]:
+        return [load for value in values for load in value]
+
+    def map_constant(self, _expr: Expression) -> list[object]:
+        return []
+
+    map_variable = map_tagged_variable = map_function_symbol = map_constant
+    map_resolved_function = map_type_annotation = map_constant
+
+    def map_subscript(self, expr: Subscript) -> list[object]:
+        inner: list[object] = self.rec(expr.index_tuple)
+        if expr.aggregate.name in self._arrays:
+            return [*inner, (expr, frozenset(self._conditions))]
+        return inner
+
+    def map_if(self, expr: If) -> list[object]:
+        found: list[object] = self.rec(expr.condition)
+        outside = self._conditions
+        for condition, branch in ((expr.condition, expr.then), (LogicalNot(expr.condition), expr.else_)):
+            self._conditions = (*outside, condition)
+            found = [*found, *self.rec(branch)]
+        self._conditions = outside
+        return found
+
+    def map_tuple(self, expr: tuple[Expression, ...]) -> list[object]:
+        return self.combine([self.rec(part) for part in expr])
+
+
+def global_arrays(kernel: lp.LoopKernel) -> frozenset[str]:
+    """Return the names of the arrays in global memory."""
+    arguments = [a.name for a in kernel.args if isinstance(a, ArrayArg) and a.address_space == AddressSpace.GLOBAL]
+    temporaries = [t.name for t in kernel.temporary_variables.values() if t.address_space == AddressSpace.GLOBAL]
+    return frozenset([*arguments, *temporaries])
+
+
+def global_accesses(kernel: lp.LoopKernel) -> list[Access]:
+    """Return every global access of a linearized kernel, in order of execution.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        An instruction is not an assignment.
+    """
+    arrays = global_arrays(kernel)
+    accesses: list[Access] = []
+    for item in kernel.linearization:
+        if isinstance(item, RunInstruction):
+            accesses += _of_instruction(kernel, kernel.id_to_insn[item.insn_id], arrays)
+    return accesses
+
+
+def _of_instruction(kernel: lp.LoopKernel, insn: lp.InstructionBase, arrays: frozenset[str]) -> list[Access]:
+    if isinstance(insn, (BarrierInstruction, NoOpInstruction)):
+        return []
+    if not isinstance(insn, Assignment):
+        msg = f"instruction {insn.id!r} of {kernel.name!r} is not a plain assignment; work removal knows no other"
+        raise UnsupportedKernelError(msg, kernel=kernel.name, instruction=insn.id)
+    loads = _Loads(arrays)
+    found = [*loads(insn.expression)]
+    for predicate in insn.predicates:
+        found += loads(predicate)
+    target = insn.assignee
+    if isinstance(target, Subscript):
+        found += loads(target.index_tuple)
+    accesses = [_access(insn, subscript, conditions, is_store=False) for subscript, conditions in found]
+    if isinstance(target, Subscript) and target.aggregate.name in arrays:
+        accesses.append(_access(insn, target, frozenset(), is_store=True))
+    return accesses
+
+
+def _access(insn: lp.Assignment, subscript: Subscript, conditions: frozenset[Expression], *, is_store: bool) -> Access:
+    aggregate = subscript.aggregate
+    tags = aggregate.tags if isinstance(aggregate, TaggedVariable) else ()
+    return Access(
+        array=aggregate.name,
+        tags=frozenset(tag.value for tag in tags if isinstance(tag, LegacyStringInstructionTag)),
+        is_store=is_store,
+        expression=subscript,
+        within_inames=insn.within_inames,
+        predicates=insn.predicates | conditions,
+    )
+
+
+def check_regular(kernel: lp.LoopKernel, access: Access) -> None:
+    """Check that place and conditions of an access depend on loops and sizes only.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        They depend on data.
+    """
+    allowed = kernel.all_inames() | kernel.outer_params()
+    for expression in (*access.expression.index_tuple, *access.predicates):
+        data = get_dependencies(expression) - allowed
+        if data:
+            msg = (
+                f"{access} in {kernel.name!r} depends on {', '.join(sorted(data))}: an indirect access cannot be kept; "
+                f"name {access.array!r} in remove_vars"
+            )
+            raise UnsupportedKernelError(msg, kernel=kernel.name, access=str(access))

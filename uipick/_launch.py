@@ -1,0 +1,124 @@
+"""The launch of a kernel: which inames are its work-items, and where each work-item has a place in an array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import islpy as isl
+from loopy.kernel.data import GroupInameTag, LocalInameTag
+from loopy.symbolic import pw_aff_to_expr
+from pymbolic import var
+from pymbolic.primitives import flattened_sum
+
+from perflex.errors import UnsupportedKernelError
+from uipick._accesses import global_arrays
+
+if TYPE_CHECKING:
+    import loopy as lp
+    from pymbolic.primitives import Expression
+
+__all__ = ["Launch", "launch_of"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Work-items of a kernel.
+
+    Attributes
+    ----------
+    inames
+        One iname for each axis of groups and work-items that covers the whole axis.
+    place
+        Row-major place of the work-item in an array with one element per work-item: stride 1 along lid(0).
+    shape
+        Extents of that array.
+    """
+
+    inames: frozenset[str]
+    place: tuple[Expression, ...]
+    shape: tuple[Expression, ...]
+
+    @property
+    def strides(self) -> tuple[Expression, ...]:
+        """Elements from one place to the next along each axis of that array."""
+        strides: tuple[Expression, ...] = (1,)
+        for extent in self.shape[:0:-1]:
+            strides = (extent * strides[0], *strides)
+        return strides
+
+
+def launch_of(kernel: lp.LoopKernel, extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]) -> Launch:
+    """Return the launch of a kernel.
+
+    Parameters
+    ----------
+    kernel
+        A kernel whose inames have their hardware axes.
+    extents
+        Group and local extents, from ``get_grid_size_upper_bounds``.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        No instruction is executed by all work-items.
+    """
+    groups, locals_ = _covering(kernel, extents)
+    chosen = frozenset([*groups, *locals_])
+    place, shape = [], []
+    for axis in reversed(range(max(len(groups), len(locals_)))):
+        linear = {}
+        if axis < len(locals_):
+            linear[locals_[axis]] = 1
+        if axis < len(groups):
+            linear[groups[axis]] = _constant(extents[1][axis]) if axis < len(locals_) else 1
+        place.append(flattened_sum(factor * var(name) for name, factor in linear.items()))
+        shape.append(_extent(kernel, chosen, linear))
+    return Launch(chosen, tuple(place), tuple(shape))
+
+
+def _constant(extent: isl.PwAff) -> int:
+    return int(extent.max_val().to_python())
+
+
+def _covering(
+    kernel: lp.LoopKernel, extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]
+) -> tuple[list[str], list[str]]:
+    """Return the group and local inames of one instruction that every work-item takes part in."""
+    arrays = global_arrays(kernel)
+    # A store of results tells best which work-items have something to do; a fetch has bounds of its own.
+    instructions = sorted(
+        kernel.instructions, key=lambda insn: (not arrays.intersection(insn.assignee_var_names()), insn.id)
+    )
+    for insn in instructions:
+        found: tuple[list[str], list[str]] = ([], [])
+        for names, tag, sizes in zip(found, (GroupInameTag, LocalInameTag), extents, strict=True):
+            for axis, size in enumerate(sizes):
+                names += [name for name in insn.within_inames if _covers(kernel, name, tag, axis, size)]
+        if all(len(names) == len(sizes) for names, sizes in zip(found, extents, strict=True)):
+            return found
+    msg = f"no instruction of kernel {kernel.name!r} is executed by all work-items; give them the same extents"
+    raise UnsupportedKernelError(msg, kernel=kernel.name)
+
+
+def _covers(kernel: lp.LoopKernel, name: str, tag: type, axis: int, extent: isl.PwAff) -> bool:
+    if not any(t.axis == axis for t in kernel.iname_tags_of_type(name, tag)):
+        return False
+    size = kernel.get_iname_bounds(name).size
+    if tag is LocalInameTag:
+        # Work-groups have constant extents, also where the iname's range is shorter for small sizes.
+        return _constant(size) == _constant(extent)
+    assumptions = isl.Set.from_basic_set(kernel.assumptions)
+    return bool(size.intersect_params(assumptions).is_equal(extent.intersect_params(assumptions)))
+
+
+def _extent(kernel: lp.LoopKernel, chosen: frozenset[str], linear: dict[str, int]) -> Expression:
+    """Return 1 + the largest value of a linear form over the work-items that do something."""
+    domain = kernel.get_inames_domain(chosen)
+    positions = domain.space.get_var_dict()
+    form = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(domain.space))
+    for name, factor in linear.items():
+        form = form.set_coefficient_val(isl.dim_type.in_, positions[name][1], factor)
+    image = isl.Set.from_basic_set(domain).apply(isl.Map.from_aff(form))
+    assumptions = isl.Set.from_basic_set(kernel.assumptions)
+    return pw_aff_to_expr(image.dim_max(0).gist_params(assumptions).coalesce() + 1)
