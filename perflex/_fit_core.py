@@ -143,7 +143,7 @@ class _Problem:
         return finite
 
     def jacobian(self, z: Array) -> Array:
-        values = self._jacobian(z * self.scale) * self.scale
+        values: Array = self._jacobian(z * self.scale) * self.scale
         if not np.isfinite(values).all():
             msg = "the derivatives are not finite at a point that the fit arrived at"
             raise ArithmeticError(msg)

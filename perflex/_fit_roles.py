@@ -125,23 +125,29 @@ def _names_outside_tanh(node: Node) -> set[str]:
 
 def _expand(node: Node) -> list[Monomial]:
     """Return the terms of a node after multiplying out; what is no monomial hides its names."""
-    if isinstance(node, Number):
-        return [Monomial(node.value)] if node.value else []
     match node:
+        case Number():
+            terms = [Monomial(node.value)] if node.value else []
         case Name():
-            return [Monomial(1.0, {node.identifier: 1.0})]
+            terms = [Monomial(1.0, {node.identifier: 1.0})]
         case Sum():
-            return [m.times(Monomial(float(sign))) for sign, term in node.terms for m in _expand(term)]
+            terms = [m.times(Monomial(float(sign))) for sign, term in node.terms for m in _expand(term)]
         case Product():
-            return _expand_product(node)
-        case Power(base=base, exponent=Number(value=value)):
-            inner = _expand(base)
-            if len(inner) == 1 and not inner[0].hidden and inner[0].coefficient > 0:
-                powers = {name: exponent * value for name, exponent in inner[0].powers.items()}
-                return [Monomial(inner[0].coefficient ** value, powers)]
-            return [_opaque(node)]
+            terms = _expand_product(node)
+        case Power():
+            terms = _expand_power(node)
         case _:
-            return [_opaque(node)]
+            terms = [_opaque(node)]
+    return terms
+
+
+def _expand_power(node: Power) -> list[Monomial]:
+    inner = _expand(node.base)
+    simple = len(inner) == 1 and not inner[0].hidden and inner[0].coefficient == 1.0
+    if not (simple and isinstance(node.exponent, Number)):
+        return [_opaque(node)]
+    exponent = node.exponent.value
+    return [Monomial(1.0, {name: power * exponent for name, power in inner[0].powers.items()})]
 
 
 def _expand_product(node: Product) -> list[Monomial]:

@@ -65,9 +65,7 @@ class Model:
     def __post_init__(self) -> None:
         tree = parse_expression(self.expression)
         tokens = tokenize(self.output_feature)
-        if not (
-            len(tokens) == 2 and tokens[0].text == self.output_feature and self.output_feature[:2] == "f_"
-        ):
+        if not (len(tokens) == 2 and tokens[0].text == self.output_feature and self.output_feature[:2] == "f_"):
             msg = f"the output must be one feature, such as f_cl_wall_time_intel, not {self.output_feature!r}"
             raise ModelSyntaxError(msg, text=self.output_feature, position=0)
         self.__dict__["tree"] = tree
@@ -75,9 +73,7 @@ class Model:
             _check_feature(feature)
         if self.output_feature in self.input_features():
             msg = f"the output feature {self.output_feature} stands in the expression; remove it there"
-            raise ModelSyntaxError(
-                msg, text=self.expression, position=self.expression.find(self.output_feature)
-            )
+            raise ModelSyntaxError(msg, text=self.expression, position=self.expression.find(self.output_feature))
 
     def __getstate__(self) -> dict[str, str]:
         return {"output_feature": self.output_feature, "expression": self.expression}
@@ -174,9 +170,7 @@ class Model:
             numbers[feature] = values[feature]
         result = self.compiled.value(numbers)
         if not np.all(np.isfinite(result)):
-            msg = (
-                f"the model {self.expression!r} gives no finite number for these values; check them for zeros"
-            )
+            msg = f"the model {self.expression!r} gives no finite number for these values; check them for zeros"
             raise PerflexError(msg, model=self)
         shape = np.broadcast_shapes(*(np.shape(values[name]) for name in self.input_features()))
         return float(result) if shape == () else np.array(np.broadcast_to(result, shape))
@@ -198,7 +192,7 @@ class Model:
         kernel
             A loopy translation unit, or a measurement kernel.
         sizes
-            Value of each size parameter of the kernel.
+            Value of each size parameter of the kernel; a measurement kernel brings those left out.
         sub_group_size
             Work-items per sub-group; by default that of the fit, else 32.
 
@@ -219,6 +213,9 @@ class Model:
         from perflex._gather import kernel_feature_values
 
         self._parameter_values(params)
+        if hasattr(kernel, "generator"):
+            # A measurement kernel brings the values of its own size parameters.
+            kernel, sizes = kernel.kernel, {**kernel.sizes, **sizes}
         if sub_group_size is None:
             sub_group_size = int(getattr(params, "sub_group_size", _DEFAULT_SUB_GROUP_SIZE))
         features = self.input_features()
@@ -246,8 +243,7 @@ class Model:
         if not isinstance(self.tree, Sum):
             return [(1, self)]
         return [
-            (sign, Model(self.output_feature, self.expression[term.start : term.end]))
-            for sign, term in self.tree.terms
+            (sign, Model(self.output_feature, self.expression[term.start : term.end])) for sign, term in self.tree.terms
         ]
 
     def _parameter_values(self, params: Mapping[str, float] | Calibration) -> dict[str, Any]:

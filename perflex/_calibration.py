@@ -1,0 +1,117 @@
+"""Calibrations: fitted parameters, the device they belong to, and how they were obtained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from perflex._calibration_file import FORMAT, calibration_content, read_calibration_parts
+from perflex._yaml_file import read_yaml, write_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from perflex._fit_result import FitResult
+    from perflex._model import Model
+
+__all__ = ["Calibration"]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A model with its parameters on one device.
+
+    Attributes
+    ----------
+    model
+        The model.
+    fit
+        Its parameters and how well they fit; holds the measurement kernels with their relative errors.
+    device
+        Facts about the device: ``name``, ``platform``, ``driver`` and more.
+    date
+        When it was made, ISO 8601 in UTC.
+    versions
+        Versions of the software that made it.
+    options
+        How the measurement kernels were timed: trials, statistic and so on.
+    noise_floor
+        Relative spread of repeated timings, a fraction: errors below it mean nothing; None if not known.
+    dropped
+        Label and reason of each measurement kernel that was left out.
+    """
+
+    model: Model
+    fit: FitResult
+    device: Mapping[str, Any] = field(default_factory=dict)
+    date: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    noise_floor: float | None = None
+    dropped: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def params(self) -> Mapping[str, float]:
+        """Value of each parameter, in the units of ``fit.parameters``."""
+        return self.fit
+
+    @property
+    def sub_group_size(self) -> int:
+        """Work-items per sub-group that the features are counted with."""
+        return self.fit.sub_group_size
+
+    def predict(self, kernel: Any, sizes: Mapping[str, Any]) -> float | NDArray[np.float64]:
+        """Predict the output feature of a kernel, usually its run time (paper Section 7.3).
+
+        Parameters
+        ----------
+        kernel
+            A loopy translation unit, or a measurement kernel.
+        sizes
+            Value of each size parameter of the kernel.
+
+        Returns
+        -------
+        float
+            In the output feature's unit: seconds for a wall time.
+
+        Raises
+        ------
+        MissingSizeError
+            A size parameter has no value.
+        UnsupportedKernelError
+            The kernel cannot be described exactly.
+        """
+        return self.model.eval_with_kernel(self.fit, kernel, sizes)
+
+    def save(self, path: Path | str) -> None:
+        """Write the calibration to a YAML file, replacing it in one step.
+
+        Raises
+        ------
+        FileFormatError
+            The file cannot be written.
+        """
+        write_yaml(path, calibration_content(self))
+
+    @classmethod
+    def load(cls, path: Path | str) -> Calibration:
+        """Read a calibration from a YAML file that `save` wrote.
+
+        Raises
+        ------
+        FileFormatError
+            The file cannot be read, is damaged, foreign or of a newer version; names the line and field.
+        """
+        return cls(**read_calibration_parts(read_yaml(path, FORMAT)))
+
+    def __repr__(self) -> str:
+        name = self.device.get("name", "unknown device")
+        driver = self.device.get("driver", "")
+        heading = f"{self.model}\non {name}{f' ({driver})' if driver else ''}, {self.date or 'no date'}"
+        floor = "" if self.noise_floor is None else f"\nnoise floor {100 * self.noise_floor:.2g} %"
+        return f"{heading}\n{self.fit!r}{floor}"
