@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from uipick.generators.barrier_local import BARRIER_LOCAL
+from uipick.generators.empty import EMPTY
 from uipick.generators.flops_pattern import FLOPS_ADD_PATTERN, FLOPS_MADD_PATTERN, FLOPS_MUL_PATTERN
 from uipick.generators.gmem_pattern import GMEM_PATTERN
+from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
+from uipick.generators.matmul_mem import MATMUL_SQ_MEM
+from uipick.generators.overlap_madd import OVERLAP_MADD
+from uipick.generators.overlap_ratio import OVERLAP_RATIO
 
 __all__ = ["ALL_GENERATORS"]
 
-ALL_GENERATORS = (MATMUL_SQ, FLOPS_ADD_PATTERN, FLOPS_MUL_PATTERN, FLOPS_MADD_PATTERN, GMEM_PATTERN)
+ALL_GENERATORS = (
+    MATMUL_SQ,
+    MATMUL_SQ_MEM,
+    FLOPS_ADD_PATTERN,
+    FLOPS_MUL_PATTERN,
+    FLOPS_MADD_PATTERN,
+    GMEM_PATTERN,
+    LMEM_MOVE,
+    BARRIER_LOCAL,
+    EMPTY,
+    OVERLAP_RATIO,
+    OVERLAP_MADD,
+)

@@ -9,6 +9,7 @@ __all__ = [
     "GID_STRIDE_0",
     "GID_STRIDE_1",
     "GROUPS_FIT",
+    "GROUPS_FIT_ONLY",
     "LID_STRIDE_0",
     "LID_STRIDE_1",
     "LSIZE_0",
@@ -29,6 +30,7 @@ LSIZE_1 = Argument("lsize_1", "int", "work-group size along lid(1)", _WORK_GROUP
 GROUPS_FIT = Argument(
     "groups_fit", "bool", "work-groups divide the arrays evenly, so no guards are needed", (True, False)
 )
+GROUPS_FIT_ONLY = Argument("groups_fit", "bool", "work-groups divide the arrays evenly", (True,))
 LID_STRIDE_0 = Argument("lid_stride_0", "int", "array elements from one lid(0) to the next", multiples_of(1), (1,))
 LID_STRIDE_1 = Argument("lid_stride_1", "int", "array elements from one lid(1) to the next", multiples_of(1), (2048,))
 GID_STRIDE_0 = Argument("gid_stride_0", "int", "array elements from one gid(0) to the next", _GROUP_STRIDE, (0,))

@@ -107,7 +107,7 @@ def _described(operation: str, words: str, form: str) -> Generator:
     Each work-item initialises 32 private variables (``nvars``), then repeats m times: for each variable in turn
     ``{form}``. No update depends on the ten before it; the loop is unrolled by {UNROLL}. At the end the
     variables are summed (one addition fewer than there are variables) and stored with a simple pattern (access tag
-    ``resST``). Isolates ``f_op_<dtype>_{operation}``: 32 m of them per work-item.
+    ``resST``). Isolates ``f_op_<dtype>_{operation}``: nvars times m of them per work-item.
 
     Source: the paper's Section 7.1.2, after SHOC's MaxFlops (Danalis et al., 2010).
     """

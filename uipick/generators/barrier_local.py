@@ -1,0 +1,72 @@
+"""Local barriers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uipick._argument import Argument, multiples_of
+from uipick._generator import Generator
+from uipick.generators._arguments import (
+    DTYPE,
+    GROUPS_FIT_ONLY,
+    LID_STRIDE_0,
+    LID_STRIDE_1,
+    LSIZE_0,
+    LSIZE_1,
+    NELEMENTS,
+)
+from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
+
+if TYPE_CHECKING:
+    import loopy as lp
+
+__all__ = ["BARRIER_LOCAL"]
+
+
+def barrier_local(*, dtype: str, **pattern: int | bool) -> lp.TranslationUnit:
+    """Local barriers: m of them per work-item, in a loop.
+
+    At the end each work-item stores its local id (access tag ``resST``) with a simple pattern. Isolates
+    ``f_sync_barrier_local``. Work-groups always fit, since every work-item must reach each barrier.
+
+    Source: the paper's Section 7.1.2, other features.
+    """
+    import loopy as lp
+    import numpy as np
+
+    return make_pattern_kernel(
+        "barrier_local",
+        pattern,
+        [
+            "for k",
+            "... lbarrier",
+            "end",
+            f"<int32> item = l0 + {pattern['lsize_0']}*l1",
+            "result$resST[{index}] = item",
+        ],
+        [
+            lp.GlobalArg("result", np.dtype(dtype), shape="nelements", is_input=False, is_output=True),
+            lp.ValueArg("m", np.int32),
+        ],
+        loops=["{[k]: 0 <= k < m}"],
+        assume="m >= 1",
+    )
+
+
+BARRIER_LOCAL = Generator(
+    name="barrier_local",
+    tags=frozenset({"barrier_local", "barrier"}),
+    arguments=(
+        DTYPE,
+        LSIZE_0,
+        LSIZE_1,
+        GROUPS_FIT_ONLY,
+        LID_STRIDE_0,
+        LID_STRIDE_1,
+        NELEMENTS,
+        Argument("m", "int", "barriers per work-item", multiples_of(1), (64, 128, 192, 256)),
+    ),
+    build=barrier_local,
+    size_arguments=("nelements", "m"),
+    constraints=PATTERN_CONSTRAINTS,
+)

@@ -1,0 +1,86 @@
+"""Local memory moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uipick._argument import Argument, multiples_of
+from uipick._generator import Generator
+from uipick.generators._arguments import (
+    DTYPE,
+    GROUPS_FIT_ONLY,
+    LID_STRIDE_0,
+    LID_STRIDE_1,
+    LSIZE_0,
+    LSIZE_1,
+    NELEMENTS,
+)
+from uipick.generators._local_moves import LOCAL_MEMORY_FITS, MOVE_LOOPS, local_rows, move_sizes
+from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
+
+if TYPE_CHECKING:
+    import loopy as lp
+
+__all__ = ["LMEM_MOVE"]
+
+
+def lmem_move(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bool) -> lp.TranslationUnit:
+    """Moves in local memory: m loads and stores per work-item, a different element each time.
+
+    Each work-item fills its own elements of a local array, moves them m times to another, 8 elements in turn
+    (fewer where local memory is short), and stores one in global memory (access tag ``resST``). No two
+    work-items touch the same element and lid(0) has stride 1. Isolates ``f_mem_access_local_<dtype>``: 2 m per work-item,
+    and m_inner stores and one load to begin and end with (m_inner and m_outer are the size parameters, m their product).
+
+    Source: the paper's Section 7.1.2, local memory access.
+    """
+    import loopy as lp
+    import numpy as np
+
+    arguments = {"dtype": dtype, "lsize_0": lsize_0, "lsize_1": lsize_1, **pattern}
+    element = np.dtype(dtype)
+    shape = (local_rows(arguments), lsize_1, lsize_0)
+    kernel = make_pattern_kernel(
+        "lmem_move",
+        arguments,
+        [
+            f"<int32> item = l0 + {lsize_0}*l1",
+            "for row",
+            "<int32> content = item + row",
+            "source[row, l1, l0] = content",
+            "end",
+            "for m_out, m_in",
+            "target[m_in, l1, l0] = source[m_in, l1, l0]",
+            "end",
+            "result$resST[{index}] = target[m_inner - 1, l1, l0]",
+        ],
+        [
+            lp.TemporaryVariable("source", element, shape=shape, address_space=lp.AddressSpace.LOCAL),
+            lp.TemporaryVariable("target", element, shape=shape, address_space=lp.AddressSpace.LOCAL),
+            lp.GlobalArg("result", element, shape="nelements", is_input=False, is_output=True),
+            lp.ValueArg("m_outer, m_inner", np.int32),
+        ],
+        loops=MOVE_LOOPS,
+        assume=f"m_outer >= 1 and 1 <= m_inner <= {shape[0]}",
+    )
+    return lp.prioritize_loops(kernel, "m_out, m_in")
+
+
+LMEM_MOVE = Generator(
+    name="lmem_move",
+    tags=frozenset({"lmem_move", "lmem"}),
+    arguments=(
+        DTYPE,
+        LSIZE_0,
+        LSIZE_1,
+        GROUPS_FIT_ONLY,
+        LID_STRIDE_0,
+        LID_STRIDE_1,
+        NELEMENTS,
+        Argument("m", "int", "moves per work-item", multiples_of(8), (64, 128, 192, 256)),
+    ),
+    build=lmem_move,
+    size_arguments=("nelements", "m"),
+    constraints=(*PATTERN_CONSTRAINTS, LOCAL_MEMORY_FITS),
+    sizes=move_sizes,
+)
