@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features._isl import isl
+from perflex.features._loopy_domains import DomainMaker, align_parameters
 from perflex.features._loopy_expression import ExpressionReader, RawAccess
-from perflex.features._loopy_polynomial import affine_in_parameters, parameter_space, polynomial_in_parameters
+from perflex.features._loopy_linearization import Place, read_linearization
+from perflex.features._loopy_polynomial import polynomial_in_parameters
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Scop, Statement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 __all__ = ["extract_scop"]
 
@@ -78,78 +76,18 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
     return kernel, t_unit.callables_table
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where an instruction or barrier stands in the linearization."""
-
-    launch: int
-    loops: tuple[str, ...]
-    schedule: tuple[int | str, ...]
-
-
-@dataclass
-class _Program:
-    """The linearization, read once."""
-
-    instructions: list[tuple[str, _Place]] = field(default_factory=list)
-    barriers: list[tuple[str, str | None, _Place]] = field(default_factory=list)
-    launches: list[tuple[frozenset[str], tuple[str, ...]]] = field(default_factory=list)
-
-
-def _read_linearization(linearization: Sequence[Any]) -> _Program:
-    from loopy.schedule import Barrier as BarrierItem
-    from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction
-
-    program = _Program()
-    loops: list[str] = []
-    counters = [0]
-    inside: list[str] | None = None
-    host_loops: tuple[str, ...] = ()
-    for item in linearization:
-        place = _Place(len(program.launches), tuple(loops), _position(counters, loops))
-        if isinstance(item, CallKernel):
-            inside, host_loops = [], tuple(loops)
-        elif isinstance(item, ReturnFromKernel):
-            program.launches.append((frozenset(inside or ()), host_loops))
-            inside = None
-        elif isinstance(item, EnterLoop):
-            loops.append(item.iname)
-            counters.append(0)
-        elif isinstance(item, LeaveLoop):
-            loops.pop()
-            counters.pop()
-            counters[-1] += 1
-        elif isinstance(item, RunInstruction):
-            counters[-1] += 1
-            if inside is not None:
-                inside.append(item.insn_id)
-                program.instructions.append((item.insn_id, place))
-        elif isinstance(item, BarrierItem):
-            counters[-1] += 1
-            if inside is not None:
-                program.barriers.append((item.synchronization_kind, item.originating_insn_id, place))
-    return program
-
-
-def _position(counters: Sequence[int], loops: Sequence[str]) -> tuple[int | str, ...]:
-    position: list[int | str] = [counters[0]]
-    for loop, counter in zip(loops, counters[1:], strict=True):
-        position += [loop, counter]
-    return tuple(position)
-
-
 class _Extraction:
     def __init__(self, kernel: Any, callables: Any) -> None:
         from loopy.type_inference import TypeReader
 
         self.kernel = kernel
         self.callables = callables
-        self.program = _read_linearization(kernel.linearization)
-        self.parameters = tuple(sorted(kernel.outer_params()))
+        self.program = read_linearization(kernel.linearization)
+        self.parameters = _size_parameters(kernel)
         self.assumptions = isl.Set.from_basic_set(kernel.assumptions)
+        self.domains = DomainMaker(kernel, self.parameters)
         self.launches = [self._launch(ids, host) for ids, host in self.program.launches]
         self.type_reader = TypeReader(kernel, callables)
-        self.domains: dict[tuple[frozenset[str], tuple[str, ...], int], tuple[Any, Any]] = {}
         self._check_parameters()
 
     def scop(self) -> Scop:
@@ -196,8 +134,7 @@ class _Extraction:
             raise self._refuse(msg)
         repeats = QuasiPolynomial.constant(1)
         if host_loops:
-            domain = self._projected(frozenset(host_loops))
-            repeats = QuasiPolynomial(domain.intersect_params(self.assumptions.params()).card())
+            repeats = QuasiPolynomial(self.domains.trips(frozenset(host_loops)).card())
         launch = Launch(
             groups=tuple(self._simplified(extent) for extent in groups),
             items=tuple(int(extent) for extent in items),
@@ -227,88 +164,11 @@ class _Extraction:
             strides=tuple(self._simplified(stride) for stride in strides),
         )
 
-    # domains
-
-    def _projected(self, inames: frozenset[str]) -> Any:
-        domain = isl.Set.from_basic_set(self.kernel.get_inames_domain(inames))
-        kinds = isl.dim_type
-        for i in range(domain.dim(kinds.set) - 1, -1, -1):
-            if domain.get_dim_name(kinds.set, i) not in inames:
-                domain = domain.project_out(kinds.set, i, 1)
-        return domain
-
-    def _axes(self, inames: Iterable[str]) -> tuple[dict[int, str], dict[int, str], set[str]]:
-        from loopy.kernel.data import GroupInameTag, LocalInameTag
-
-        groups, items, sequential = {}, {}, set()
-        for iname in inames:
-            tags = self.kernel.inames[iname].tags
-            group = next((tag for tag in tags if isinstance(tag, GroupInameTag)), None)
-            item = next((tag for tag in tags if isinstance(tag, LocalInameTag)), None)
-            if group is not None:
-                groups[group.axis] = iname
-            elif item is not None:
-                items[item.axis] = iname
-            else:
-                sequential.add(iname)
-        return groups, items, sequential
-
-    def _domain(self, inames: frozenset[str], place: _Place, *, all_items: bool = False) -> tuple[Any, Any]:
-        """Return (instances over [gid.., lid.., sequential..], the same space named after loopy's inames)."""
-        key = (inames, (*place.loops, str(all_items)), place.launch)
-        if key not in self.domains:
-            self.domains[key] = self._make_domain(inames, place, all_items=all_items)
-        return self.domains[key]
-
-    def _make_domain(self, inames: frozenset[str], place: _Place, *, all_items: bool) -> tuple[Any, Any]:
-        launch, group_exprs = self.launches[place.launch]
-        groups, items, sequential = self._axes(inames)
-        if all_items:
-            items = {}
-        loops = [loop for loop in place.loops if loop in sequential]
-        loops += sorted(sequential - set(loops))
-        source: list[str] = []
-        target: list[str] = []
-        missing_groups: list[tuple[int, Any]] = []
-        missing_items: list[tuple[int, int]] = []
-        for axis in range(len(launch.groups)):
-            target.append(f"gid{axis}")
-            source.append(groups.get(axis, f"_gid{axis}"))
-            if axis not in groups:
-                missing_groups.append((len(target) - 1, group_exprs[axis]))
-        for axis, extent in enumerate(launch.items):
-            target.append(f"lid{axis}")
-            source.append(items.get(axis, f"_lid{axis}"))
-            if axis not in items:
-                missing_items.append((len(target) - 1, extent))
-        taken = set(target)
-        target += [loop if loop not in taken else f"{loop}_" for loop in loops]
-        source += loops
-        raw = isl.Set.from_basic_set(self.kernel.get_inames_domain(inames))
-        raw_names = [raw.get_dim_name(isl.dim_type.set, i) for i in range(raw.dim(isl.dim_type.set))]
-        ranges = [f"0 <= {source[position]} < {extent}" for position, extent in missing_items]
-        text = f"{{ [{', '.join(raw_names)}] -> [{', '.join(source)}] : {' and '.join(ranges) or 'true'} }}"
-        named = raw.apply(isl.Map(text)).coalesce()
-        named = named.align_params(self.assumptions.get_space())
-        for position, expr in missing_groups:
-            named = self._bounded(named, position, expr)
-        named = _canonical_params(named.intersect_params(self.assumptions), self.parameters)
-        domain = named
-        for position, name in enumerate(target):
-            domain = domain.set_dim_name(isl.dim_type.set, position, name)
-        for position, name in enumerate(source):
-            named = named.set_dim_name(isl.dim_type.set, position, name)
-        return domain, named.get_space()
-
-    def _bounded(self, domain: Any, position: int, extent: Any) -> Any:
-        kinds = isl.dim_type
-        space = domain.get_space()
-        limit = affine_in_parameters(extent, self.parameters).add_dims(kinds.in_, space.dim(kinds.set))
-        coordinate = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space), kinds.set, position)
-        below = coordinate.align_params(limit.get_space()).lt_set(limit)
-        return domain.lower_bound_val(kinds.set, position, isl.Val(0)).intersect(below)
-
     # statements and barriers
+
+    def _domain(self, inames: frozenset[str], place: Place, *, all_items: bool = False) -> tuple[Any, Any]:
+        launch, group_extents = self.launches[place.launch]
+        return self.domains.domain(inames, place.loops, group_extents, launch.items, all_items=all_items)
 
     def _dtype_of(self, expr: Any) -> Any:
         return self.type_reader(expr).numpy_dtype
@@ -330,7 +190,7 @@ class _Extraction:
     def _reader(self, insn_id: str) -> ExpressionReader:
         return ExpressionReader(self._dtype_of, self._is_array, self.kernel.name, insn_id)
 
-    def _statement(self, insn_id: str, place: _Place) -> Statement | None:
+    def _statement(self, insn_id: str, place: Place) -> Statement | None:
         from loopy.kernel.instruction import (
             BarrierInstruction,
             CInstruction,
@@ -381,19 +241,19 @@ class _Extraction:
         kinds = isl.dim_type
         for position in range(relation.dim(kinds.in_)):
             relation = relation.set_dim_id(kinds.in_, position, isl.Id(f"i{position}"))
-        return Access(raw.array, direction, _canonical_params(relation, self.parameters), raw.tag, raw.text)
+        return Access(raw.array, direction, align_parameters(relation, self.parameters), raw.tag, raw.text)
 
-    def _barrier(self, kind: str, origin: str | None, place: _Place) -> Barrier:
+    def _barrier(self, kind: str, origin: str | None, place: Place) -> Barrier:
         if origin is not None and origin in self.kernel.id_to_insn:
             inames = self.kernel.id_to_insn[origin].within_inames
         else:
             inames = self._neighbour_inames(place)
-        groups, _, _ = self._axes(inames)
+        groups, _, _ = self.domains.axes(inames)
         kept = frozenset(groups.values()) | frozenset(place.loops)
         domain, _ = self._domain(kept, place, all_items=True)
         return Barrier(kind, domain, place.launch)
 
-    def _neighbour_inames(self, place: _Place) -> frozenset[str]:
+    def _neighbour_inames(self, place: Place) -> frozenset[str]:
         """Inames of an instruction in the same loops: it says which group axes bound those loops."""
         for insn_id, other in self.program.instructions:
             if other.launch == place.launch and other.loops[: len(place.loops)] == place.loops:
@@ -401,6 +261,23 @@ class _Extraction:
         return frozenset(place.loops)
 
 
-def _canonical_params(isl_object: Any, parameters: tuple[str, ...]) -> Any:
-    """Give every object the same parameters in the same order, so that equal things compare equal."""
-    return isl_object.align_params(parameter_space(parameters))
+def _size_parameters(kernel: Any) -> tuple[str, ...]:
+    """Return the arguments that loop bounds, shapes, strides or subscripts depend on, sorted."""
+    from loopy.kernel.array import ArrayBase
+    from loopy.kernel.data import ValueArg
+    from loopy.symbolic import DependencyMapper, get_dependencies
+
+    names = set(kernel.outer_params())
+    for variable in (*kernel.args, *kernel.temporary_variables.values()):
+        if isinstance(variable, ArrayBase) and isinstance(variable.shape, tuple):
+            strides = [tag.stride for tag in variable.dim_tags or () if hasattr(tag, "stride")]
+            names |= get_dependencies((*variable.shape, *strides))
+    subscripts = DependencyMapper(include_subscripts=True)
+    for insn in kernel.instructions:
+        for expr in (*getattr(insn, "assignees", ()), getattr(insn, "expression", None)):
+            if expr is not None:
+                for dependency in subscripts(expr):
+                    if getattr(dependency, "mapper_method", "") == "map_subscript":
+                        names |= get_dependencies(dependency.index)
+    known = set(kernel.outer_params())
+    return tuple(sorted(name for name in names if name in known or isinstance(kernel.arg_dict.get(name), ValueArg)))

@@ -1,0 +1,140 @@
+"""Iteration domains: loopy's loop variables as work-group, work-item and sequential dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perflex.features._isl import isl
+from perflex.features._loopy_polynomial import affine_in_parameters, parameter_space
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["DomainMaker", "align_parameters"]
+
+
+def align_parameters(isl_object: Any, parameters: Sequence[str]) -> Any:
+    """Give an isl object the parameters in the given order, so that equal things compare equal."""
+    return isl_object.align_params(parameter_space(parameters))
+
+
+class DomainMaker:
+    """Makes the domains of a loopy kernel's statements; equal requests are answered from memory.
+
+    Parameters
+    ----------
+    kernel
+        A preprocessed loopy kernel.
+    parameters
+        Size parameters, in the order of the Scop.
+    """
+
+    def __init__(self, kernel: Any, parameters: Sequence[str]) -> None:
+        self._kernel = kernel
+        self._parameters = tuple(parameters)
+        self._assumptions = isl.Set.from_basic_set(kernel.assumptions)
+        self._made: dict[object, tuple[Any, Any]] = {}
+
+    def axes(self, inames: Iterable[str]) -> tuple[dict[int, str], dict[int, str], set[str]]:
+        """Return (group axis -> iname, local axis -> iname, sequential inames)."""
+        from loopy.kernel.data import GroupInameTag, LocalInameTag
+
+        groups, items, sequential = {}, {}, set()
+        for iname in inames:
+            tags = self._kernel.inames[iname].tags
+            group = next((tag for tag in tags if isinstance(tag, GroupInameTag)), None)
+            item = next((tag for tag in tags if isinstance(tag, LocalInameTag)), None)
+            if group is not None:
+                groups[group.axis] = iname
+            elif item is not None:
+                items[item.axis] = iname
+            else:
+                sequential.add(iname)
+        return groups, items, sequential
+
+    def trips(self, inames: frozenset[str]) -> Any:
+        """Return the set of iterations of some loops, other loops projected out."""
+        domain = isl.Set.from_basic_set(self._kernel.get_inames_domain(inames))
+        kinds = isl.dim_type
+        for i in range(domain.dim(kinds.set) - 1, -1, -1):
+            if domain.get_dim_name(kinds.set, i) not in inames:
+                domain = domain.project_out(kinds.set, i, 1)
+        return domain.intersect_params(self._assumptions.params())
+
+    def domain(
+        self,
+        inames: frozenset[str],
+        loops: tuple[str, ...],
+        group_extents: Sequence[Any],
+        item_extents: Sequence[int],
+        *,
+        all_items: bool = False,
+    ) -> tuple[Any, Any]:
+        """Return a statement's domain, and the same space with loopy's names.
+
+        Parameters
+        ----------
+        inames
+            The loop variables the statement is in.
+        loops
+            Sequential loops around it in the schedule, outermost first.
+        group_extents, item_extents
+            The launch's extents (loopy expressions, numbers). Along an axis of the launch that no iname is
+            tagged with, every work-group or work-item executes the statement.
+        all_items
+            Whether every work-item takes part whatever the inames say (barriers).
+        """
+        key = (inames, loops, tuple(group_extents), tuple(item_extents), all_items)
+        if key not in self._made:
+            self._made[key] = self._make(inames, loops, group_extents, item_extents, all_items)
+        return self._made[key]
+
+    def _make(
+        self,
+        inames: frozenset[str],
+        loops: tuple[str, ...],
+        group_extents: Sequence[Any],
+        item_extents: Sequence[int],
+        all_items: bool,
+    ) -> tuple[Any, Any]:
+        groups, items, sequential = self.axes(inames)
+        if all_items:
+            items = {}
+        inner = [loop for loop in loops if loop in sequential]
+        inner += sorted(sequential - set(inner))
+        target = [f"gid{axis}" for axis in range(len(group_extents))]
+        target += [f"lid{axis}" for axis in range(len(item_extents))]
+        source = [groups.get(axis, f"_gid{axis}") for axis in range(len(group_extents))]
+        source += [items.get(axis, f"_lid{axis}") for axis in range(len(item_extents))]
+        taken = set(target)
+        target += [loop if loop not in taken else f"{loop}_" for loop in inner]
+        source += inner
+        named = self._renamed(inames, source)
+        for axis, extent in enumerate(group_extents):
+            if axis not in groups:
+                named = self._below(named, axis, extent)
+        for axis, extent in enumerate(item_extents):
+            if axis not in items:
+                named = self._below(named, len(group_extents) + axis, extent)
+        named = align_parameters(named.intersect_params(self._assumptions), self._parameters)
+        domain = named
+        for position, (name, iname) in enumerate(zip(target, source, strict=True)):
+            domain = domain.set_dim_name(isl.dim_type.set, position, name)
+            named = named.set_dim_name(isl.dim_type.set, position, iname)
+        return domain, named.get_space()
+
+    def _renamed(self, inames: frozenset[str], source: Sequence[str]) -> Any:
+        """Return loopy's domain with its dimensions in the given order, others projected out."""
+        raw = isl.Set.from_basic_set(self._kernel.get_inames_domain(inames))
+        names = [raw.get_dim_name(isl.dim_type.set, i) for i in range(raw.dim(isl.dim_type.set))]
+        order = isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(source)}] }}")
+        return raw.apply(order).coalesce().align_params(self._assumptions.get_space())
+
+    def _below(self, domain: Any, position: int, extent: Any) -> Any:
+        """Restrict one dimension to 0 <= value < extent."""
+        kinds = isl.dim_type
+        space = domain.get_space()
+        limit = affine_in_parameters(extent, self._parameters).add_dims(kinds.in_, space.dim(kinds.set))
+        coordinate = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space), kinds.set, position)
+        below = coordinate.align_params(limit.get_space()).lt_set(limit)
+        return domain.lower_bound_val(kinds.set, position, isl.Val(0)).intersect(below)
