@@ -129,7 +129,8 @@ class Generator:
     def _check(self, arguments: Mapping[str, Value]) -> None:
         if arguments.keys() != self.by_name.keys():
             different = ", ".join(sorted(arguments.keys() ^ self.by_name.keys()))
-            msg = f"generator {self.name!r} takes the arguments {', '.join(self.by_name)}; missing or unknown: {different}"
+            names = ", ".join(self.by_name)
+            msg = f"generator {self.name!r} takes the arguments {names}; missing or unknown: {different}"
             raise TagError(msg, generator=self.name)
         for argument in self.arguments:
             if not argument.allows(arguments[argument.name]):

@@ -19,6 +19,7 @@ from uipick._launch import launch_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    import islpy as isl
     from pymbolic.primitives import Expression
 
     from uipick._accesses import Access
@@ -186,7 +187,7 @@ class _Chain:
         )
 
 
-def _check_launch(kernel: lp.TranslationUnit, extents: tuple[tuple[object, ...], tuple[object, ...]]) -> None:
+def _check_launch(kernel: lp.TranslationUnit, extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]) -> None:
     new = kernel.default_entrypoint
     assumptions = new.assumptions.to_set()
     found = new.get_grid_size_upper_bounds(kernel.callables_table)

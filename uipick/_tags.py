@@ -31,7 +31,7 @@ class FilterTags(NamedTuple):
     variant: Mapping[str, tuple[str, ...]]
 
 
-def parse_tags(tags: Iterable[str]) -> FilterTags:
+def parse_tags(tags: Iterable[object]) -> FilterTags:
     """Take filter tags apart.
 
     Parameters
@@ -44,7 +44,7 @@ def parse_tags(tags: Iterable[str]) -> FilterTags:
     TagError
         A tag is malformed or given twice.
     """
-    if isinstance(tags, str):
+    if isinstance(tags, str):  # a sequence of strings too, but never what is meant
         msg = f"filter tags are a list of strings, not one string; write [{tags!r}]"
         raise TagError(msg, tag=tags)
     generator: set[str] = set()

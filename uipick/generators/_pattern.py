@@ -8,6 +8,7 @@ gid_stride_1 gid(1)``, no two work-items access the same one (access-to-footprin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from uipick._generator import Constraint
@@ -74,15 +75,12 @@ def pattern_of(arguments: Mapping[str, Any]) -> Pattern:
 
 def _is_nested(arguments: Mapping[str, Any]) -> bool:
     pattern = pattern_of(arguments)
-    axes = [(s, e, False) for s, e in zip(pattern.lid, pattern.lsize, strict=True) if e > 1]
-    axes.append((pattern.gid[1 - pattern.outer], pattern.inner_groups, False))
-    axes = sorted(axis for axis in axes if axis[1] != 1)
-    axes.append((pattern.block, 1, True))
-    for (stride, extent, _), (following, _, _) in zip(axes[:-1], axes[1:], strict=True):
-        if extent < 1 or following < stride * extent:
-            return False
     inner_stride = pattern.gid[1 - pattern.outer]
-    return pattern.inner_groups == 1 or any(inner_stride * pattern.inner_groups == stride for stride, _, _ in axes)
+    axes = [*zip(pattern.lid, pattern.lsize, strict=True), (inner_stride, pattern.inner_groups)]
+    axes = [*sorted(axis for axis in axes if axis[1] != 1), (pattern.block, 1)]
+    if any(extent < 1 or following < stride * extent for (stride, extent), (following, _) in pairwise(axes)):
+        return False
+    return pattern.inner_groups == 1 or inner_stride * pattern.inner_groups in {stride for stride, _ in axes}
 
 
 def _fits(arguments: Mapping[str, Any]) -> bool:

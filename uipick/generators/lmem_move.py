@@ -25,12 +25,13 @@ __all__ = ["LMEM_MOVE"]
 
 
 def lmem_move(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bool) -> lp.TranslationUnit:
-    """Moves in local memory: m loads and stores per work-item, a different element each time.
+    """Local memory moves: m loads and stores per work-item, a different element each time.
 
     Each work-item fills its own elements of a local array, moves them m times to another, 8 elements in turn
     (fewer where local memory is short), and stores one in global memory (access tag ``resST``). No two
-    work-items touch the same element and lid(0) has stride 1. Isolates ``f_mem_access_local_<dtype>``: 2 m per work-item,
-    and m_inner stores and one load to begin and end with (m_inner and m_outer are the size parameters, m their product).
+    work-items touch the same element and lid(0) has stride 1. Isolates ``f_mem_access_local_<dtype>``: 2 m per
+    work-item, and m_inner stores and one load to begin and end with (m_inner and m_outer are the size parameters,
+    m their product).
 
     Source: the paper's Section 7.1.2, local memory access.
     """

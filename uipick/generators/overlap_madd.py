@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["OVERLAP_MADD"]
 
 _LOADS = {"uniform": ("row",), "unit": ("col",), "both": ("row", "col")}
+_GRID = (
+    "{{[i_out, j_out, i_in, j_in]: 0 <= i_in < {lsize_1} and 0 <= j_in < {lsize_0} and i_out, j_out >= 0 "
+    "and {lsize_1}*i_out + i_in < n and {lsize_0}*j_out + j_in < n}}"
+)
 _LOAD_TEXT = {"row": "a$aLD[i, k]", "col": "b$bLD[k, j]"}
 
 
@@ -33,10 +37,10 @@ def overlap_madd(
 
     Each work-item (i, j) of an n by n grid loops over k and loads ``a[i, k]`` (``load:uniform``, access tag
     ``aLD``), ``b[k, j]`` (``load:unit``, ``bLD``) or both, as matrix multiplication does, and updates ``chains``
-    independent private variables with them in turn, m times. The sum of the variables is stored (``cST``). Memory access
-    and arithmetic really mix here, so that a model's overlap is determined without running the application. Features:
-    ``f_op_<dtype>_madd`` (m n per work-item) and the loads. The variables differ between work-items, so that
-    compilers compute on vectors of work-items for uniform loads too.
+    independent private variables with them in turn, m times. The sum of the variables is stored (``cST``).
+    Memory access and arithmetic really mix here, so that a model's overlap is determined without running the
+    application. Features: ``f_op_<dtype>_madd`` (m n per work-item) and the loads. The variables differ between
+    work-items, so that compilers compute on vectors of work-items for uniform loads too.
 
     Source: after the paper's Section 7.4, with arithmetic in place of local memory.
     """
@@ -58,8 +62,7 @@ def overlap_madd(
     element = np.dtype(dtype)
     kernel = lp.make_kernel(
         [
-            f"{{[i_out, j_out, i_in, j_in]: 0 <= i_in < {lsize_1} and 0 <= j_in < {lsize_0} and i_out, j_out >= 0 "
-            f"and {lsize_1}*i_out + i_in < n and {lsize_0}*j_out + j_in < n}}",
+            _GRID.format(lsize_0=lsize_0, lsize_1=lsize_1),
             "{[k]: 0 <= k < n}",
         ],
         text,

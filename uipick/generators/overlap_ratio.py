@@ -27,10 +27,10 @@ __all__ = ["OVERLAP_RATIO"]
 def overlap_ratio(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bool) -> lp.TranslationUnit:
     """One global load, m local load-store sequences, one global store per work-item.
 
-    Shows how much of the cost of on-chip work hides behind global memory access as m grows. The loaded value (access tag
-    ``inLD``) fills the work-item's own elements of a local array; they are moved m times as in ``lmem_move``, and one is
-    stored (``resST``). Features: ``f_mem_access_global_<dtype>``, 2 per work-item, and ``f_mem_access_local_<dtype>``,
-    2 m + m_inner + 1 per work-item.
+    Shows how much of the cost of on-chip work hides behind global memory access as m grows. The loaded value
+    (access tag ``inLD``) fills the work-item's own elements of a local array; they are moved m times as in
+    ``lmem_move``, and one is stored (``resST``). Features: ``f_mem_access_global_<dtype>``, 2 per work-item, and
+    ``f_mem_access_local_<dtype>``, 2 m + m_inner + 1 per work-item.
 
     Source: the paper's Section 7.4.
     """
