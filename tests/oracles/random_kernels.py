@@ -168,7 +168,7 @@ class _Draft:
         if kind == 8:
             return self.one_of((f"({first})**2", f"({first} / {self.access(loops)})", f"fmax({first}, {second})"))
         guard = self.one_of(_NESTED_GUARDS if "j" in loops else _GUARDS)
-        return f"if({guard}, {self.access(loops)}, {first})"
+        return f"({self.access(loops)} if {guard} else {first})"
 
     def add(self, line: str, loops: Sequence[str], options: str = "") -> None:
         number = len([entry for entry in self.lines if "{id=" in entry])

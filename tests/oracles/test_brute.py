@@ -1,0 +1,192 @@
+"""The brute-force counts against hand-computed numbers and against executed instructions."""
+
+from __future__ import annotations
+
+import islpy as isl
+import loopy as lp
+import numpy as np
+import pytest
+
+from .brute import Counts, count
+from .expressions import NotEnumerableError
+from .kernels import build, guarded, matmul, triangle
+from .oclgrind import Executed, needs_oclgrind, run_jobs
+from .points import integer_points
+from .random_kernels import make_random_kernel
+
+FLOATS = ("float32", "float64")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[n] -> {[i, j]: 0 <= i < n and i <= j < n and (i + j) mod 3 = 1}",
+        "[n] -> {[i, j]: exists k: i = 3k and j = 2k + 1 and 0 <= k < n}",
+        "[n] -> {[i]: exists k, l: i = 3k + 5l and 0 <= k < n and 0 <= l < 3}",
+        "[n] -> {[i, j]: 0 <= i < n and 2j <= floor(i/3) and -j < 5 or (i = 7 and j = n)}",
+        "[n] -> {[i]: 0 <= i < n and i > n}",
+    ],
+)
+def test_points_are_those_of_isl(text):
+    domain = isl.Set(text)
+    names = [domain.get_dim_name(isl.dim_type.set, k) for k in range(domain.dim(isl.dim_type.set))]
+    expected = set()
+    fixed = domain.fix_val(isl.dim_type.param, 0, isl.Val(11))
+    fixed.foreach_point(
+        lambda point: expected.add(
+            tuple(point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(len(names)))
+        )
+    )
+    found = integer_points(domain, names, {"n": 11})
+    rows = list(zip(*(found[name].tolist() for name in names), strict=True))
+    assert set(rows) == expected
+    assert len(rows) == len(expected)
+
+
+def test_projected_points_are_distinct():
+    found = integer_points(isl.Set("{[i, j]: 0 <= i < 4 and 0 <= j < 3}"), ["j"], {})
+    assert found["j"].tolist() == [0, 1, 2]
+
+
+def test_matmul_without_prefetch():
+    n = 32
+    counts = count(matmul(prefetch=False), {"n": n}, 32)
+    assert (counts.groups, counts.items, counts.launches, counts.barriers) == (4, 256, 1, 0)
+    assert counts.operations_per_work_item == {("float32", "madd"): n**3}
+    assert counts.operations_per_sub_group == {("float32", "madd"): n**3 // 32}
+    (a,) = counts.select(array="a")
+    (b,) = counts.select(array="b")
+    (c,) = counts.select(array="c")
+    assert (a.direction, a.per_work_item, a.per_sub_group, a.uniform) == ("load", n**3, n**3 // 32, True)
+    assert (a.local_strides, a.group_strides) == ({0: 0, 1: n}, {0: 0, 1: 16 * n})
+    assert (b.local_strides, b.group_strides) == ({0: 1, 1: 0}, {0: 16, 1: 0})
+    assert (b.uniform, len(b.elements), counts.footprint("b")) == (False, n**2, n**2)
+    assert (c.direction, c.per_work_item, c.local_strides) == ("store", n**2, {0: 1, 1: n})
+    assert a.tags == {"aLD"}
+
+
+def test_matmul_with_prefetch():
+    n = 32
+    counts = count(matmul(prefetch=True), {"n": n}, 32)
+    assert counts.operations("madd", "float32") == n**3
+    assert counts.accessed("global", "load") == counts.accessed("local", "store") == 2 * n**3 // 16
+    assert counts.accessed("local", "load") == 2 * n**3
+    assert counts.barriers == n**2 * 2 * n // 16
+    assert {len(access.elements) for access in counts.select("local")} == {256}
+
+
+def test_triangle_and_partly_filled_sub_groups():
+    counts = count(triangle(), {"n": 13}, 4)
+    assert counts.operations("madd") == 91
+    # Sub-groups of rows 0-3, 4-7, 8-11, 12 run as long as their longest row: 4 + 8 + 12 + 13.
+    assert counts.operations("madd", sub_group=True) == 37
+    assert counts.footprint("a") == 91
+    assert counts.footprint("x") == 13
+
+
+def test_guards():
+    kernel = guarded()
+    counts = count(kernel, {"n": 11})
+    assert counts.operations_per_work_item["float32", "madd"] == 6
+    assert counts.operations_per_work_item["float32", "add"] == 5
+    assert counts.operations_per_work_item["float32", "div"] == 11
+    assert counts.accessed("global", "store") == 6 + 5 + 11
+    assert count(kernel, {"n": 11}, as_executed=True).operations("div") == 8
+    everything = count(kernel, {"n": 11}, guards=False)
+    assert (everything.operations("madd"), everything.accessed("global", "store")) == (11, 33)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("a[i] - b[i]", {"add": 1}),
+        ("a[i] - b[i]*c[i]", {"madd": 1}),
+        ("-a[i]*b[i]", {"mul": 1}),
+        ("a[i]*b[i] + b[i]*c[i]", {"madd": 1, "mul": 1}),
+        ("a[i]*b[i] + b[i]*c[i] + a[i]", {"madd": 1, "mul": 1, "add": 1}),
+        ("a[i] + (b[i] + a[i]*c[i])", {"madd": 1, "add": 1}),
+        ("2*b[i] - 1*c[i]", {"madd": 1}),
+        ("2*(a[i] + b[i])*c[i]", {"mul": 2, "add": 1}),
+        ("a[i]**2 + b[i]", {"madd": 1}),
+        ("a[i]**2", {"mul": 1}),
+        ("a[i]**3", {"pow": 1}),
+        ("exp(a[i]*b[i])/c[i]", {"exp": 1, "mul": 1, "div": 1}),
+        ("(a[i]*b[i] if i < 2 else a[i] + b[i])", {"mul": 1, "add": 1}),
+    ],
+)
+def test_operations_of_an_expression(expression, expected):
+    kernel = build("{[i]: 0 <= i < n}", f"d[i] = {expression}", d=1, a=1, b=1, c=1)
+    counts = count(kernel, {"n": 1})
+    found = {name: number for (dtype, name), number in counts.operations_per_work_item.items() if dtype == "float32"}
+    assert found == expected
+
+
+def test_quasi_affine_strides():
+    text = "x[i] = a[i % 4] + b[i // 2] + c[2*i + 1] {id=s}"
+    kernel = build("{[i]: 0 <= i < n}", text, x=1, a=1, b=1, c=1)
+    kernel = lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    counts = count(kernel, {"n": 64})
+    strides = {access.array: access.local_strides[0] for access in counts.accesses}
+    assert strides == {"a": None, "b": None, "c": 2, "x": 1}
+    group = {access.array: access.group_strides[0] for access in counts.accesses}
+    assert group == {"a": 0, "b": 8, "c": 32, "x": 16}
+    assert counts.footprint("a") == 4
+    assert counts.footprint("b") == 32
+
+
+def test_missing_hardware_axis_is_executed_by_all():
+    text = "<float32> t = a[0] {id=first, inames=}\nx[i] = t*a[i] {id=second, dep=first}"
+    kernel = build("{[i]: 0 <= i < n}", text, x=1, a=1)
+    kernel = lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
+    first = next(a for a in count(kernel, {"n": 8}, 4).accesses if a.text == "a[0]")
+    assert (first.per_work_item, first.per_sub_group, first.uniform) == (8, 2, True)
+
+
+def test_indirect_access_is_refused():
+    kernel = lp.make_kernel(
+        "{[i]: 0 <= i < n}",
+        "x[i] = a[p[i]]",
+        [lp.GlobalArg("x, a", np.float32, shape=("n",)), lp.GlobalArg("p", np.int32, shape=("n",)), ...],
+        lang_version=(2018, 2),
+    )
+    with pytest.raises(NotEnumerableError, match=r"a\[p\[i\]\]"):
+        count(kernel, {"n": 4})
+
+
+def summary_of_counts(counts: Counts) -> dict[str, int]:
+    names = ("madd", "add", "mul", "div", "exp", "sqrt", "fabs", "sin", "cos", "log", "fmax")
+    floats = {name: sum(counts.operations(name, dtype) for dtype in FLOATS) for name in names}
+    floats["fmax"] += sum(counts.operations("max", dtype) for dtype in FLOATS)
+    moved = {
+        f"{space} {direction}": counts.accessed(space, direction)
+        for space in ("global", "local")
+        for direction in ("load", "store")
+    }
+    return floats | moved | {"barriers": counts.barriers}
+
+
+def summary_of_executed(executed: Executed) -> dict[str, int]:
+    called = {name: executed.called(name) for name in ("exp", "sqrt", "fabs", "sin", "cos", "log", "fmax")}
+    plain = {
+        "madd": executed.madds(),
+        "add": executed.adds,
+        "mul": executed.muls,
+        "div": executed.divs,
+    }
+    moved = {f"{space} load": executed.load(space).count for space in ("global", "local")}
+    moved |= {f"{space} store": executed.store(space).count for space in ("global", "local")}
+    return called | plain | moved | {"barriers": executed.barriers}
+
+
+@needs_oclgrind
+def test_brute_force_is_what_oclgrind_executes():
+    jobs = [
+        (matmul(prefetch=False), {"n": 32}),
+        (matmul(prefetch=True, dtype=np.float64), {"n": 32}),
+        (triangle(), {"n": 13}),
+        (guarded(), {"n": 11}),
+        *((drawn.kernel, drawn.sizes) for drawn in map(make_random_kernel, range(60))),
+    ]
+    for number, ((kernel, sizes), executed) in enumerate(zip(jobs, run_jobs(jobs), strict=True)):
+        counted = summary_of_counts(count(kernel, sizes, as_executed=True))
+        assert counted == summary_of_executed(executed), f"job {number} at {sizes}: {kernel}"

@@ -1,0 +1,39 @@
+"""The random kernels are valid, repeatable and varied."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import HealthCheck, given, settings
+
+from .brute import count
+from .random_kernels import RandomKernel, make_random_kernel, random_kernels
+
+
+def test_a_seed_gives_the_same_kernel():
+    first, second = make_random_kernel(7), make_random_kernel(7)
+    assert first.text == second.text
+    assert first.sizes == second.sizes
+    assert make_random_kernel(8).text != first.text
+
+
+def test_kernels_are_varied():
+    drawn = [make_random_kernel(seed) for seed in range(80)]
+    text = "\n".join(kernel.text for kernel in drawn)
+    for feature in ("if ", "reduce(", "// 2", "% 4", "j <= i", "+ 2 and j < n", "g.0+l.0", "w0[", "**2", "f[i"):
+        assert feature in text, feature
+    assert {str(d.kernel.default_entrypoint.arg_dict["out0"].dtype.numpy_dtype) for d in drawn} == {
+        "float32",
+        "float64",
+    }
+    assert any(re.search(r"i:[^:]+:\d\nj:", kernel.text) for kernel in drawn)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random_kernels())
+def test_every_drawn_kernel_can_be_counted(drawn: RandomKernel):
+    counts = count(drawn.kernel, drawn.sizes, 8)
+    assert counts.launches == 1
+    for access in counts.accesses:
+        assert access.per_sub_group <= access.per_work_item <= 8 * access.per_sub_group
+        assert len(access.elements) <= access.per_work_item
