@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["CompiledExpression", "to_sympy"]
 
 _LARGEST_EXACT = 2.0**53
+# Enough decimal digits for any double; sympy would otherwise keep 15.
+_DIGITS = 17
 
 
 def to_sympy(node: Node, symbols: Mapping[str, Any]) -> Any:
@@ -27,7 +29,7 @@ def to_sympy(node: Node, symbols: Mapping[str, Any]) -> Any:
     match node:
         case Number():
             exact = node.value.is_integer() and abs(node.value) < _LARGEST_EXACT
-            return sympy.Integer(int(node.value)) if exact else sympy.Float(node.value)
+            return sympy.Integer(int(node.value)) if exact else sympy.Float(node.value, _DIGITS)
         case Name():
             return symbols[node.identifier]
         case Sum():

@@ -64,8 +64,9 @@ class Model:
 
     def __post_init__(self) -> None:
         tree = parse_expression(self.expression)
-        tokens = tokenize(self.output_feature)
-        if not (len(tokens) == 2 and tokens[0].text == self.output_feature and self.output_feature[:2] == "f_"):
+        first = tokenize(self.output_feature)[0]
+        whole = first.text == self.output_feature
+        if not (whole and first.text.startswith("f_") and len(first.text) > 2):
             msg = f"the output must be one feature, such as f_cl_wall_time_intel, not {self.output_feature!r}"
             raise ModelSyntaxError(msg, text=self.output_feature, position=0)
         self.__dict__["tree"] = tree

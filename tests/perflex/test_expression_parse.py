@@ -1,0 +1,347 @@
+"""Model strings: what they mean, what is refused, and how."""
+
+from __future__ import annotations
+
+import ast
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perflex._expression import Name, evaluate, names, walk
+from perflex._expression_functions import FUNCTIONS
+from perflex._expression_parse import parse_expression
+from perflex.errors import ModelSyntaxError
+
+VALUES = {"p_a": 1.25, "p_b": -0.5, "p_c": 3.0, "f_x": 7.0, "f_y": 0.125}
+
+PYTHON = {
+    "exp": math.exp,
+    "log": math.log,
+    "sqrt": math.sqrt,
+    "tanh": math.tanh,
+    "abs": abs,
+    "min": min,
+    "max": max,
+}
+
+
+def python_value(text: str) -> float:
+    """Return what Python's own grammar makes of a string: an independent reading of precedence."""
+
+    def value(node: ast.expr) -> float:
+        match node:
+            case ast.Constant():
+                return float(node.value)
+            case ast.Name():
+                return VALUES[node.id]
+            case ast.UnaryOp(op=ast.USub()):
+                return -value(node.operand)
+            case ast.UnaryOp(op=ast.UAdd()):
+                return value(node.operand)
+            case ast.BinOp():
+                left, right = value(node.left), value(node.right)
+                operations = {ast.Add: "__add__", ast.Sub: "__sub__", ast.Mult: "__mul__"}
+                operations |= {ast.Div: "__truediv__", ast.Pow: "__pow__"}
+                result = getattr(left, operations[type(node.op)])(right)
+                if result.imag:
+                    raise ArithmeticError
+                return result
+            case ast.Call():
+                return PYTHON[node.func.id](*(value(argument) for argument in node.args))
+        raise AssertionError(ast.dump(node))
+
+    return value(ast.parse(f"({text})", mode="eval").body)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p_a",
+        "1 - 2 - 3 + p_a",
+        "-p_a ** 2",
+        "p_a ** -2",
+        "2 ** p_a ** p_c",
+        "p_a / p_b / p_c * f_x",
+        "p_a - -+-p_b",
+        "p_a * -p_b",
+        "(p_a + p_b) * (f_x - f_y) / 3",
+        "1.5e-3 * f_x + .5 * f_y + 2. * p_a + 1E2",
+        "exp(p_a) + log(f_x) + sqrt(f_y) + tanh(p_b) + abs(p_b)",
+        "min(p_a, p_b, p_c) + max(f_x, f_y)",
+        "\n p_a\t+\r\n p_b ",
+        "-(p_a + 2) ** 2",
+        "8 / 4 / 2 * p_a",
+    ],
+)
+def test_reads_like_python(text: str) -> None:
+    assert evaluate(parse_expression(text), VALUES) == pytest.approx(python_value(text), rel=1e-14)
+
+
+ATOMS = st.sampled_from([*VALUES, "2", "0.5", "3e1"])
+
+
+def _combine(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    operator = st.sampled_from([" + ", "-", "*", " / "])
+    return st.one_of(
+        st.tuples(inner, operator, inner).map("".join),
+        inner.map(lambda text: f"({text})"),
+        inner.map(lambda text: f"-({text})"),
+        inner.map(lambda text: f"({text})**2"),
+        inner.map(lambda text: f"tanh({text})"),
+        st.tuples(inner, inner).map(lambda pair: f"max({pair[0]}, {pair[1]})"),
+    )
+
+
+@given(st.recursive(ATOMS, _combine, max_leaves=12))
+@settings(max_examples=200, deadline=None)
+def test_any_expression_reads_like_python(text: str) -> None:
+    try:
+        expected = python_value(text)
+    except (ArithmeticError, ValueError):
+        return
+    try:
+        tree = parse_expression(text)
+    except ModelSyntaxError as error:
+        assert "powers of powers" in error.message or "finite" in error.message  # noqa: PT017
+        return
+    got = evaluate(tree, VALUES)
+    # Different orders of summation round differently; cancellation makes that visible.
+    assert got == pytest.approx(expected, rel=1e-6, abs=1e-6 * (1 + abs(expected)))
+
+
+LONG = "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1"
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    [
+        "f_op_float32_madd",
+        "f_mem_access_tag:aLD",
+        "f_mem_access_tag:b_fetch_2",
+        LONG,
+        "f_mem_access_global_float32_store_lstrides:{0:<n}_gstrides:{0:>=16;1:16*n}",
+        "f_mem_access_global_float32_load_afr:1.5",
+        "f_mem_access_global_float32_load_afr:<=n",
+        "f_mem_access_lstrides:{0:-1}",
+        "f_mem_access_lstrides:{}",
+    ],
+)
+@pytest.mark.parametrize("frame", ["p_a*{}", "{}*p_a", "p_a * {} + p_b", "({})/2", "max({},1)", "p_a -{}"])
+def test_feature_identifiers_stay_whole(identifier: str, frame: str) -> None:
+    found = names(parse_expression(frame.replace("{}", identifier, 1)))
+    assert [name for name in found if name.startswith("f_")] == [identifier]
+
+
+def test_paper_section_6_model() -> None:
+    text = (
+        "p_f32madd * f_op_float32_madd + "
+        "p_f32l * f_mem_access_local_float32 + "
+        "p_f32ga * f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:0}_afr:>1 + "
+        "p_f32gb * f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1 + "
+        "p_f32gc * f_mem_access_global_float32_store + "
+        "p_barrier * f_sync_barrier_local * f_thread_groups + "
+        "p_group * f_thread_groups + "
+        "p_launch * f_sync_kernel_launch"
+    )
+    found = names(parse_expression(text))
+    assert len([name for name in found if name.startswith("p_")]) == 8
+    assert "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1" in found
+    assert len([name for name in found if name.startswith("f_")]) == 8
+
+
+def test_nodes_know_their_place() -> None:
+    text = "p_a * (f_x + p_b)"
+    tree = parse_expression(text)
+    assert text[tree.start : tree.end] == text
+    for node in walk(tree):
+        if isinstance(node, Name):
+            assert text[node.start : node.end] == node.identifier
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "says"),
+    [
+        ("p_a % f_b", 4, "'%' is not allowed"),
+        ("p_a ^ 2", 4, "write ** for a power"),
+        ("p_a f_b", 4, "operator is missing before 'f_b'"),
+        ("p_a p_b", 4, "operator is missing"),
+        ("(p_a + p_b", 10, "'(' at character 1 is never closed"),
+        ("p_a + p_b)", 9, "no opening '('"),
+        ("p_a +", 5, "string ends where"),
+        ("p_a * * p_b", 6, "must stand here, not '*'"),
+        ("p_a * madd", 6, "did you mean 'p_madd'"),
+        ("p_a * f_x + px_a", 12, "did you mean 'p_a'"),
+        ("2p_a", 1, "put an operator such as *"),
+        ("0x10 * p_a", 1, "follows a number"),
+        ("1_000 * p_a", 1, "follows a number"),
+        ("sqr(p_a)", 0, "did you mean 'sqrt'"),
+        ("overlp(p_a, p_b, p_c)", 0, "did you mean 'overlap'"),
+        ("EXP(p_a)", 0, "did you mean 'exp'"),
+        ("p_a(3)", 3, "put * here"),
+        ("exp * p_a", 0, "write exp(x)"),
+        ("overlap(p_a, p_b)", 0, "write overlap(g, o, p_edge)"),
+        ("max(p_a)", 0, "does not take 1"),
+        ("exp()", 4, "must stand here, not ')'"),
+        ("p_a, p_b", 3, "operator is missing"),
+        ("(p_a, p_b)", 4, "only separates arguments"),
+        ("f_", 0, "name after f_ is missing"),
+        ("p_ * f_x", 0, "name after p_ is missing"),
+        ("p_a * f_mem_access_tag:", 23, "tag: must be followed by"),
+        ("p_a * f_mem_access_lstrides:{0:1", 28, "lstrides: must be followed by"),
+        ("p_a * f_mem_access_lstrides:{0: 1}", 28, "without blanks"),
+        ("p_a * f_mem_access_afr:>", 23, "afr: must be followed by"),
+        ("p_a * f_op:float32", 10, "check the spelling"),
+        ("p_a * f_x + 1/0", 12, "not a finite number"),
+        ("log(0) * p_a", 0, "not a finite number"),
+        ("p_a + 1e999", 6, "too large for double"),
+        ("", 0, "it is empty"),
+        ("   ", 3, "it is empty"),
+        ("p_\u0430", 2, "not an ASCII character"),
+        ("p_a \u2212 p_b", 4, "not an ASCII character"),
+        ("\uff50_a", 0, "not an ASCII character"),
+        ("p_\u0663", 2, "not an ASCII character"),
+    ],
+)
+def test_errors_show_the_place(text: str, position: int, says: str) -> None:
+    with pytest.raises(ModelSyntaxError) as caught:
+        parse_expression(text)
+    error = caught.value
+    assert error.position == position
+    assert says in error.message
+    cause, shown, caret = error.message.split("\n")
+    assert f"character {position + 1}:" in cause
+    if text.isascii() and text.isprintable():
+        assert shown == f"  {text}"
+        assert caret == " " * (2 + position) + "^"
+
+
+def test_long_strings_are_shown_around_the_place() -> None:
+    text = " + ".join(f"p_{i} * f_x" for i in range(300)) + " + oops + " + " + ".join(["p_a"] * 300)
+    with pytest.raises(ModelSyntaxError) as caught:
+        parse_expression(text)
+    _, shown, caret = caught.value.message.split("\n")
+    assert len(shown) < 140
+    assert shown[caret.index("^") :].startswith("oops")
+
+
+HOSTILE = [
+    "9**9**9",
+    "9**9**9**9**9",
+    "p_a**9**9**9",
+    "p_a**(10**10)",
+    "((((2*p_a)**99)**99)**99)**99",
+    "(((p_a**10)**10)**10)**10",
+    "__import__('os').system('true')",
+    "().__class__.__bases__",
+    "p_a.__class__",
+    "p_a.real",
+    "lambda: 0",
+    "(lambda: p_a)()",
+    "[p_a for p_a in (1,)]",
+    "{p_a}",
+    "{'p_a': 1}",
+    "p_a[0]",
+    "f'{p_a}'",
+    "'p_a'",
+    '"""p_a"""',
+    "b'1'",
+    "p_a if p_b else p_c",
+    "p_a := 3",
+    "p_a = 3",
+    "p_a == p_b",
+    "p_a < p_b",
+    "p_a and p_b",
+    "not p_a",
+    "~p_a",
+    "p_a // p_b",
+    "p_a @ p_b",
+    "p_a; p_b",
+    "p_a # comment",
+    "p_a \\\n+ p_b",
+    "*p_a",
+    "max(*p_a)",
+    "exp(x=p_a)",
+    "exp(p_a,)",
+    "eval(p_a)",
+    "print(p_a)",
+    "await p_a",
+    "yield p_a",
+    "None",
+    "True",
+    "...",
+    "1j",
+    "nan",
+    "inf",
+    "\0",
+    "p_a\0",
+    "p_a + \x1b[31m",
+    "p_\u202ea",
+    "p_a" + "\ud800",
+    "(" * 100_000,
+    "(" * 60 + "p_a" + ")" * 60,
+    "exp(" * 5_000 + "p_a" + ")" * 5_000,
+    "p_a" + "**p_a" * 20_000,
+    "-" * 99_999,
+    "overlap(" * 12 + "p_a" + ", p_b, p_c)" * 12,
+    "p_a+" * 24_999 + "p_a",
+    "p_a * " + "9" * 50_000,
+    "p_" + "a" * 200_000,
+    "f_mem_access_tag:" + "\n",
+    "f_mem_access_lstrides:{" + "0" * 90_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
+def test_hostile_strings_are_refused_quickly(text: str) -> None:
+    begin = time.process_time()
+    with pytest.raises(ModelSyntaxError):
+        parse_expression(text)
+    assert time.process_time() - begin < 10  # a guard against hanging, not a measurement
+
+
+@pytest.mark.parametrize("thing", [None, 3, b"p_a", ["p_a"]])
+def test_only_strings_are_model_strings(thing: object) -> None:
+    with pytest.raises(ModelSyntaxError, match="must be a str"):
+        parse_expression(thing)  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        tree = parse_expression(text)
+    except ModelSyntaxError:
+        return
+    assert all(name.startswith(("f_", "p_")) for name in names(tree))
+
+
+@given(st.text(alphabet="fp_ab12.+-*/() ,:{};<>=maxe\n", max_size=40))
+@settings(max_examples=500, deadline=None)
+def test_texts_of_model_characters_are_read_or_refused(text: str) -> None:
+    try:
+        tree = parse_expression(text)
+    except ModelSyntaxError as error:
+        assert 0 <= error.position <= len(text)  # noqa: PT017
+        return
+    evaluate(tree, dict.fromkeys(names(tree), 1.5))
+
+
+def test_constants_are_folded_as_doubles() -> None:
+    assert evaluate(parse_expression("2**0.5 + 10 - 9/3"), {}) == pytest.approx(math.sqrt(2) + 7, rel=1e-15)
+
+
+def test_evaluation_broadcasts() -> None:
+    tree = parse_expression("p_a * f_x + max(f_y, 1)")
+    values = {"p_a": 2.0, "f_x": np.array([1, 2, 3]), "f_y": np.array([[0.0], [5.0]])}
+    np.testing.assert_array_equal(evaluate(tree, values), [[3, 5, 7], [7, 9, 11]])
+
+
+def test_every_function_is_described_by_its_signature() -> None:
+    for name, function in FUNCTIONS.items():
+        assert function.signature.startswith(f"{name}(")
+        if function.arguments is not None:
+            assert function.signature.count(",") == function.arguments - 1

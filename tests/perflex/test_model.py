@@ -1,0 +1,212 @@
+"""The Model class: names, evaluation, derivatives, refusals."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import pickle
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import sympy
+
+import perflex.features
+from perflex._model import Model
+from perflex.errors import ModelSyntaxError, PerflexError, UnknownFeatureError
+
+OUTPUT = "f_cl_wall_time_nvidia_geforce"
+
+
+@pytest.fixture(autouse=True)
+def any_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accept every feature but one misspelt: what features exist is tested where they are."""
+
+    def parse(identifier: str) -> SimpleNamespace:
+        if "flaot" in identifier:
+            nearest = difflib.get_close_matches(identifier, ["f_op_float32_madd"], n=1, cutoff=0)
+            msg = f"no feature is called {identifier}; did you mean {nearest[0]}?"
+            raise UnknownFeatureError(msg, feature=identifier)
+        return SimpleNamespace(identifier=identifier, unit="thing")
+
+    monkeypatch.setattr(perflex.features, "parse_feature", parse, raising=False)
+
+
+def test_names_in_order_of_appearance() -> None:
+    model = Model(OUTPUT, "p_b * f_y + p_a * f_x * f_y + p_b")
+    assert model.all_features() == [OUTPUT, "f_y", "f_x"]
+    assert model.input_features() == ["f_y", "f_x"]
+    assert model.params() == ["p_b", "p_a"]
+
+
+def test_paper_section_2_example() -> None:
+    model = Model(OUTPUT, "p_f32madd * f_op_float32_madd")
+    assert model.all_features() == [OUTPUT, "f_op_float32_madd"]
+    assert model.evaluate({"p_f32madd": 2e-12}, {"f_op_float32_madd": 1024**3 / 32}) == 2e-12 * 1024**3 / 32
+
+
+def test_evaluate_vectorises_and_broadcasts() -> None:
+    model = Model(OUTPUT, "p_a * f_x + p_b * f_y**2 + 1")
+    x, y = np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.25, 4.0])
+    got = model.evaluate({"p_a": 2.0, "p_b": -1.0}, {"f_x": x, "f_y": y})
+    np.testing.assert_allclose(got, 2 * x - y**2 + 1, rtol=1e-15)
+    np.testing.assert_allclose(model.evaluate({"p_a": 2.0, "p_b": -1.0}, {"f_x": x, "f_y": 2}), 2 * x - 3)
+    constant = Model(OUTPUT, "p_a + 0 * f_x")
+    np.testing.assert_array_equal(constant.evaluate({"p_a": 3.0}, {"f_x": x}), [3.0, 3.0, 3.0])
+
+
+def test_integer_arrays_and_minima() -> None:
+    model = Model(OUTPUT, "min(f_x, f_y, 10) / f_x + max(p_a, f_y) * f_x ** -1")
+    got = model.evaluate({"p_a": 3}, {"f_x": np.array([1, 20]), "f_y": np.array([[4], [5]])})
+    np.testing.assert_allclose(got, [[1 + 4, 4 / 20 + 4 / 20], [1 + 5, 5 / 20 + 5 / 20]])
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "p_a * f_x + p_b * f_y",
+        "exp(-p_a * f_x) * p_b / (1 + p_c * f_y)",
+        "overlap(p_a * f_x, p_b * f_y, p_c)",
+        "partial_overlap(p_a * f_x + p_c, p_b * f_y, 6, p_c)",
+        "sqrt(p_a * f_x) + log(p_b + f_y) * tanh(p_c) + abs(p_a - p_b)",
+        "p_a * f_x ** p_b - f_y / p_c",
+        "2 / 3 * p_a * (f_x + 0.1 * p_b) ** 3 + p_c",
+    ],
+)
+def test_jacobian_against_central_differences(expression: str) -> None:
+    model = Model(OUTPUT, expression)
+    features = {"f_x": np.array([0.3, 1.7, 2.2]), "f_y": np.array([2.5, 0.4, 1.1])}
+    at = {"p_a": 0.9, "p_b": 1.3, "p_c": 0.7}
+    values = {**features, **{name: at[name] for name in model.params()}}
+    got = model.compiled.derivatives(values, 3)
+    for index, name in enumerate(model.params()):
+        step = 1e-6
+        up = model.evaluate({**at, name: at[name] + step}, features)
+        down = model.evaluate({**at, name: at[name] - step}, features)
+        np.testing.assert_allclose(got[:, index], (up - down) / (2 * step), rtol=1e-7, atol=1e-9)
+
+
+def test_symbolic_jacobian_has_the_models_names() -> None:
+    feature = "f_mem_access_tag:aLD"
+    model = Model(OUTPUT, f"p_a**2 * {feature}")
+    symbol = {s.name: s for s in model.symbolic.free_symbols}
+    assert set(symbol) == {"p_a", feature}
+    assert model.jacobian == (2 * symbol["p_a"] * symbol[feature],)
+    assert sympy.simplify(model.symbolic - symbol["p_a"] ** 2 * symbol[feature]) == 0
+
+
+def test_numbers_keep_every_bit() -> None:
+    model = Model(OUTPUT, "0.1 * f_x + 1.2345678901234567e-11 * p_a + f_x / 3")
+    got = model.evaluate({"p_a": 1.0}, {"f_x": 0.0})
+    assert got == 1.2345678901234567e-11
+    assert model.evaluate({"p_a": 0.0}, {"f_x": 3.0}) == pytest.approx(0.1 * 3.0 + 1.0, rel=1e-16)
+
+
+def test_only_smooth_models_are_differentiable() -> None:
+    assert Model(OUTPUT, "overlap(p_a * f_x, p_b, p_c) + abs(p_a)").is_differentiable
+    assert Model(OUTPUT, "p_a * max(f_x, f_y, 3)").is_differentiable
+    rough = Model(OUTPUT, "p_a + max(p_a * f_x, f_y)")
+    assert not rough.is_differentiable
+    assert rough.rough_calls() == ["max(p_a * f_x, f_y)"]
+    assert rough.evaluate({"p_a": 2.0}, {"f_x": 3.0, "f_y": 7.0}) == 9.0
+
+
+def test_terms_add_up_and_carry_their_text() -> None:
+    model = Model(OUTPUT, "p_a * f_x - (p_b + p_a) * f_y + overlap(p_a, p_b, 1) + 4 - p_b")
+    params, values = {"p_a": 2.0, "p_b": 5.0}, {"f_x": 3.0, "f_y": 7.0}
+    terms = model.terms(params, values)
+    assert terms["p_a * f_x"] == 6.0
+    assert terms["-((p_b + p_a) * f_y)"] == -49.0
+    assert terms["-(p_b)"] == -5.0
+    assert sum(terms.values()) == pytest.approx(model.evaluate(params, values), rel=1e-15)
+    assert Model(OUTPUT, " p_a ").terms(params, {}) == {"p_a": 2.0}
+
+
+def test_same_term_twice_is_counted_twice() -> None:
+    assert Model(OUTPUT, "p_a + p_a").terms({"p_a": 2.0}, {}) == {"p_a": 4.0}
+
+
+def test_missing_values_are_named() -> None:
+    model = Model(OUTPUT, "p_a * f_x + p_b")
+    with pytest.raises(PerflexError, match="no value is given for parameter p_b") as caught:
+        model.evaluate({"p_a": 1.0}, {"f_x": 1.0})
+    assert caught.value.parameter == "p_b"
+    with pytest.raises(PerflexError, match="no value is given for feature f_x"):
+        model.evaluate({"p_a": 1.0, "p_b": 1.0}, {})
+
+
+@pytest.mark.parametrize("expression", ["p_a / f_x", "log(f_x) * p_a", "exp(p_a * 1e4)", "f_x ** -p_a"])
+def test_results_that_are_no_numbers_are_errors(expression: str) -> None:
+    with pytest.raises(PerflexError, match="no finite number"):
+        Model(OUTPUT, expression).evaluate({"p_a": 1.0}, {"f_x": 0.0})
+
+
+def test_unknown_features_are_refused_when_the_model_is_made() -> None:
+    with pytest.raises(UnknownFeatureError, match="did you mean f_op_float32_madd"):
+        Model(OUTPUT, "p_a * f_op_flaot32_madd")
+    with pytest.raises(UnknownFeatureError):
+        Model("f_op_flaot32_madd", "p_a")
+
+
+@pytest.mark.parametrize("output", ["", "p_a", "wall_time", "f_x + f_y", "f_", " f_x", "f_x\n", "2"])
+def test_the_output_must_be_a_feature(output: str) -> None:
+    with pytest.raises(ModelSyntaxError):
+        Model(output, "p_a")
+
+
+def test_the_output_must_not_be_an_input() -> None:
+    with pytest.raises(ModelSyntaxError, match="stands in the expression"):
+        Model("f_x", "p_a * f_x")
+
+
+@pytest.mark.parametrize("output", ["f_cl_wall_time", "f_cl_wall_time_pocl_cpu", "f_cuda_wall_time_h100"])
+def test_wall_times_need_no_feature_class(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(identifier: str) -> None:
+        raise UnknownFeatureError(identifier)
+
+    monkeypatch.setattr(perflex.features, "parse_feature", refuse, raising=False)
+    assert Model(output, "p_a").all_features() == [output]
+
+
+def test_value_semantics() -> None:
+    model = Model(OUTPUT, "p_a * f_x")
+    model.evaluate({"p_a": 1.0}, {"f_x": 1.0})  # compiled functions must not get in the way
+    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):  # noqa: S301
+        assert twin == model
+        assert hash(twin) == hash(model)
+        assert twin.evaluate({"p_a": 2.0}, {"f_x": 3.0}) == 6.0
+    assert model != Model(OUTPUT, "p_b * f_x")
+    assert repr(model) == f"Model('{OUTPUT}', 'p_a * f_x')"
+    assert "parameters: p_a" in str(model)
+    with pytest.raises(AttributeError):
+        model.expression = "p_b"  # type: ignore[misc]
+
+
+def test_eval_with_kernel_takes_kernels_and_measurement_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def values(features: list[str], kernel: object, sizes: dict[str, int], sub_group_size: int) -> dict[str, float]:
+        seen.append((kernel, dict(sizes), sub_group_size))
+        return {feature: float(sizes["n"]) for feature in features}
+
+    monkeypatch.setitem(sys.modules, "perflex._gather", SimpleNamespace(kernel_feature_values=values))
+    model = Model(OUTPUT, "p_a * f_x")
+    assert model.eval_with_kernel({"p_a": 2.0}, "kernel", {"n": 8}) == 16.0
+    measured = SimpleNamespace(kernel="inner", generator="g", sizes={"n": 4, "m": 1})
+    assert model.eval_with_kernel({"p_a": 2.0}, measured, {"n": 16}, sub_group_size=64) == 32.0
+    assert seen == [("kernel", {"n": 8}, 32), ("inner", {"n": 16, "m": 1}, 64)]
+    with pytest.raises(PerflexError, match="parameter p_a"):
+        model.eval_with_kernel({}, "kernel", {"n": 8})
+    assert len(seen) == 2
+
+
+def test_a_model_is_made_without_sympy() -> None:
+    code = (
+        "import sys, perflex.features as f; f.parse_feature = lambda i: i\n"
+        "from perflex._model import Model\n"
+        "Model('f_cl_wall_time', 'p_a').params()\n"
+        "assert 'sympy' not in sys.modules and 'loopy' not in sys.modules, 'heavy import'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
