@@ -153,8 +153,8 @@ def parse_pattern(identifier: str) -> AccessPattern:
     """
     rest = identifier.removeprefix("f_mem_access")
     rest, afr = _cut(identifier, rest, "_afr:", r"[^{}]+")
-    rest, group = _cut(identifier, rest, "_gstrides:", r"\{.*\}")
-    rest, local = _cut(identifier, rest, "_lstrides:", r"\{.*\}")
+    rest, group = _cut(identifier, rest, "_gstrides:", r"\{[^{}]*\}")
+    rest, local = _cut(identifier, rest, "_lstrides:", r"\{[^{}]*\}")
     tag = None
     if rest.startswith("_tag:"):
         tag, rest = _split_tag(rest.removeprefix("_tag:"))

@@ -116,7 +116,8 @@ class DomainMaker:
         for axis, extent in enumerate(item_extents):
             if axis not in items:
                 named = self._below(named, len(group_extents) + axis, extent)
-        named = align_parameters(named.intersect_params(self._assumptions), self._parameters)
+        named = named.intersect_params(self._assumptions).remove_redundancies().coalesce()
+        named = align_parameters(named, self._parameters)
         domain = named
         for position, (name, iname) in enumerate(zip(target, source, strict=True)):
             domain = domain.set_dim_name(isl.dim_type.set, position, name)

@@ -38,9 +38,9 @@ class RawAccess:
 class ExpressionReader:
     """Walk an expression, collecting operations by (kind, dtype) and array accesses.
 
-    Multiply-adds are recognised wherever a product feeds a sum of the same type: of a sum with k terms
-    of which p are products, min(p, k-1) are multiply-adds (paper Section 5). Arithmetic inside
-    subscripts is not counted; a factor of -1 is a sign, not a multiplication.
+    A multiply-add is recognised wherever a product feeds a sum of the same type (paper Section 5):
+    ``a*b + c`` is one, ``a*b + c*d`` is one and a multiplication. Arithmetic inside subscripts is not
+    counted; a factor of -1 is a sign, not a multiplication.
 
     Parameters
     ----------
@@ -119,15 +119,16 @@ class ExpressionReader:
     # arithmetic
 
     def _map_sum(self, expr: Any) -> None:
-        terms = [child for child in expr.children if not _is_constant_zero(child)]
+        terms = [term for term in _flattened(expr, "map_sum") if not _is_constant_zero(term)]
         for term in terms:
             self.read(term)
         additions = len(terms) - 1
         if additions <= 0:
             return
         dtype = self.dtype_of(expr)
-        products = sum(_is_product(term) and self.dtype_of(term) == dtype for term in terms)
-        fused = min(products, additions)
+        feeds = [_is_product(term) and self.dtype_of(term) == dtype for term in terms]
+        # The generated code adds from left to right: of the first two terms one product at most is fused.
+        fused = int(feeds[0] or feeds[1]) + sum(feeds[2:])
         self.operations["mul", str(dtype)] -= fused
         if not self.operations["mul", str(dtype)]:
             del self.operations["mul", str(dtype)]
@@ -135,8 +136,8 @@ class ExpressionReader:
         self._count("add", expr, additions - fused)
 
     def _map_product(self, expr: Any) -> None:
-        for child in expr.children:
-            self.read(child)
+        for factor in _factors(expr):
+            self.read(factor)
         self._count("mul", expr, len(_factors(expr)) - 1)
 
     def _map_quotient(self, expr: Any) -> None:
@@ -238,8 +239,15 @@ class ExpressionReader:
             self._count(kind, expr)
 
 
+def _flattened(expr: Any, method: str) -> list[Any]:
+    """Children of nested sums or products: code is generated without parentheses between them."""
+    if getattr(expr, "mapper_method", None) != method:
+        return [expr]
+    return [inner for child in expr.children for inner in _flattened(child, method)]
+
+
 def _factors(product: Any) -> list[Any]:
-    return [child for child in product.children if not _is_minus_one(child)]
+    return [factor for factor in _flattened(product, "map_product") if not _is_minus_one(factor)]
 
 
 def _is_number(expr: Any) -> bool:
@@ -261,5 +269,6 @@ def _is_square(expr: Any) -> bool:
 def _is_product(expr: Any) -> bool:
     method = getattr(expr, "mapper_method", None)
     if method == "map_product":
-        return len(_factors(expr)) >= 2
+        factors = _factors(expr)
+        return len(factors) >= 2 or _is_product(factors[0])
     return method == "map_power" and _is_square(expr)

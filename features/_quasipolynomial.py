@@ -13,7 +13,7 @@ from perflex.errors import MissingSizeError
 from perflex.features._isl import isl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from fractions import Fraction
 
 __all__ = ["QuasiPolynomial"]
@@ -148,7 +148,7 @@ class QuasiPolynomial:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuasiPolynomial):
             return NotImplemented
-        return bool(self.isl_object.plain_is_equal(other.isl_object))
+        return str(self.isl_object) == str(other.isl_object)
 
     def __hash__(self) -> int:
         return hash(str(self.isl_object))
@@ -194,8 +194,8 @@ class QuasiPolynomial:
         left, right = self.isl_object, other.isl_object
         if not left.get_space().is_equal(right.get_space()):
             # isl aligns the parameters of a sum, but not those of a product.
-            nothing = isl.Val(0)
-            left, right = left.add(right.scale_val(nothing)), right.add(left.scale_val(nothing))
+            names = sorted(_space_names(left) | _space_names(right))
+            left, right = _with_parameters(left, names), _with_parameters(right, names)
         return QuasiPolynomial(left.mul(right))
 
     __rmul__ = __mul__
@@ -265,6 +265,18 @@ class QuasiPolynomial:
 
     def __repr__(self) -> str:
         return f"QuasiPolynomial({str(self.isl_object)!r})"
+
+
+def _space_names(isl_object: Any) -> set[str]:
+    space = isl_object.get_space()
+    return {space.get_dim_name(isl.dim_type.param, i) for i in range(space.dim(isl.dim_type.param))}
+
+
+def _with_parameters(polynomial: Any, names: Sequence[str]) -> Any:
+    body = str(polynomial)
+    if body.startswith("["):
+        body = body.partition("->")[2]
+    return isl.PwQPolynomial(f"[{', '.join(names)}] -> {body}")
 
 
 def _names(affine: _Affine) -> set[str]:

@@ -1,0 +1,127 @@
+"""Operations found in expressions: kinds, types, multiply-adds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import loopy as lp
+import numpy as np
+import pytest
+from sample_kernels import make, pointwise
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features import Scop, extract_scop
+
+
+def operations(kernel: lp.TranslationUnit) -> dict[str, int]:
+    scop: Scop = extract_scop(kernel)
+    found: Counter[str] = Counter()
+    for statement in scop.statements:
+        for operation in statement.operations:
+            found[f"{operation.dtype}_{operation.kind}"] += operation.count
+    return dict(found)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("x[i] + y[i]", {"add": 1}),
+        ("x[i] - y[i]", {"add": 1}),
+        ("-x[i]", {}),
+        ("x[i] * y[i]", {"mul": 1}),
+        ("x[i] * y[i] * x[i]", {"mul": 2}),
+        ("x[i] * y[i] + x[i]", {"madd": 1}),
+        ("x[i] - y[i] * x[i]", {"madd": 1}),
+        ("x[i] * y[i] + y[i] * y[i]", {"madd": 1, "mul": 1}),
+        ("x[i] * y[i] + y[i] * y[i] + x[i]", {"madd": 1, "mul": 1, "add": 1}),
+        ("x[i] + x[i] * y[i] + y[i] * y[i]", {"madd": 2}),
+        ("x[i] + (y[i] * x[i] + y[i])", {"madd": 1, "add": 1}),
+        ("x[i] * y[i] * y[i] + x[i]", {"madd": 1, "mul": 1}),
+        ("x[i] + y[i] - 4*x[i] + y[i] + x[i]", {"madd": 1, "add": 3}),
+        ("(x[i] + y[i]) * (x[i] - y[i])", {"add": 2, "mul": 1}),
+        ("(x[i] + y[i]) * x[i] + y[i]", {"add": 1, "madd": 1}),
+        ("x[i] / y[i]", {"div": 1}),
+        ("x[i] / y[i] + x[i]", {"div": 1, "add": 1}),
+        ("x[i]**2", {"mul": 1}),
+        ("x[i]**2 + y[i]", {"madd": 1}),
+        ("x[i]**y[i]", {"pow": 1}),
+        ("exp(x[i]) + sin(y[i])", {"exp": 1, "sin": 1, "add": 1}),
+        ("sqrt(fabs(x[i]))", {"sqrt": 1, "abs": 1}),
+        ("fmax(x[i], y[i])", {"max": 1}),
+        ("x[i] * y[i] if x[i] < y[i] else x[i] + y[i]", {"cmp": 1, "mul": 1, "add": 1}),
+        ("x[i]", {}),
+    ],
+)
+def test_kinds(expression: str, expected: dict[str, int]) -> None:
+    assert operations(pointwise(expression)) == {f"float32_{kind}": count for kind, count in expected.items()}
+
+
+def test_types_follow_promotion() -> None:
+    kernel = pointwise("x[i] * y[i] + z[i]", {"x": np.float32, "y": np.float32, "z": np.float64})
+    # The product is single precision, so it cannot be fused into the double-precision sum.
+    assert operations(kernel) == {"float32_mul": 1, "float64_add": 1}
+    kernel = pointwise("x[i] + y[i]", {"x": np.int32, "y": np.int32})
+    assert operations(kernel) == {"int32_add": 1}
+
+
+def test_subscript_arithmetic_is_not_counted() -> None:
+    assert operations(pointwise("x[n - 1 - i] + y[(i + 3) % 7]")) == {"float32_add": 1}
+
+
+@pytest.mark.parametrize("realized", [False, True])
+def test_reductions_before_and_after_realization(realized: bool) -> None:
+    kernel = make("{[i,k]: 0<=i<n and 0<=k<m}", "out[i] = sum(k, x[i,k]*y[k])", {"x": np.float32, "y": np.float32})
+    kernel = lp.split_iname(
+        lp.assume(kernel, "n mod 32 = 0 and n >= 32 and m >= 1"), "i", 32, outer_tag="g.0", inner_tag="l.0"
+    )
+    if realized:
+        kernel = lp.realize_reduction(kernel)
+    scop = extract_scop(kernel)
+    (update,) = [statement for statement in scop.statements if statement.operations]
+    assert [(op.kind, op.count) for op in update.operations] == [("madd", 1)]
+    from perflex.features import parse_feature
+
+    assert parse_feature("f_op_float32_madd").value(scop, {"n": 64, "m": 10}, 32) == 2 * 10
+
+
+def test_statements_outside_loops_count() -> None:
+    kernel = make(
+        "{[i]: 0<=i<n}", "<float32> t = x[0] * y[0] {id=s}\nout[i] = t {dep=s}", {"x": np.float32, "y": np.float32}
+    )
+    assert operations(kernel) == {"float32_mul": 1}
+
+
+def test_literal_code_is_refused_by_name() -> None:
+    kernel = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        [lp.CInstruction(("i",), "out[i] = 3;", read_variables=frozenset(), assignees=("out[i]",), id="raw")],
+        [lp.GlobalArg("out", np.float32, shape=("n",)), lp.ValueArg("n", np.int32)],
+        target=lp.PyOpenCLTarget(),
+        lang_version=(2018, 2),
+    )
+    with pytest.raises(UnsupportedKernelError, match="instruction 'raw' is literal code") as caught:
+        extract_scop(kernel)
+    assert caught.value.instruction == "raw"
+
+
+def test_indirect_access_is_refused_by_name() -> None:
+    kernel = pointwise("x[idx[i]]", {"x": np.float32, "idx": np.int32})
+    with pytest.raises(UnsupportedKernelError, match=r"access x\[.*\] in instruction .* is indirect"):
+        extract_scop(kernel)
+
+
+def test_non_affine_subscript_is_refused_by_name() -> None:
+    kernel = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "out[i] = x[i*i]",
+        [lp.GlobalArg("x", np.float32, shape=("n*n",)), lp.GlobalArg("out", np.float32, shape=("n",)), ...],
+        target=lp.PyOpenCLTarget(),
+        lang_version=(2018, 2),
+    )
+    with pytest.raises(UnsupportedKernelError, match=r"access x\[i\*i\].* is not quasi-affine"):
+        extract_scop(kernel)
+
+
+def test_several_entry_points_and_wrong_types_are_refused() -> None:
+    with pytest.raises(UnsupportedKernelError, match="expected a loopy TranslationUnit or a Scop, got int"):
+        extract_scop(3)

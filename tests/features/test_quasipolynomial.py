@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import itertools
+import pickle
+from fractions import Fraction
+
+import islpy as isl
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perflex.errors import MissingSizeError
+from perflex.features import QuasiPolynomial
+
+SETS = {
+    "[n,m] -> { [i,j] : 0 <= i < n and 0 <= j < m }": lambda n, m: sum(1 for i in range(n) for j in range(m)),
+    "[n,m] -> { [i,j] : 0 <= i < n and 0 <= 3j <= i and j mod 2 = 0 and i + j <= 2m }": lambda n, m: sum(
+        1 for i in range(n) for j in range(0, i + 1, 2) if 3 * j <= i and i + j <= 2 * m
+    ),
+    # The paper's example (Section 5): points of {p <= i < n, p <= j < i + 1}.
+    "[n,m] -> { [i,j] : m <= i < n and m <= j < i + 1 }": lambda n, m: sum(
+        1 for i in range(m, n) for j in range(m, i + 1)
+    ),
+    "[n,m] -> { [i] : exists k : 0 <= k < n and 0 <= i < 20 and i = (k * 7) mod 20 and m >= 0 }": lambda n, m: (
+        len({(k * 7) % 20 for k in range(n)}) if m >= 0 else 0
+    ),
+}
+
+
+@pytest.mark.parametrize("text", SETS)
+def test_scalar_evaluation_equals_enumeration(text: str) -> None:
+    count = QuasiPolynomial(isl.Set(text).card())
+    for n, m in itertools.product(range(-2, 26), range(-2, 11)):
+        value = count.evaluate({"n": n, "m": m})
+        assert value == SETS[text](n, m), (n, m)
+        assert isinstance(value, int)
+
+
+@pytest.mark.parametrize("text", SETS)
+def test_array_evaluation_equals_scalar_evaluation(text: str) -> None:
+    count = QuasiPolynomial(isl.Set(text).card())
+    n, m = np.meshgrid(np.arange(-2, 26), np.arange(-2, 11), indexing="ij")
+    values = count.evaluate({"n": n, "m": m})
+    assert values.shape == n.shape
+    expected = [count.evaluate({"n": int(a), "m": int(b)}) for a, b in zip(n.flat, m.flat, strict=True)]
+    assert values.ravel().tolist() == expected
+
+
+def test_broadcasts_numbers_against_arrays() -> None:
+    product = QuasiPolynomial.parse("[n, m] -> { n * m }")
+    assert product.evaluate({"n": np.array([1, 2, 3]), "m": 10}).tolist() == [10.0, 20.0, 30.0]
+
+
+def test_the_papers_triangle_polynomial() -> None:
+    count = QuasiPolynomial(isl.Set("[n,p] -> { [i,j] : p <= i < n and p <= j < i + 1 }").card())
+    for p in range(8):
+        for n in range(p + 1, 15):
+            assert count.evaluate({"n": n, "p": p}) == Fraction(n * n + p * p - 2 * n * p + n - p, 2)
+
+
+def test_large_sizes_stay_exact() -> None:
+    cube = QuasiPolynomial.parse("[n] -> { 1/6 * n^3 + 1/2 * n^2 + 1/3 * n }")
+    n = 3_000_000
+    exact = n * (n + 1) * (n + 2) // 6
+    assert exact > 2**61
+    assert cube.evaluate({"n": n}) == exact
+    # Beyond 64-bit intermediates the array path must not wrap around.
+    assert cube.evaluate({"n": np.array([n, 2])}).tolist() == [float(exact), 4.0]
+
+
+def test_missing_parameter_is_named() -> None:
+    with pytest.raises(MissingSizeError, match="size parameter m has no value"):
+        QuasiPolynomial.parse("[n, m] -> { n * m }").evaluate({"n": 3})
+
+
+def test_unused_parameters_are_not_asked_for() -> None:
+    polynomial = QuasiPolynomial.parse("[n, m] -> { 2 * n }")
+    assert polynomial.parameters == ("n",)
+    assert polynomial.evaluate({"n": 4}) == 8
+
+
+def test_arithmetic_aligns_parameters() -> None:
+    n, m = QuasiPolynomial.parse("[n] -> { n }"), QuasiPolynomial.parse("[m] -> { m }")
+    assert (n * m).evaluate({"n": 3, "m": 5}) == 15
+    assert (n + m).evaluate({"n": 3, "m": 5}) == 8
+    assert (3 * n).evaluate({"n": 3}) == 9
+    assert (n * QuasiPolynomial.constant(0)).is_zero
+    assert QuasiPolynomial.constant(7).evaluate({}) == 7
+
+
+def test_equality_hash_pickle_and_text() -> None:
+    one, two = QuasiPolynomial.parse("[n] -> { 16 * n }"), QuasiPolynomial.parse("[n] -> { 16 * n }")
+    assert one == two
+    assert hash(one) == hash(two)
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert one != QuasiPolynomial.parse("[n] -> { 15 * n }")
+    assert str(one) == "16 * n"
+    assert "16 * n" in repr(one)
+    assert one != "16 * n"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    a=st.integers(1, 5), b=st.integers(-6, 6), c=st.integers(1, 6), offset=st.integers(-4, 4), step=st.integers(1, 4)
+)
+def test_random_sets_against_enumeration(a: int, b: int, c: int, offset: int, step: int) -> None:
+    text = f"[n] -> {{ [i, j] : 0 <= i < n and 0 <= {c}*j and {c}*j <= {a}*i + {b} and (i + {offset}) mod {step} = 0 }}"
+    count = QuasiPolynomial(isl.Set(text).card())
+    for n in range(14):
+        points = sum(1 for i in range(n) for j in range(90) if c * j <= a * i + b and (i + offset) % step == 0)
+        assert count.evaluate({"n": n}) == points
