@@ -1,0 +1,91 @@
+"""Run measurement kernels on a real device through loopy's own executor, independent of perflex."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from uipick import MeasurementKernel
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _mended_loopy() -> None:
+    """Give islpy two methods that loopy 2025.2 uses and newer islpy has not."""
+    import islpy as isl
+
+    if not hasattr(isl.Aff, "is_equal"):
+        isl.Aff.is_equal = isl.Aff.plain_is_equal
+    if not hasattr(isl.BasicSet, "find_dim_by_name"):
+        isl.BasicSet.find_dim_by_name = lambda self, kind, name: isl.Set.from_basic_set(self).find_dim_by_name(
+            kind, name
+        )
+
+
+@pytest.fixture
+def one() -> Callable[..., MeasurementKernel]:
+    """Make the only kernel that the tags describe."""
+
+    def make(*tags: str) -> MeasurementKernel:
+        (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+        return kernel
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def contexts() -> list[Any]:
+    cl = pytest.importorskip("pyopencl")
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:
+        platforms = []
+    devices = [p.get_devices()[0] for p in platforms if p.name != "Oclgrind" and p.get_devices()]
+    if not devices:
+        pytest.skip("no OpenCL platform on this machine")
+    return [cl.Context([device]) for device in devices]
+
+
+@pytest.fixture
+def run(contexts: list[Any]) -> Callable[..., np.ndarray]:
+    """Run a kernel on every platform; the platforms must agree; returns the one output array."""
+    import pyopencl as cl
+    import pyopencl.array as cla
+
+    def run_on(context: Any, kernel: Any, sizes: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        queue = cl.CommandQueue(context)
+        (output,) = (a for a in kernel.default_entrypoint.args if getattr(a, "is_output", False))
+        shape = [int(_evaluate(extent, sizes)) for extent in output.shape]
+        result = cla.empty(queue, shape, output.dtype.numpy_dtype)
+        result.fill(-77)
+        on_device = {name: cla.to_device(queue, array) for name, array in inputs.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            kernel.executor(context)(queue, **sizes, **on_device, **{output.name: result})
+        return result.get()
+
+    def run_everywhere(kernel: Any, sizes: Mapping[str, int], **inputs: np.ndarray) -> np.ndarray:
+        results = [run_on(context, kernel, sizes, inputs) for context in contexts]
+        for result in results[1:]:
+            np.testing.assert_allclose(result, results[0], rtol=1e-4)
+        return results[0]
+
+    return run_everywhere
+
+
+def _evaluate(expression: Any, sizes: Mapping[str, int]) -> int:
+    from pymbolic import evaluate
+
+    return evaluate(expression, dict(sizes))
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(20)

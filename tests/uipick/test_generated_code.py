@@ -1,0 +1,127 @@
+"""The generated OpenCL has the paper's shape, and building it raises no warning."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import loopy as lp
+import pytest
+
+from uipick import ALL_GENERATORS, KernelCollection
+
+
+def _code(kernel):
+    code = lp.generate_code_v2(kernel.kernel).device_code()
+    return re.sub(r"/\*.*?\*/", "", code[code.index("__kernel") :])
+
+
+def _lines(kernel):
+    return [line.strip() for line in _code(kernel).splitlines() if line.strip() not in {"", "{", "}"}]
+
+
+def _variants():
+    for generator in ALL_GENERATORS:
+        kernels = KernelCollection(ALL_GENERATORS).generate_kernels([generator.name])
+        yield from {id(k.kernel): k for k in kernels}.values()
+
+
+def test_every_default_variant_generates_code_without_a_warning():
+    variants = list(_variants())
+    assert len(variants) > 60
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kernel in variants:
+            if not kernel.generator.startswith("flops") or kernel.arguments["dtype"] == "float32":
+                assert "__kernel" in lp.generate_code_v2(kernel.kernel).device_code()
+
+
+def test_every_kernel_states_its_sizes_and_nothing_else():
+    for kernel in _variants():
+        values = {a.name for a in kernel.kernel.default_entrypoint.args if isinstance(a, lp.ValueArg)}
+        assert values == set(kernel.sizes), kernel.name
+
+
+def test_matmul_with_prefetching_is_the_paper_s(one):
+    lines = _lines(one("matmul_sq", "dtype:float32", "prefetch:True", "groups_fit:True", "n:512"))
+    text = "\n".join(re.sub(r"acc_\w+", "acc", line) for line in lines[1:])
+    assert text == "\n".join(
+        [
+            "__local float a_fetch[16 * 16];",
+            "float acc;",
+            "__local float b_fetch[16 * 16];",
+            "acc = 0.0f;",
+            "for (int k_outer = 0; k_outer <= (-16 + n) / 16; ++k_outer)",
+            "barrier(CLK_LOCAL_MEM_FENCE) ;",
+            "a_fetch[16 * lid(1) + lid(0)] = a[n * (16 * gid(1) + lid(1)) + 16 * k_outer + lid(0)];",
+            "b_fetch[16 * lid(1) + lid(0)] = b[n * (16 * k_outer + lid(1)) + 16 * gid(0) + lid(0)];",
+            "barrier(CLK_LOCAL_MEM_FENCE) ;",
+            "for (int k_inner = 0; k_inner <= 15; ++k_inner)",
+            "acc = acc + a_fetch[16 * lid(1) + k_inner] * b_fetch[16 * k_inner + lid(0)];",
+            "c[n * (16 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)] = acc;",
+        ]
+    )
+
+
+def test_matmul_without_prefetching_does_not_split_k(one):
+    lines = _lines(one("matmul_sq", "dtype:float32", "prefetch:False", "groups_fit:True", "n:512"))
+    assert [line.replace("acc_k", "acc") for line in lines[1:]] == [
+        "float acc;",
+        "acc = 0.0f;",
+        "for (int k = 0; k <= -1 + n; ++k)",
+        "acc = acc + a[n * (16 * gid(1) + lid(1)) + k] * b[n * k + 16 * gid(0) + lid(0)];",
+        "c[n * (16 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)] = acc;",
+    ]
+
+
+@pytest.mark.parametrize("prefetch", [True, False])
+def test_guards_appear_only_where_groups_need_not_fit(one, prefetch):
+    fit, guarded = (
+        _code(one("matmul_sq", "dtype:float32", f"prefetch:{prefetch}", f"groups_fit:{fit}", "n:512"))
+        for fit in (True, False)
+    )
+    assert "if (" not in fit
+    assert "if (" in guarded
+
+
+@pytest.mark.parametrize(
+    ("operation", "form"),
+    [("add", r"x\d+ \+ x\d+"), ("mul", r"x\d+ \* x\d+"), ("madd", r"x\d+ \* one \+ x\d+")],
+)
+def test_flops_keep_32_variables_and_no_update_depends_on_the_last_four(one, operation, form):
+    lines = _lines(one(f"flops_{operation}_pattern", "dtype:float32", "groups_fit:True", "nelements:524288", "m:1024"))
+    assert len([line for line in lines if re.fullmatch(r"float x\d+;", line)]) == 32
+    start = next(number for number, line in enumerate(lines) if line.startswith("for ("))
+    updates = [line for line in lines[start + 1 :] if line.startswith("x")]
+    assert len(updates) == 64 * 32
+    assert len({line.split(" = ")[0] for line in updates}) == 32
+    latest: list[str] = []
+    for line in updates:
+        target, expression = line.rstrip(";").split(" = ")
+        assert re.fullmatch(form, expression), line
+        assert not set(latest[-4:]) & set(re.findall(r"x\d+", expression)), line
+        latest.append(target)
+
+
+@pytest.mark.parametrize("name", ["lmem_move", "overlap_ratio"])
+def test_local_moves_need_no_barrier(one, name):
+    code = _code(one(name, "dtype:float32", "m:8", "nelements:524288"))
+    assert "barrier" not in code
+    assert "target[256 * m_in + 16 * lid(1) + lid(0)] = source[256 * m_in + 16 * lid(1) + lid(0)];" in code
+
+
+def test_barriers_are_in_the_loop_and_nowhere_else(one):
+    lines = _lines(one("barrier_local", "dtype:float32", "m:64", "nelements:524288"))
+    place = next(number for number, line in enumerate(lines) if line.startswith("for ("))
+    assert lines[place + 1].startswith("barrier(CLK_LOCAL_MEM_FENCE)")
+    assert sum("barrier(" in line for line in lines) == 1
+
+
+def test_chains_are_independent_variables(one):
+    lines = _lines(one("overlap_madd", "dtype:float32", "load:both", "m:4", "chains:2", "groups_fit:True", "n:512"))
+    assert [line for line in lines if re.match(r"x\d = x", line)] == [
+        "x0 = x0 * row + col;",
+        "x1 = x1 * 0.5f + col;",
+        "x0 = x0 * 0.5f + row;",
+        "x1 = x1 * 0.5f + col;",
+    ]

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import re
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex.errors import UnsupportedKernelError
+from uipick import remove_work
+from uipick._accesses import global_accesses
+
+
+def _body(kernel):
+    """Generated OpenCL without preamble, comments and layout."""
+    code = lp.generate_code_v2(kernel).device_code()
+    code = re.sub(r"/\*.*?\*/", "", code[code.index("__kernel") :])
+    return [line.strip() for line in code.splitlines() if line.strip() not in {"", "{", "}"}]
+
+
+def _make(domain, text, *data, **options):
+    return lp.make_kernel(
+        domain, text, list(data), lang_version=(2018, 2), target=lp.PyOpenCLTarget(), name="work", **options
+    )
+
+
+def _grid(kernel, sizes):
+    prepared = lp.preprocess_program(kernel)
+    groups, items = prepared.default_entrypoint.get_grid_size_upper_bounds_as_exprs(prepared.callables_table)
+    from pymbolic import evaluate
+
+    return [evaluate(e, sizes) for e in groups], [evaluate(e, sizes) for e in items]
+
+
+@pytest.fixture
+def matmul(one):
+    return one("matmul_sq", "dtype:float32", "prefetch:True", "groups_fit:True", "n:32").kernel
+
+
+@pytest.fixture
+def plain_matmul(one):
+    return one("matmul_sq", "dtype:float32", "prefetch:False", "groups_fit:True", "n:32").kernel
+
+
+def test_the_paper_s_example(matmul):
+    code = _body(remove_work(matmul, remove_vars=["a", "c"]))
+    assert code[1:] == [
+        "float read_tgt;",
+        "read_tgt = 0.0f;",
+        "for (int k_outer = 0; k_outer <= (-16 + n) / 16; ++k_outer)",
+        "read_tgt = read_tgt + b[n * (16 * k_outer + lid(1)) + 16 * gid(0) + lid(0)];",
+        "read_tgt_dest[n * (16 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)] = read_tgt;",
+    ]
+    original = _body(matmul)
+    assert any("b[n * (16 * k_outer + lid(1)) + 16 * gid(0) + lid(0)]" in line for line in original)
+
+
+def test_without_prefetching_the_reduction_s_load_is_kept(plain_matmul):
+    code = _body(remove_work(plain_matmul, remove_vars=["b", "c"]))
+    assert code[1:] == [
+        "float read_tgt;",
+        "read_tgt = 0.0f;",
+        "for (int k = 0; k <= -1 + n; ++k)",
+        "read_tgt = read_tgt + a[n * (16 * gid(1) + lid(1)) + k];",
+        "read_tgt_dest[n * (16 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)] = read_tgt;",
+    ]
+
+
+def test_everything_global_is_kept_by_default(matmul):
+    code = _body(remove_work(matmul))
+    assert sum("read_tgt = read_tgt +" in line for line in code) == 2
+    assert sum(line.startswith("for") for line in code) == 1
+    assert code[-1] == "c[n * (16 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)] = read_tgt;"
+    assert not any("read_tgt_dest" in line or "__local" in line or "barrier" in line for line in code)
+
+
+def test_a_kept_store_without_loads_stores_zero(matmul):
+    kernel = remove_work(matmul, keep_tags=["cST"])
+    assert _body(kernel)[1:] == [
+        "float read_tgt;",
+        "read_tgt = 0.0f;",
+        "c[n * (16 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)] = read_tgt;",
+    ]
+    assert [a.name for a in kernel.default_entrypoint.args] == ["c", "n"]
+
+
+@pytest.mark.parametrize("fit", [True, False])
+@pytest.mark.parametrize("prefetch", [True, False])
+@pytest.mark.parametrize("tags", [["aLD"], ["bLD"], ["aLD", "bLD"], ["cST"]])
+def test_launch_sizes_and_tags_stay(one, prefetch, fit, tags):
+    original = one("matmul_sq", "dtype:float32", f"prefetch:{prefetch}", f"groups_fit:{fit}", "n:32").kernel
+    removed = remove_work(original, keep_tags=tags)
+    for n in (16, 48, 160) if fit else (1, 15, 17, 160):
+        assert _grid(removed, {"n": n}) == _grid(original, {"n": n})
+    prepared = lp.linearize(lp.preprocess_program(removed)).default_entrypoint
+    found = {tag for access in global_accesses(prepared) for tag in access.tags}
+    assert found == set(tags)
+
+
+@pytest.mark.parametrize("prefetch", [True, False])
+def test_guarded_kernels_sum_what_they_load(one, run, random, prefetch):
+    n = 37
+    original = one("matmul_sq", "dtype:float64", f"prefetch:{prefetch}", "groups_fit:False", f"n:{n}").kernel
+    a = random.random((n, n))
+    found = run(remove_work(original, keep_tags=["aLD"]), {"n": n}, a=a)
+    i, j = np.meshgrid(np.arange(n), np.arange(n), indexing="ij")
+    # With prefetching, a work-item loads the columns that have its own place within a tile.
+    every = np.array([a[:, j0 % 16 :: 16].sum(axis=1) for j0 in range(n)]).T if prefetch else a.sum(axis=1)[:, None]
+    np.testing.assert_allclose(found, np.broadcast_to(every, (n, n))[i, j], rtol=1e-12)
+
+
+def test_loads_in_several_loops_and_nested_in_expressions(run, random):
+    kernel = _make(
+        "{[i, j, k, l]: 0 <= i < n and 0 <= j, k < 4 and 0 <= l < 3}",
+        """
+        <float64> s = sum((j, k), sin(x[i, j]) * exp(y[j, k] + x[i, k]**2)) {id=s}
+        r[i] = s + sum(l, z[l] if i > 2 else w[l]) {dep=s}
+        """,
+        lp.GlobalArg("x", np.float64, shape="n, 4"),
+        lp.GlobalArg("y", np.float64, shape="4, 4"),
+        lp.GlobalArg("z, w", np.float64, shape="3"),
+        lp.GlobalArg("r", np.float64, shape="n"),
+        lp.ValueArg("n", np.int32),
+    )
+    kernel = lp.split_iname(lp.assume(kernel, "n >= 1"), "i", 8, outer_tag="g.0", inner_tag="l.0")
+    x, y, z, w = random.random((11, 4)), random.random((4, 4)), random.random(3), random.random(3)
+    found = run(remove_work(kernel, remove_vars=["r"]), {"n": 11}, x=x, y=y, z=z, w=w)
+    expected = 8 * x.sum(axis=1) + y.sum() + np.where(np.arange(11) > 2, z.sum(), w.sum())
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_mixed_element_types_are_summed_in_the_wider_one(run):
+    kernel = _make(
+        "{[i]: 0 <= i < 32}",
+        "r[i] = x[i] + y[i]",
+        lp.GlobalArg("x", np.float32, shape="32"),
+        lp.GlobalArg("y", np.float64, shape="32"),
+        lp.GlobalArg("r", np.float64, shape="32"),
+    )
+    removed = remove_work(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"), remove_vars=["r"])
+    x, y = np.arange(32, dtype=np.float32), np.full(32, 1e-12)
+    np.testing.assert_array_equal(run(removed, {}, x=x, y=y), x + y)
+
+
+def test_names_that_are_taken_are_avoided(run):
+    kernel = _make(
+        "{[i]: 0 <= i < 16}",
+        "read_tgt[i] = 2*read_tgt_dest[i]",
+        lp.GlobalArg("read_tgt, read_tgt_dest", np.float64, shape="16"),
+    )
+    removed = remove_work(lp.tag_inames(kernel, "i:l.0"), remove_vars=["read_tgt"])
+    values = np.arange(16.0)
+    np.testing.assert_array_equal(run(removed, {}, read_tgt_dest=values), values)
+
+
+def test_the_original_is_untouched(matmul):
+    before = lp.generate_code_v2(matmul).device_code()
+    remove_work(matmul, remove_vars=["a"])
+    assert lp.generate_code_v2(matmul).device_code() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"remove_vars": ["d"]}, "no global array 'd'; it has a, b, c"),
+        ({"remove_vars": ["a_fetch"]}, "no global array 'a_fetch'"),
+        ({"keep_tags": ["dLD"]}, "no access tag 'dLD'; it has aLD, bLD, cST"),
+        ({"remove_vars": ["a", "b", "c"]}, r"nothing is left .*load a\[.*store c\["),
+        ({"remove_vars": ["a"], "keep_tags": ["aLD"]}, "nothing is left"),
+        ({"remove_vars": "a"}, "lists of names"),
+        ({"keep_tags": "aLD"}, "lists of names"),
+    ],
+)
+def test_what_cannot_be_removed_is_named(matmul, options, words):
+    with pytest.raises(UnsupportedKernelError, match=words):
+        remove_work(matmul, **options)
+
+
+def _indirect():
+    kernel = _make(
+        "{[i]: 0 <= i < n}",
+        "r[i] = x[index[i]]",
+        lp.GlobalArg("x, r", np.float64, shape="n"),
+        lp.GlobalArg("index", np.int32, shape="n"),
+        lp.ValueArg("n", np.int32),
+    )
+    return lp.split_iname(lp.assume(kernel, "n >= 1"), "i", 8, outer_tag="g.0", inner_tag="l.0")
+
+
+def test_an_indirect_access_is_refused_and_can_be_removed(run):
+    with pytest.raises(UnsupportedKernelError, match=r"load x\[index\[.*depends on index") as caught:
+        remove_work(_indirect())
+    assert "x[index" in caught.value.access
+    removed = remove_work(_indirect(), remove_vars=["x", "r"])
+    index = np.arange(12, dtype=np.int32)
+    np.testing.assert_array_equal(run(removed, {"n": 12}, index=index), index)
+
+
+def test_a_condition_on_data_is_refused():
+    kernel = _make(
+        "{[i]: 0 <= i < 16}",
+        "r[i] = x[i] if y[i] > 0 else 0",
+        lp.GlobalArg("x, y, r", np.float64, shape="16"),
+    )
+    with pytest.raises(UnsupportedKernelError, match=r"load x\[i\].*depends on y"):
+        remove_work(lp.tag_inames(kernel, "i:l.0"))
+
+
+def test_other_instructions_are_refused():
+    kernel = _make(
+        "{[i]: 0 <= i < 16}",
+        "<> a, <> b = make_pair(i)" if False else "r[i], s[i] = pair(i)",
+        lp.GlobalArg("r, s", np.float64, shape="16"),
+    )
+    callee = lp.make_function(
+        "{:}", "y = 2*x\nz = 3*x", name="pair", lang_version=(2018, 2), target=lp.PyOpenCLTarget()
+    )
+    with pytest.raises(UnsupportedKernelError, match="not a plain assignment"):
+        remove_work(lp.merge([lp.tag_inames(kernel, "i:l.0"), callee]))
+
+
+def test_two_entry_points_are_refused(matmul, plain_matmul):
+    both = lp.merge([matmul, lp.rename_callable(plain_matmul, "matmul_sq", "second")])
+    with pytest.raises(UnsupportedKernelError, match="one entry point"):
+        remove_work(both)
