@@ -264,6 +264,9 @@ def _draft(choices: Choices) -> _Draft:
         draft.prefetched_statement()
     if not draft.outputs:
         draft._plain(["i", "j"] if draft.inner_parallel else ["i"])
+    if not any("inames=i:j" in line for line in draft.lines):
+        draft.loops = [loop for loop in draft.loops if loop[0] != "j"]
+        draft.steps = [step for step in draft.steps if not step.startswith("j:")]
     return draft
 
 

@@ -93,7 +93,7 @@ def test_guards():
     assert counts.accessed("global", "store") == 6 + 5 + 11
     assert count(kernel, {"n": 11}, as_executed=True).operations("div") == 8
     everything = count(kernel, {"n": 11}, guards=False)
-    assert (everything.operations("madd"), everything.accessed("global", "store")) == (11, 33)
+    assert (everything.operations("madd", "float32"), everything.accessed("global", "store")) == (11, 33)
 
 
 @pytest.mark.parametrize(
