@@ -125,7 +125,7 @@ def main(jobs_path: str, results_path: str) -> None:
 
     _mend_loopy()
     with Path(jobs_path).open("rb") as file:
-        jobs = pickle.load(file)  # noqa: S301 - written by our own parent process
+        jobs = pickle.load(file)  # written by the parent a moment ago
     platform = next(p for p in cl.get_platforms() if p.name == "Oclgrind")
     queue = cl.CommandQueue(cl.Context(platform.get_devices()))
     results = [_run_job(queue, job) for job in jobs]

@@ -161,7 +161,10 @@ class ExpressionReader:
         return factors
 
     def dtype(self, expr: Any) -> str:
-        """Return the name of the type that an expression is evaluated in."""
+        """Return the widest type among the values an expression reads.
+
+        loopy widens ``fmax(a, 3)`` of a float32 to float64 because of the literal; this does not.
+        """
         found = [d for d in map(self.dtype_of, sorted(_names(expr))) if d is not None]
         floating = [d for d in found if d.kind in "fc"]
         if not found:
