@@ -53,9 +53,7 @@ def survey() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
     return tuple(infos), problems
 
 
-def _info(
-    report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earlier: list[DeviceInfo]
-) -> DeviceInfo:
+def _info(report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earlier: list[DeviceInfo]) -> DeviceInfo:
     sizes = tuple(facts.pop("max_work_item_sizes"))
     device = Device(**facts, max_work_item_sizes=sizes, sub_group_size=int(verdict.get("sub_group_size", 1)))
     names = ("platform", "vendor", "name", "driver")
@@ -86,7 +84,7 @@ def _interrogate(vendor: Vendor) -> _Report:
                 trying = None
         if not ending:
             return report
-        if trying is None:
+        if trying is None or trying in report.verdicts:
             report.problem = ending
             untried = set(range(len(report.devices))) - set(report.verdicts)
             report.verdicts.update({index: {"reason": ending} for index in untried})

@@ -1,0 +1,31 @@
+"""What all tests share: the OpenCL loader sees the embedded runtime, and fixtures for devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from perflex._devices import list_devices
+from perflex._embedded import find_vendors, show_to_loader
+
+if TYPE_CHECKING:
+    from perflex._devices import Device
+
+# Before any test queries platforms: a loader looks for drivers only once per process.
+show_to_loader(find_vendors())
+
+
+@pytest.fixture(scope="session")
+def real_devices() -> list[Device]:
+    """Every device that works and keeps time, the default one first."""
+    infos = [info for info in list_devices() if info.usable and not info.device.is_simulator]
+    if not infos:
+        pytest.skip("no usable OpenCL device")
+    return [info.device for info in sorted(infos, key=lambda info: not info.default)]
+
+
+@pytest.fixture(scope="session")
+def default_device(real_devices: list[Device]) -> Device:
+    """The device that is taken when none is named."""
+    return real_devices[0]

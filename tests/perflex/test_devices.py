@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+
+import pytest
+
+import perflex._devices as devices_module
+from perflex._devices import Device, DeviceInfo, default_device, find_device, list_devices, mark_default, pick
+from perflex._embedded import embedded_libraries
+from perflex._wall_time import device_of, is_wall_time, wall_time_identifier
+from perflex.errors import DeviceError
+
+
+def info(
+    name: str, platform: str = "Some", *, kind: str = "cpu", usable: bool = True, embedded: bool = False
+) -> DeviceInfo:
+    device = Device(platform=platform, vendor="Maker", name=name, driver="1", kind=kind)
+    return DeviceInfo(
+        device, usable=usable, reason="" if usable else "unknown target CPU", found_by="x", embedded=embedded
+    )
+
+
+def default_name(*infos: DeviceInfo) -> str | None:
+    marked = [i.device.name for i in mark_default(infos) if i.default]
+    assert len(marked) <= 1
+    return marked[0] if marked else None
+
+
+def test_working_gpu_is_the_default() -> None:
+    assert default_name(info("cpu", embedded=True), info("gpu", kind="gpu")) == "gpu"
+
+
+def test_embedded_runtime_is_the_default_without_a_working_gpu() -> None:
+    broken = info("gpu", kind="gpu", usable=False)
+    assert default_name(info("other"), broken, info("own", embedded=True)) == "own"
+
+
+def test_any_working_device_is_better_than_none() -> None:
+    assert default_name(info("own", embedded=True, usable=False), info("other")) == "other"
+
+
+def test_simulator_is_never_the_default() -> None:
+    assert default_name(info("Oclgrind Simulator", "Oclgrind", kind="gpu")) is None
+
+
+def test_only_one_of_equal_gpus_is_the_default() -> None:
+    twin = info("gpu", kind="gpu")
+    assert default_name(twin, replace(twin, device=replace(twin.device, ordinal=1))) == "gpu"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> tuple[DeviceInfo, ...]:
+    """A machine with made-up devices, one of them broken."""
+    infos = mark_default(
+        [
+            info("AMD EPYC", "Intel(R) OpenCL", embedded=True),
+            info("pthread-AMD EPYC", "pocl"),
+            info("Broken EPYC", "Old", usable=False),
+        ]
+    )
+    monkeypatch.setattr(devices_module, "_listed", lambda: (infos, ("driver libx.so: no such file",)))
+    return infos
+
+
+def test_find_device_by_parts(machine: tuple[DeviceInfo, ...]) -> None:
+    assert find_device("intel_epyc") is machine[0].device
+    assert find_device("POCL") is machine[1].device
+    assert find_device(None) is machine[0].device
+    assert find_device(machine[1].device) is machine[1].device
+
+
+def test_ambiguous_specification_names_the_choices(machine: tuple[DeviceInfo, ...]) -> None:
+    with pytest.raises(DeviceError, match=r"'epyc' fits 2 devices, name one of them: intel_epyc, pocl_epyc"):
+        find_device("epyc")
+
+
+def test_specification_that_fits_nothing_lists_devices_and_problems(machine: tuple[DeviceInfo, ...]) -> None:
+    with pytest.raises(DeviceError) as caught:
+        find_device("geforce")
+    message = caught.value.message
+    for part in ("'geforce'", "AMD EPYC", "pocl_epyc", "unknown target CPU", "libx.so"):
+        assert part in message
+    assert "\n" not in message
+
+
+def test_broken_device_is_refused_with_its_reason(machine: tuple[DeviceInfo, ...]) -> None:
+    with pytest.raises(DeviceError, match=r"Broken EPYC .* does not work: unknown target CPU"):
+        find_device("old_broken")
+
+
+def test_no_usable_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices_module, "_listed", lambda: ((info("x", usable=False),), ()))
+    with pytest.raises(DeviceError, match=r"unknown target CPU.*perflex\[cpu\]"):
+        default_device()
+
+
+def test_pick_prefers_the_only_working_match(machine: tuple[DeviceInfo, ...]) -> None:
+    assert pick(machine, [1, 2], "x") is machine[1].device
+
+
+@pytest.mark.parametrize(
+    ("identifier", "expected"),
+    [
+        ("f_cl_wall_time", True),
+        ("f_cl_wall_time_intel_epyc", True),
+        ("f_cl_wall_timer", False),
+        ("f_op_float32_madd", False),
+    ],
+)
+def test_wall_time_identifiers_are_recognised(identifier: str, *, expected: bool) -> None:
+    assert is_wall_time(identifier) is expected
+
+
+def test_wall_time_identifier_names_platform_and_device(machine: tuple[DeviceInfo, ...]) -> None:
+    assert device_of("f_cl_wall_time_intel_epyc") is machine[0].device
+    assert device_of("f_cl_wall_time_Intel_AMD_EPYC") is machine[0].device
+    assert device_of("f_cl_wall_time_pocl_epyc") is machine[1].device
+    assert device_of("f_cl_wall_time") is machine[0].device
+
+
+@pytest.mark.parametrize("identifier", ["f_cl_wall_time_epyc", "f_cl_wall_time_nvidia_geforce", "f_op_float32_add"])
+def test_wall_time_identifier_that_is_not_unique_is_an_error(machine: tuple[DeviceInfo, ...], identifier: str) -> None:
+    with pytest.raises(DeviceError, match=identifier):
+        device_of(identifier)
+
+
+def test_wall_time_identifier_of_each_device_leads_back(machine: tuple[DeviceInfo, ...]) -> None:
+    assert wall_time_identifier(machine[0].device) == "f_cl_wall_time_intel_epyc"
+    for entry in machine[:2]:
+        assert device_of(wall_time_identifier(entry.device)) is entry.device
+
+
+def test_this_machines_devices_are_described() -> None:
+    infos = list_devices()
+    assert sum(i.default for i in infos) == int(any(i.usable and not i.device.is_simulator for i in infos))
+    for entry in infos:
+        assert entry.usable == (entry.reason == "")
+        assert entry.found_by
+        if entry.usable:
+            assert entry.device.sub_group_size >= 1
+            assert entry.device.local_memory_bytes > 0
+            assert device_of(wall_time_identifier(entry.device)) == entry.device
+    json.dumps([i.as_dict() for i in infos])
+
+
+@pytest.mark.skipif(not embedded_libraries(), reason="the extra 'cpu' is not installed")
+def test_embedded_runtime_is_found_beside_the_systems_drivers() -> None:
+    embedded = [i for i in list_devices() if i.embedded]
+    assert embedded
+    assert all(i.usable and i.found_by for i in embedded)
+
+
+def test_devices_are_probed_once_per_process() -> None:
+    assert list_devices() is list_devices()
+
+
+def test_device_survives_pickling(default_device: Device) -> None:
+    copy = pickle.loads(pickle.dumps(default_device))  # noqa: S301  our own bytes
+    assert copy == default_device
+    assert hash(copy) == hash(default_device)

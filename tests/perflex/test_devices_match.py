@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflex._devices import Device
+from perflex._devices_match import matching, split_spec, telling_names
+
+
+def device(platform: str, vendor: str, name: str, ordinal: int = 0) -> Device:
+    return Device(platform=platform, vendor=vendor, name=name, driver="1", ordinal=ordinal)
+
+
+INTEL_ON_AMD = device("Intel(R) OpenCL", "Intel(R) Corporation", "AMD EPYC 7763 64-Core Processor")
+INTEL_ON_XEON = device("Intel(R) OpenCL", "Intel(R) Corporation", "Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz")
+POCL_ON_AMD = device("Portable Computing Language", "The pocl project", "cpu-znver3-AMD EPYC 7763 64-Core Processor")
+POCL_ON_XEON = device("Portable Computing Language", "The pocl project", "pthread-Intel(R) Xeon(R) CPU @ 2.20GHz")
+GEFORCE = device("NVIDIA CUDA", "NVIDIA Corporation", "NVIDIA GeForce RTX 3090")
+H100 = device("NVIDIA CUDA", "NVIDIA Corporation", "NVIDIA H100 80GB HBM3")
+SECOND_H100 = device("NVIDIA CUDA", "NVIDIA Corporation", "NVIDIA H100 80GB HBM3", ordinal=1)
+RADEON = device("AMD Accelerated Parallel Processing", "Advanced Micro Devices, Inc.", "gfx1030")
+
+
+@pytest.mark.parametrize(
+    ("spec", "parts"),
+    [("intel_epyc", ("intel", "epyc")), ("NVIDIA GeForce", ("nvidia", "geforce")), ("pocl:cpu", ("pocl", "cpu"))],
+)
+def test_parts_are_separated_by_spaces_underscores_and_colons(spec: str, parts: tuple[str, ...]) -> None:
+    assert split_spec(spec) == parts
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("intel_epyc", [0]),
+        ("INTEL_Epyc", [0]),
+        ("pocl", [1]),
+        ("pocl_epyc", [1]),
+        ("epyc", [0, 1]),
+        ("intel", [0]),
+        ("nvidia_geforce", [2]),
+        ("geforce rtx 3090", [2]),
+        ("nvidia", [2]),
+        ("amd", [0, 1, 3]),
+        ("amd_gfx1030", [3]),
+        ("apple", []),
+        ("", []),
+        ("_", []),
+    ],
+)
+def test_specification_fits_devices(spec: str, expected: list[int]) -> None:
+    assert matching(spec, [INTEL_ON_AMD, POCL_ON_AMD, GEFORCE, RADEON]) == expected
+
+
+def test_platform_before_device_wins_over_both_in_the_device_name() -> None:
+    # "intel" and "xeon" both occur in the name of PoCL's device, too.
+    assert matching("intel_xeon", [POCL_ON_XEON, INTEL_ON_XEON]) == [1]
+    assert matching("pocl_xeon", [POCL_ON_XEON, INTEL_ON_XEON]) == [0]
+
+
+def test_full_name_wins_over_parts() -> None:
+    short = device("NVIDIA CUDA", "NVIDIA Corporation", "NVIDIA H100")
+    assert matching("NVIDIA H100", [short, H100]) == [0]
+
+
+def test_namesakes_are_told_apart_by_a_counter() -> None:
+    assert matching("nvidia_h100", [H100, SECOND_H100]) == [0, 1]
+    assert matching("nvidia_h100_d1", [H100, SECOND_H100]) == [1]
+
+
+def test_short_names_are_readable() -> None:
+    devices = [INTEL_ON_AMD, POCL_ON_AMD, GEFORCE]
+    assert telling_names(devices) == ["intel_epyc", "pocl_epyc", "nvidia_geforce"]
+    assert telling_names([INTEL_ON_XEON, POCL_ON_XEON]) == ["intel_xeon", "pocl_xeon"]
+
+
+ALL = (INTEL_ON_AMD, INTEL_ON_XEON, POCL_ON_AMD, POCL_ON_XEON, GEFORCE, H100, SECOND_H100, RADEON)
+
+
+@given(st.lists(st.sampled_from(ALL), unique=True, max_size=8))
+def test_each_short_name_singles_its_device_out(devices: list[Device]) -> None:
+    for index, name in enumerate(telling_names(devices)):
+        assert matching(name, devices) == [index]
+
+
+WORDS = st.lists(
+    st.sampled_from(["AMD", "Intel(R)", "CPU", "Ryzen", "7", "@", "3.6GHz", "Xeon"]), min_size=1, max_size=5
+)
+
+
+@given(WORDS)
+def test_any_cpu_name_gives_a_name_that_works(words: list[str]) -> None:
+    devices = [device("Intel(R) OpenCL", "Intel(R) Corporation", " ".join(words)), GEFORCE]
+    assert matching(telling_names(devices)[0], devices) == [0]
