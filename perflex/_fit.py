@@ -90,7 +90,7 @@ def fit_model(
     points = _starts(problem, roles, starts, max_starts)
     bounded = np.array([name in roles.costs or name in (*roles.edges, *roles.shapes) for name in model.params()])
     solutions = _solve(problem, points, bounded if nonnegative else None)
-    best = min(solutions, key=lambda solution: solution.norm)
+    best = _refined(problem, min(solutions, key=lambda solution: solution.norm), bounded if nonnegative else None)
     found = _identify(problem, roles, best)
     best, identification = _judge(problem, roles, best, found, strict=on_undetermined == "error")
     result = _result(problem, roles, table, solutions, best, identification)
@@ -121,7 +121,9 @@ def _solve(
     solutions, causes = [], []
     for point in points:
         try:
-            solutions.append(minimise(problem.residual, problem.jacobian, point, nonnegative=nonnegative))
+            solutions.append(
+                minimise(problem.residual, problem.jacobian, point, nonnegative=nonnegative, precise=False)
+            )
         except ArithmeticError as error:
             causes.append(str(error))
     if not solutions:
@@ -129,6 +131,15 @@ def _solve(
         msg = f"the fit of {problem.model.expression!r} cannot begin: {cause}; give starts=[{{parameter: value}}]"
         raise CalibrationError(msg, model=problem.model)
     return solutions
+
+
+def _refined(problem: Problem, rough: Solution, nonnegative: NDArray[np.bool_] | None) -> Solution:
+    """Return the minimum near the best start's end, to the last digits."""
+    try:
+        precise = minimise(problem.residual, problem.jacobian, rough.x, nonnegative=nonnegative)
+    except ArithmeticError:
+        return rough
+    return precise if precise.norm <= rough.norm * (1 + _EXACT) + _EXACT * problem.size else rough
 
 
 def _identify(problem: Problem, roles: Roles, best: Solution) -> Identification:

@@ -1,0 +1,171 @@
+"""A least-squares problem with scaled parameters, and Levenberg-Marquardt on it.
+
+The fit minimises the Euclidean norm of the residual (paper Section 7.2) with scipy's MINPACK
+Levenberg-Marquardt. Parameters are scaled so that each column of the Jacobian has length one at the start;
+parameters of 1e-12 and 1e3 are then fitted together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Function", "ScaledProblem", "Solution"]
+
+Function = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
+
+_TOLERANCE = 1e-15
+_ROUGH_TOLERANCE = 1e-9
+_POLISHING_STEPS = 12
+# A residual that cannot be computed is replaced by this, so that the step that led there is refused.
+_REFUSED = 1e100
+_GRADIENT_TOLERANCE = 1e-6
+_ROUGH_GRADIENT_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where a least-squares fit ended.
+
+    Attributes
+    ----------
+    x
+        Parameter values, shape ``(n,)``.
+    residual
+        Residual there, shape ``(m,)``.
+    jacobian
+        Its derivatives there, shape ``(m, n)``.
+    at_bound
+        Which parameters the bound holds at zero, shape ``(n,)``.
+    converged
+        Whether this is a (local, constrained) minimum.
+    reason
+        Why the iteration ended.
+    evaluations
+        Number of residual evaluations.
+    """
+
+    x: NDArray[np.float64]
+    residual: NDArray[np.float64]
+    jacobian: NDArray[np.float64]
+    at_bound: NDArray[np.bool_]
+    converged: bool
+    reason: str
+    evaluations: int
+
+    @property
+    def norm(self) -> float:
+        """Euclidean norm of the residual."""
+        return float(np.linalg.norm(self.residual))
+
+
+class ScaledProblem:
+    """The same problem in parameters z = x / scale whose columns have length one at the start."""
+
+    def __init__(self, residual: Function, jacobian: Function, start: Array, *, precise: bool) -> None:
+        self.evaluations = 0
+        self.precise = precise
+        self.tolerance = _TOLERANCE if precise else _ROUGH_TOLERANCE
+        self._residual = residual
+        self._jacobian = jacobian
+        self.start = start
+        first = jacobian(start)
+        if not (np.isfinite(first).all() and np.isfinite(residual(start)).all()):
+            msg = "the residual or its derivatives are not finite at the start"
+            raise ArithmeticError(msg)
+        length = np.linalg.norm(first, axis=0)
+        fallback = np.where(start != 0, np.abs(start), 1.0)
+        self.scale = np.divide(1.0, length, out=fallback, where=length > 0)
+        self.z_start = start / self.scale
+
+    def residual(self, z: Array) -> Array:
+        self.evaluations += 1
+        values = self._residual(z * self.scale)
+        finite: Array = np.where(np.isfinite(values), values, _REFUSED)
+        return finite
+
+    def jacobian(self, z: Array) -> Array:
+        values: Array = self._jacobian(z * self.scale) * self.scale
+        if not np.isfinite(values).all():
+            msg = "the derivatives are not finite at a point that the fit arrived at"
+            raise ArithmeticError(msg)
+        return values
+
+    def norm(self, z: Array) -> float:
+        """Return the Euclidean norm of the residual."""
+        return float(np.linalg.norm(self.residual(z)))
+
+    def levenberg_marquardt(self, z: Array, free: NDArray[np.bool_], limit: int) -> tuple[Array, bool, str]:
+        """Minimise over the free parameters, the others kept."""
+        from scipy.optimize import least_squares
+
+        if not free.any():
+            return z, True, "every parameter is held at its bound"
+
+        def whole(part: Array) -> Array:
+            full = z.copy()
+            full[free] = part
+            return full
+
+        result = least_squares(
+            lambda part: self.residual(whole(part)),
+            z[free],
+            jac=lambda part: self.jacobian(whole(part))[:, free],
+            method="lm",
+            x_scale="jac",
+            ftol=self.tolerance,
+            xtol=self.tolerance,
+            gtol=self.tolerance,
+            max_nfev=limit,
+        )
+        end = whole(result.x)
+        return end, *self._verdict(end, free, limit, exhausted=result.status == 0)
+
+    def _verdict(self, z: Array, free: NDArray[np.bool_], limit: int, *, exhausted: bool) -> tuple[bool, str]:
+        slope = self.slope(z)[free].max(initial=0.0)
+        if slope <= (_GRADIENT_TOLERANCE if self.precise else _ROUGH_GRADIENT_TOLERANCE):
+            return True, "the residual is orthogonal to the model's derivatives"
+        if exhausted:
+            return False, f"no minimum was reached in {limit} evaluations"
+        return False, f"the fit stopped where the residual still has a slope (cosine {slope:.1e})"
+
+    def slope(self, z: Array) -> Array:
+        """Return the cosine of the angle between the residual and each derivative; 0 for an exact fit."""
+        residual, jacobian = self.residual(z), self.jacobian(z)
+        length = np.linalg.norm(jacobian, axis=0)
+        gradient = np.abs(jacobian.T @ residual)
+        reach = np.linalg.norm(residual) + 1e-6 * float(np.linalg.norm(length * z))
+        cosine: Array = np.divide(gradient, length * reach, out=np.zeros_like(z), where=length * reach > 0)
+        return cosine
+
+    def polish(self, z: Array, free: NDArray[np.bool_]) -> Array:
+        """Return the flattest point of a few Gauss-Newton steps, none of which may go uphill."""
+        if not (self.precise and free.any()):
+            return z
+        best, flattest = z, self.slope(z)[free].max()
+        for _ in range(_POLISHING_STEPS):
+            residual, jacobian = self.residual(z), self.jacobian(z)[:, free]
+            step = np.zeros_like(z)
+            step[free] = np.linalg.lstsq(jacobian, -residual, rcond=1e-12)[0]
+            if not np.linalg.norm(self.residual(z + step)) <= np.linalg.norm(residual) * (1 + 1e-12):
+                break
+            z = z + step
+            try:
+                slope = self.slope(z)[free].max()
+            except ArithmeticError:
+                break
+            if slope < flattest:
+                best, flattest = z, slope
+        return best
+
+    def solution(self, z: Array, at_bound: NDArray[np.bool_], converged: bool, reason: str) -> Solution:
+        x = z * self.scale
+        return Solution(x, self._residual(x), self._jacobian(x), at_bound, converged, reason, self.evaluations)
