@@ -63,8 +63,7 @@ def run(contexts: list[Any]) -> Callable[..., np.ndarray]:
         queue = cl.CommandQueue(context)
         (output,) = (a for a in kernel.default_entrypoint.args if getattr(a, "is_output", False))
         shape = [int(_evaluate(extent, sizes)) for extent in output.shape]
-        result = cla.empty(queue, shape, output.dtype.numpy_dtype)
-        result.fill(-77)
+        result = cla.to_device(queue, np.full(shape, -77, output.dtype.numpy_dtype))
         on_device = {name: cla.to_device(queue, array) for name, array in inputs.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)

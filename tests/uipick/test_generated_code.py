@@ -10,6 +10,9 @@ import pytest
 
 from uipick import ALL_GENERATORS, KernelCollection
 
+# The unrolled kernels take most of a second each; their other variants differ in nothing that could warn.
+FEW = {"dtype": "float64", "groups_fit": False}
+
 
 def _code(kernel):
     code = lp.generate_code_v2(kernel.kernel).device_code()
@@ -29,10 +32,11 @@ def _variants():
 def test_every_default_variant_generates_code_without_a_warning():
     variants = list(_variants())
     assert len(variants) > 60
-    with warnings.catch_warnings():
+    # Code from loopy's cache on disk would come without its warnings.
+    with warnings.catch_warnings(), lp.CacheMode(False):
         warnings.simplefilter("error")
         for kernel in variants:
-            if not kernel.generator.startswith("flops") or kernel.arguments["dtype"] == "float32":
+            if not kernel.generator.startswith("flops") or kernel.arguments == {**kernel.arguments, **FEW}:
                 assert "__kernel" in lp.generate_code_v2(kernel.kernel).device_code()
 
 
@@ -44,23 +48,20 @@ def test_every_kernel_states_its_sizes_and_nothing_else():
 
 def test_matmul_with_prefetching_is_the_paper_s(one):
     lines = _lines(one("matmul_sq", "dtype:float32", "prefetch:True", "groups_fit:True", "n:512"))
-    text = "\n".join(re.sub(r"acc_\w+", "acc", line) for line in lines[1:])
-    assert text == "\n".join(
-        [
-            "__local float a_fetch[16 * 16];",
-            "float acc;",
-            "__local float b_fetch[16 * 16];",
-            "acc = 0.0f;",
-            "for (int k_outer = 0; k_outer <= (-16 + n) / 16; ++k_outer)",
-            "barrier(CLK_LOCAL_MEM_FENCE) ;",
-            "a_fetch[16 * lid(1) + lid(0)] = a[n * (16 * gid(1) + lid(1)) + 16 * k_outer + lid(0)];",
-            "b_fetch[16 * lid(1) + lid(0)] = b[n * (16 * k_outer + lid(1)) + 16 * gid(0) + lid(0)];",
-            "barrier(CLK_LOCAL_MEM_FENCE) ;",
-            "for (int k_inner = 0; k_inner <= 15; ++k_inner)",
-            "acc = acc + a_fetch[16 * lid(1) + k_inner] * b_fetch[16 * k_inner + lid(0)];",
-            "c[n * (16 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)] = acc;",
-        ]
-    )
+    assert [re.sub(r"acc_\w+", "acc", line) for line in lines[1:]] == [
+        "__local float a_fetch[16 * 16];",
+        "float acc;",
+        "__local float b_fetch[16 * 16];",
+        "acc = 0.0f;",
+        "for (int k_outer = 0; k_outer <= (-16 + n) / 16; ++k_outer)",
+        "barrier(CLK_LOCAL_MEM_FENCE) ;",
+        "a_fetch[16 * lid(1) + lid(0)] = a[n * (16 * gid(1) + lid(1)) + 16 * k_outer + lid(0)];",
+        "b_fetch[16 * lid(1) + lid(0)] = b[n * (16 * k_outer + lid(1)) + 16 * gid(0) + lid(0)];",
+        "barrier(CLK_LOCAL_MEM_FENCE) ;",
+        "for (int k_inner = 0; k_inner <= 15; ++k_inner)",
+        "acc = acc + a_fetch[16 * lid(1) + k_inner] * b_fetch[16 * k_inner + lid(0)];",
+        "c[n * (16 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)] = acc;",
+    ]
 
 
 def test_matmul_without_prefetching_does_not_split_k(one):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -89,8 +91,7 @@ def _flops(operation, items, nvars, m):
     return sum(x)
 
 
-@pytest.mark.parametrize("nvars", [16, 32])
-@pytest.mark.parametrize("operation", ["add", "mul", "madd"])
+@pytest.mark.parametrize(("operation", "nvars"), [("add", 16), ("mul", 16), ("madd", 32)])
 def test_flops_patterns(one, run, operation, nvars):
     kernel = one(
         f"flops_{operation}_pattern", "dtype:float32", "groups_fit:True", "lid_stride_1:32", f"nvars:{nvars}",
@@ -111,10 +112,12 @@ def test_flops_patterns_stay_bounded_for_any_number_of_iterations(operation):
 
 
 def test_flops_pattern_guards_the_remainder(one, run):
-    kernel = one("flops_add_pattern", "dtype:float64", "groups_fit:False", "lid_stride_1:40", "nelements:800", "m:64")
+    kernel = one(
+        "flops_add_pattern", "dtype:float64", "groups_fit:False", "lid_stride_1:40", "nvars:16", "nelements:800", "m:64"
+    )
     result = run(kernel.kernel, kernel.sizes).reshape(20, 40)
     j, i = np.meshgrid(np.arange(20) % 16, np.arange(40) % 16, indexing="ij")
-    np.testing.assert_array_equal(result, _flops("add", (i, j), 32, 64))
+    np.testing.assert_array_equal(result, _flops("add", (i, j), 16, 64))
 
 
 @pytest.mark.parametrize(("m", "sizes"), [(8, (1, 8)), (64, (8, 8)), (24, (3, 8))])
@@ -153,7 +156,9 @@ def test_empty_is_launched(one, contexts):
 
     kernel = one("empty", "ngroups:16")
     for context in contexts:
-        event, outputs = kernel.kernel.executor(context)(cl.CommandQueue(context), **kernel.sizes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            event, outputs = kernel.kernel.executor(context)(cl.CommandQueue(context), **kernel.sizes)
         event.wait()
         assert outputs == ()
 

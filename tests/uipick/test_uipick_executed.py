@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from oracles.oclgrind import needs_oclgrind, run_jobs
 
+from oracles.oclgrind import needs_oclgrind, run_jobs
 from uipick import KernelCollection, remove_work
 from uipick.generators import ALL_GENERATORS
 
