@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["OpenCLBackend", "OpenCLRunnable", "open_device"]
 
 _POOL_SHARE = 0.25
-_MESSAGE_LINES = 6
+_MESSAGE_LINES = 4
+_SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
 
 
 @lru_cache(maxsize=16)
@@ -75,6 +78,15 @@ def _devices_of(platform: Any) -> list[Any]:
         return []
 
 
+def _compiler_message(error: Exception) -> str:
+    """Return the message of a failed build, and remove the copy of the source that pyopencl leaves behind."""
+    text = str(error)
+    if saved := _SAVED_SOURCE.search(text):
+        Path(saved[1]).unlink(missing_ok=True)
+        text = text.replace(saved[0], "")
+    return text
+
+
 class OpenCLBackend:
     """Builds and runs kernels on one OpenCL device; one source is built once for all sizes."""
 
@@ -107,9 +119,7 @@ class OpenCLBackend:
         plan = plan_launch(kernel)
         launch = size_launch(plan, sizes, label)
         slots = assign_slots(list(plan.arrays.values()))
-        buffer_bytes = {
-            name: launch.lengths[name] * array.dtype.itemsize for name, array in plan.arrays.items()
-        }
+        buffer_bytes = {name: launch.lengths[name] * array.dtype.itemsize for name, array in plan.arrays.items()}
         restored = {f"{name} (copy)": buffer_bytes[name] for name, (_, origin) in slots.items() if origin}
         check_limits(launch, {**buffer_bytes, **restored}, self.device, label)
         program = self._built(plan, label)
@@ -119,9 +129,7 @@ class OpenCLBackend:
             msg = f"{label}: {self.device} lost a kernel of its own program ({error})"
             raise MeasurementError(msg, kernel=label, device=self.device) from error
         self._check_built(kernels, launch, label)
-        return OpenCLRunnable(
-            _Parts(plan, launch, kernels, slots, buffer_bytes), self._queue, self._pool, label
-        )
+        return OpenCLRunnable(_Parts(plan, launch, kernels, slots, buffer_bytes), self._queue, self._pool, label)
 
     def close(self) -> None:
         """Give device memory back."""
@@ -134,13 +142,12 @@ class OpenCLBackend:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # pyopencl turns compilers' remarks into warnings
-                    self._programs[plan.source] = cl.Program(self._context, plan.source).build(
-                        cache_dir=False
-                    )
+                    self._programs[plan.source] = cl.Program(self._context, plan.source).build(cache_dir=False)
             except (cl.Error, RuntimeError) as error:
-                text = str(error)
-                lines = [line.strip() for line in text.splitlines() if line.strip()][:_MESSAGE_LINES]
-                msg = f"{label}: does not build on {self.device}: {' | '.join(lines)}"
+                text = _compiler_message(error)
+                lines = [line.strip() for line in text.splitlines() if line.strip()]
+                telling = [line for line in lines if "error:" in line] or lines
+                msg = f"{label}: does not build on {self.device}: {' | '.join(telling[:_MESSAGE_LINES])}"
                 raise MeasurementError(msg, kernel=label, device=self.device, log=text) from error
         return self._programs[plan.source]
 
@@ -153,10 +160,7 @@ class OpenCLBackend:
             work_items = int(np.prod(grid.work_group))
             limit = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self._cl_device))
             if work_items > limit:
-                msg = (
-                    f"{label}: a work-group of {work_items} work-items, "
-                    f"{self.device} allows {limit} for this kernel"
-                )
+                msg = f"{label}: a work-group of {work_items} work-items, {self.device} allows {limit} for this kernel"
                 raise MeasurementError(msg, kernel=label, device=self.device)
             local_bytes = int(kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self._cl_device))
             if local_bytes > self.device.local_memory_bytes:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import loopy as lp
 
@@ -112,7 +115,6 @@ def plan_launch(kernel: lp.TranslationUnit) -> LaunchPlan:
 
 
 def _plan(kernel: lp.TranslationUnit) -> LaunchPlan:
-    import loopy as lp
     from loopy.diagnostic import LoopyError
 
     if len(kernel.entrypoints) != 1:
@@ -120,13 +122,27 @@ def _plan(kernel: lp.TranslationUnit) -> LaunchPlan:
         raise MeasurementError(msg, kernel=kernel)
     name = kernel.default_entrypoint.name
     try:
-        unit = lp.preprocess_program(kernel.copy(target=lp.PyOpenCLTarget()))
-        unit = lp.linearize(lp.infer_unknown_types(unit, expect_completion=True))
-        source = lp.generate_code_v2(unit).device_code()
-        return _from_linearized(unit, name, source)
+        with _silenced():
+            return _generated(kernel, name)
     except (LoopyError, NotImplementedError, ValueError, RuntimeError) as error:
         msg = f"loopy cannot generate OpenCL code for kernel {name!r}: {_brief(error)}"
         raise MeasurementError(msg, kernel=name) from error
+
+
+def _generated(kernel: lp.TranslationUnit, name: str) -> LaunchPlan:
+    import loopy as lp
+
+    unit = lp.preprocess_program(kernel.copy(target=lp.PyOpenCLTarget()))
+    unit = lp.linearize(lp.infer_unknown_types(unit, expect_completion=True))
+    return _from_linearized(unit, name, lp.generate_code_v2(unit).device_code())
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Keep loopy's prints of a failing kernel and its remarks (on its own cache, on nesting) to itself."""
+    with redirect_stdout(StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _brief(error: BaseException) -> str:
@@ -165,9 +181,7 @@ def _from_linearized(unit: lp.TranslationUnit, name: str, source: str) -> Launch
     )
 
 
-def _symbols(
-    programs: tuple[DeviceProgram, ...], arrays: Mapping[str, ArrayPlan], local_bytes: Any
-) -> set[str]:
+def _symbols(programs: tuple[DeviceProgram, ...], arrays: Mapping[str, ArrayPlan], local_bytes: Any) -> set[str]:
     """Return every name that grids, shapes and local memory depend on."""
     from pymbolic.mapper.dependency import DependencyMapper
 
@@ -211,9 +225,7 @@ def _array(entry: Any, variable: Any, name: str) -> ArrayPlan:
         raise MeasurementError(msg, kernel=name)
     shape = getattr(variable, "storage_shape", None) or variable.shape
     if not isinstance(shape, tuple) or any(length is None for length in shape):
-        msg = (
-            f"kernel {name!r}: array {variable.name!r} has no known shape; state it in the kernel's arguments"
-        )
+        msg = f"kernel {name!r}: array {variable.name!r} has no known shape; state it in the kernel's arguments"
         raise MeasurementError(msg, kernel=name, access=variable.name)
     extents: list[tuple[Any, Any]] = []
     lanes = 1
@@ -229,9 +241,7 @@ def _array(entry: Any, variable: Any, name: str) -> ArrayPlan:
             elif isinstance(tag, VectorArrayDimTag):
                 lanes = variable.vector_size(entry.target)
             else:
-                msg = (
-                    f"kernel {name!r}: array {variable.name!r} has a dimension without a fixed stride ({tag})"
-                )
+                msg = f"kernel {name!r}: array {variable.name!r} has a dimension without a fixed stride ({tag})"
                 raise MeasurementError(msg, kernel=name, access=variable.name)
     written = variable.name in entry.get_written_variables()
     return ArrayPlan(

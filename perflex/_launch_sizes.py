@@ -73,8 +73,7 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
     values = {name: int(value) for name, value in sizes.items()}
     _check_assumptions(plan, values, label)
     grids = tuple(
-        _grid(program.groups, program.work_group, values, f"{label}: {program.name}")
-        for program in plan.programs
+        _grid(program.groups, program.work_group, values, f"{label}: {program.name}") for program in plan.programs
     )
     return SizedLaunch(
         grids=grids,
@@ -95,9 +94,7 @@ def _number(expression: Any, values: Mapping[str, int]) -> int:
     return int(evaluate(expression, dict(values)))
 
 
-def _grid(
-    groups: tuple[Any, ...], work_group: tuple[Any, ...], values: Mapping[str, int], label: str
-) -> Grid:
+def _grid(groups: tuple[Any, ...], work_group: tuple[Any, ...], values: Mapping[str, int], label: str) -> Grid:
     axes = max(len(groups), len(work_group), 1)
     numbers = [
         tuple(_number(e, values) for e in axis_sizes) + (1,) * (axes - len(axis_sizes))

@@ -157,6 +157,6 @@ def test_devices_are_probed_once_per_process() -> None:
 
 
 def test_device_survives_pickling(default_device: Device) -> None:
-    copy = pickle.loads(pickle.dumps(default_device))  # noqa: S301  our own bytes
+    copy = pickle.loads(pickle.dumps(default_device))
     assert copy == default_device
     assert hash(copy) == hash(default_device)

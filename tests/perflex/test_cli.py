@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import loopy as lp
+import pytest
+
+import perflex
+import perflex._devices as devices_module
+from perflex.__main__ import main
+from perflex._cli.arguments import ArgumentError, load_kernel, read_sizes
+from perflex._cli.session import Session
+from perflex._devices import Device, DeviceInfo
+from perflex.errors import MeasurementError, PerflexError, TagError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEVICE_KEYS = {
+    "platform", "name", "driver", "usable", "reason", "default", "sub_group_size", "compute_units",
+    "local_memory_bytes", "found_by",
+}  # fmt: skip
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"perflex {perflex.__version__}"
+
+
+def test_module_runs_as_a_program() -> None:
+    done = subprocess.run([sys.executable, "-m", "perflex", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("perflex ")
+
+
+def test_help_lists_the_commands_without_loading_heavy_packages() -> None:
+    code = (
+        "import sys; from perflex.__main__ import main; code = main(['--help']); "
+        "heavy = {'loopy', 'sympy', 'pyopencl', 'scipy', 'matplotlib', 'islpy'} & set(sys.modules); "
+        "sys.exit(f'loaded {heavy}' if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "devices" in done.stdout
+    assert "catalog" in done.stdout
+
+
+def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert all(row.keys() >= DEVICE_KEYS for row in rows)
+    assert sum(row["default"] for row in rows) <= 1
+
+
+def test_devices_shows_why_one_is_not_usable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device("Old [1]", "Maker", "Some CPU", "1.2", local_memory_bytes=2048, compute_units=3)
+    broken = DeviceInfo(device, usable=False, reason="unknown target CPU [x]", found_by="file [y]")
+    monkeypatch.setattr(devices_module, "_listed", lambda: ((broken,), ("driver libz.so: [gone]",)))
+    assert main(["devices"]) == 0
+    shown = capsys.readouterr()
+    for text in ("not usable: unknown target CPU [x]", "Some CPU (Old [1])", "3 compute units, 2 KiB", "file [y]"):
+        assert text in shown.out
+    assert "libz.so: [gone]" in " ".join(shown.err.split())
+    assert "perflex[cpu]" in shown.err
+
+
+def test_catalog_shows_generators_with_allowed_values(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["catalog", "matmul_sq"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("matmul_sq ")
+    assert "dtype: float32, float64" in text
+    assert "flops" not in text
+
+
+def test_catalog_as_json_describes_every_generator(capsys: pytest.CaptureFixture[str]) -> None:
+    from uipick import ALL_GENERATORS
+
+    assert main(["catalog", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == [generator.name for generator in ALL_GENERATORS]
+    for row in rows:
+        assert row["summary"]
+        assert all(a["allowed"] and a["default"] for a in row["arguments"])
+
+
+@pytest.mark.parametrize("tag", ["matmull", "n:3"])
+def test_bad_tag_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str], tag: str) -> None:
+    assert main(["catalog", tag]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("perflex: error: ")
+    assert shown.err.count("\n") == 1
+    assert tag in shown.err
+
+
+def test_debug_shows_the_error_itself() -> None:
+    with pytest.raises(TagError):
+        main(["--debug", "catalog", "matmull"])
+
+
+@pytest.mark.parametrize("words", [["no-such-command"], ["devices", "--no-such-option"]])
+def test_unknown_words_are_bad_input(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert main(words) == 2
+    assert "no-such" in capsys.readouterr().err
+
+
+def test_failed_work_has_another_exit_code(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        msg = "the launch\nfailed"
+        raise MeasurementError(msg)
+
+    monkeypatch.setattr(devices_module, "list_devices", fail)
+    assert main(["devices"]) == 1
+    assert capsys.readouterr().err == "perflex: error: the launch failed\n"
+
+
+def test_reader_that_stops_early_is_no_error() -> None:
+    line = f"{sys.executable} -m perflex catalog | head -n 1"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_quiet_session_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    session = Session(quiet=True)
+    session.remarks.print("remark")
+    with session.progress("working") as tell:
+        tell(1, 2, "a kernel")
+    assert capsys.readouterr().err == ""
+
+
+def test_sizes_are_read() -> None:
+    assert read_sizes(["n=1024", " m = -3 "]) == {"n": 1024, "m": -3}
+    assert read_sizes([]) == {}
+
+
+@pytest.mark.parametrize("words", [["n"], ["n="], ["=3"], ["n=1.5"], ["n=two"], ["1n=2"], ["n=1", "n=2"], ["n=1=2"]])
+def test_bad_sizes_are_refused(words: list[str]) -> None:
+    with pytest.raises(ArgumentError, match=r"write name=value|must be an integer|given twice"):
+        read_sizes(words)
+
+
+KERNEL_FILE = """
+from dataclasses import dataclass
+import loopy as lp
+import beside_the_kernel
+
+@dataclass
+class Options:
+    name: str = "scale"
+
+def make(factor=beside_the_kernel.FACTOR):
+    return lp.make_kernel("{[i]: 0<=i<n}", f"b[i] = {factor}*a[i]", name=Options().name, lang_version=(2018, 2))
+
+def needs(n):
+    return make()
+
+def wrong():
+    return 3
+
+def late():
+    import beside_the_kernel
+    return make(beside_the_kernel.FACTOR)
+
+constant = 3
+"""
+
+
+@pytest.fixture
+def kernel_file(tmp_path: Path) -> Path:
+    path = tmp_path / "my kernels.py"
+    path.write_text(KERNEL_FILE)
+    (tmp_path / "beside_the_kernel.py").write_text("FACTOR = 2\n")
+    (tmp_path / "json.py").write_text("raise RuntimeError('hides a standard module')\n")
+    return path
+
+
+def test_kernel_is_loaded_from_a_file(kernel_file: Path) -> None:
+    before = list(sys.path)
+    kernel = load_kernel(f"{kernel_file}:make")
+    assert isinstance(kernel, lp.TranslationUnit)
+    assert kernel.default_entrypoint.name == "scale"
+    assert isinstance(load_kernel(f"{kernel_file}:late"), lp.TranslationUnit)
+    assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("mak", "has no function 'mak'; it has make, needs, wrong, late"),
+        ("constant", "has no function 'constant'"),
+        ("needs", r"needs arguments \(n\)"),
+        ("wrong", "returns a int"),
+    ],
+)
+def test_wrong_functions_are_named(kernel_file: Path, function: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        load_kernel(f"{kernel_file}:{function}")
+
+
+def test_wrong_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"write KERNEL\.py:function"):
+        load_kernel("kernel.py")
+    with pytest.raises(ArgumentError, match=r"there is no file .*absent\.py"):
+        load_kernel(f"{tmp_path}/absent.py:make")
+    (tmp_path / "kernel.txt").write_text("")
+    with pytest.raises(ArgumentError, match="is no Python file"):
+        load_kernel(f"{tmp_path}/kernel.txt:make")
+    (tmp_path / "broken.py").write_text("def make(:\n")
+    with pytest.raises(ArgumentError, match=r"broken\.py, line 1"):
+        load_kernel(f"{tmp_path}/broken.py:make")
+
+
+def test_users_own_exceptions_are_passed_on(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("def make():\n    raise KeyError('mine')\n")
+    with pytest.raises(KeyError, match="mine"):
+        load_kernel(f"{tmp_path}/bad.py:make")
+
+
+def test_argument_error_is_a_perflex_error() -> None:
+    assert issubclass(ArgumentError, PerflexError)

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import gc
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex import _launch_plan
+from perflex._launch import OpenCLBackend
+from perflex._launch_buffers import BufferPool, Slot, assign_slots, sample_data
+from perflex._launch_plan import plan_launch
+from perflex._launch_sizes import check_limits, size_launch
+from perflex.errors import MeasurementError, MissingSizeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from perflex._devices import Device
+
+VERSION = (2018, 2)
+
+
+def matmul(*, prefetch: bool) -> lp.TranslationUnit:
+    kernel = lp.make_kernel(
+        "{[i,j,k]: 0<=i,j,k<n}",
+        "c[i,j] = sum(k, a[i,k]*b[k,j])",
+        assumptions="n >= 16 and n mod 16 = 0",
+        lang_version=VERSION,
+        name="matmul",
+    )
+    kernel = lp.add_dtypes(kernel, {"a": np.float32, "b": np.float32})
+    kernel = lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.1")
+    kernel = lp.split_iname(kernel, "j", 16, outer_tag="g.1", inner_tag="l.0")
+    if prefetch:
+        kernel = lp.split_iname(kernel, "k", 16)
+        outer = "i_outer,j_outer,k_outer"
+        kernel = lp.add_prefetch(kernel, "a", ["i_inner", "k_inner"], fetch_outer_inames=outer, default_tag="l.auto")
+        kernel = lp.add_prefetch(kernel, "b", ["k_inner", "j_inner"], fetch_outer_inames=outer, default_tag="l.auto")
+    return kernel
+
+
+def vector(instructions: str, **dtypes: Any) -> lp.TranslationUnit:
+    kernel = lp.make_kernel("{[i]: 0<=i<n}", instructions, assumptions="n>=1", lang_version=VERSION, name="vector")
+    kernel = lp.add_dtypes(kernel, dtypes)
+    return lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+def two_launches() -> lp.TranslationUnit:
+    """Shift twice through a global temporary, with a global barrier between."""
+    kernel = lp.make_kernel(
+        "{[i,j]: 0<=i,j<n}",
+        """
+        <> scaled[i] = 0.5*a[i] {id=first}
+        ... gbarrier {id=bar, dep=first}
+        b[j] = scaled[n-1-j] + scaled[j] {id=second, dep=bar}
+        """,
+        [lp.GlobalArg("a,b", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n>=1",
+        lang_version=VERSION,
+        name="twice",
+    )
+    kernel = lp.set_temporary_address_space(kernel, "scaled", "global")
+    kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    return lp.split_iname(kernel, "j", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+@pytest.fixture
+def backends(real_devices: list[Device]) -> Iterator[list[OpenCLBackend]]:
+    opened = [OpenCLBackend(device) for device in real_devices]
+    yield opened
+    for backend in opened:
+        backend.close()
+
+
+@pytest.fixture
+def backend(default_device: Device) -> Iterator[OpenCLBackend]:
+    opened = OpenCLBackend(default_device)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_matmul_is_right_on_every_device(backends: list[OpenCLBackend], *, prefetch: bool) -> None:
+    kernel = matmul(prefetch=prefetch)
+    for backend in backends:
+        for n in (64, 32):
+            runnable = backend.prepare(kernel, {"n": n}, "matmul")
+            times = runnable.run(2)
+            a, b, c = (runnable.read(name).reshape(n, n) for name in "abc")
+            assert not np.array_equal(a, b)
+            np.testing.assert_allclose(c, a.astype(float) @ b.astype(float), rtol=1e-5)
+            assert len(times) == 2
+            assert all(seconds > 0 for seconds in times)
+
+
+def test_programs_of_one_kernel_run_in_order(backends: list[OpenCLBackend]) -> None:
+    kernel = two_launches()
+    assert len(plan_launch(kernel).programs) == 2
+    for backend in backends:
+        runnable = backend.prepare(kernel, {"n": 1000}, "twice")
+        assert runnable.run(1)[0] > 0
+        a, b = runnable.read("a"), runnable.read("b")
+        np.testing.assert_allclose(b, (a + a[::-1]) / 2, rtol=1e-6)
+
+
+def test_updated_arrays_are_restored_before_each_launch(backend: OpenCLBackend) -> None:
+    runnable = backend.prepare(vector("a[i] = 2*a[i] + b[i]", a=np.float32, b=np.float32), {"n": 100}, "update")
+    runnable.run(5)
+    once = runnable.read("a")
+    runnable.run(1)
+    np.testing.assert_array_equal(runnable.read("a"), once)
+    start = (once - runnable.read("b")) / 2
+    assert start.min() > 0.4999
+    assert start.max() < 1.5001
+
+
+def test_scalars_are_passed_in_their_type(backend: OpenCLBackend) -> None:
+    kernel = vector("b[i] = alpha*a[i] + m", a=np.float64, b=np.float64, alpha=np.float64, m=np.int64)
+    runnable = backend.prepare(kernel, {"n": 50, "m": 7, "alpha": 3}, "scalars")
+    runnable.run(1)
+    np.testing.assert_allclose(runnable.read("b"), 3 * runnable.read("a") + 7)
+
+
+def test_arrays_with_gaps_have_room_for_their_last_element() -> None:
+    kernel = lp.make_kernel(
+        "{[i,j]: 0<=i<n and 0<=j<m}",
+        "b[i,j] = a[i,j]",
+        [
+            lp.GlobalArg("a", np.float32, shape="n,m", strides="3,5*n"),
+            lp.GlobalArg("b", np.float32, shape="n,m", order="F"),
+            lp.ValueArg("n,m", np.int32),
+        ],
+        lang_version=VERSION,
+    )
+    lengths = size_launch(plan_launch(kernel), {"n": 10, "m": 4}, "gaps").lengths
+    assert lengths == {"a": 1 + 9 * 3 + 3 * 50, "b": 40}
+
+
+def test_missing_sizes_are_all_named(backend: OpenCLBackend) -> None:
+    kernel = vector("b[i] = a[i] + m", a=np.float32, b=np.float32, m=np.int32)
+    with pytest.raises(MissingSizeError, match=r"size parameter m, n; given: \{'k': 3\}") as caught:
+        backend.prepare(kernel, {"k": 3}, "some kernel")
+    assert caught.value.parameters == ("m", "n")
+
+
+def test_sizes_against_the_assumptions_are_refused() -> None:
+    with pytest.raises(MeasurementError, match=r"'n': 100.* violate .*mod 16"):
+        size_launch(plan_launch(matmul(prefetch=False)), {"n": 100}, "odd")
+
+
+def test_compilers_message_is_kept(backend: OpenCLBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
+    kernel = lp.register_preamble_generators(kernel, [broken_preamble])
+    with pytest.raises(MeasurementError, match=r"broken code: does not build .*nonsense") as caught:
+        backend.prepare(kernel, {"n": 64}, "broken code")
+    assert "\n" not in caught.value.message
+    assert "nonsense" in str(caught.value.log)
+    assert list(tmp_path.glob("*.cl")) == []
+
+
+def broken_preamble(info: object) -> Iterator[tuple[str, str]]:
+    yield "broken", "nonsense_type x;"
+
+
+def test_loopys_refusal_is_a_measurement_error() -> None:
+    kernel = lp.make_kernel("{[i]: 0<=i<n}", "b[i] = a[i]", lang_version=VERSION, name="untyped")
+    with pytest.raises(MeasurementError, match="cannot generate OpenCL code for kernel 'untyped'"):
+        plan_launch(kernel)
+
+
+def test_loop_around_launches_is_refused_by_name() -> None:
+    kernel = lp.make_kernel(
+        "{[t,i,j]: 0<=t<3 and 0<=i,j<n}",
+        """
+        for t
+            ... gbarrier {id=top}
+            b[i] = c[i] + t {id=first, dep=top}
+            ... gbarrier {id=bar, dep=first}
+            a[j] = b[n-1-j] {id=second, dep=bar}
+        end
+        """,
+        [lp.GlobalArg("a,b,c", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        lang_version=VERSION,
+        name="steps",
+    )
+    kernel = lp.tag_inames(kernel, {"i": "g.0", "j": "g.0"})
+    with pytest.raises(MeasurementError, match="'steps' loops over 't' around its launches"):
+        plan_launch(kernel)
+
+
+def test_limits_of_the_device_are_checked_with_numbers(default_device: Device) -> None:
+    from dataclasses import replace
+
+    launch = size_launch(plan_launch(matmul(prefetch=True)), {"n": 64}, "x")
+    assert launch.local_bytes == 2 * 16 * 16 * 4
+    sizes = {"a": 1000, "b": 1000}
+    roomy = replace(
+        default_device,
+        local_memory_bytes=2048,
+        max_work_group_size=256,
+        max_work_item_sizes=(16, 16, 1),
+        max_allocation_bytes=1000,
+        global_memory_bytes=2000,
+    )
+    check_limits(launch, sizes, roomy, "x")
+    for change, numbers in (
+        ({"local_memory_bytes": 2047}, "2048 B of local memory.* 2047 B"),
+        ({"max_work_group_size": 255}, "work-group of 256 .* 255 work-items"),
+        ({"max_work_item_sizes": (256, 8, 1)}, "16 work-items on axis 1.* 8 "),
+        ({"max_allocation_bytes": 999}, "array a of 1000 B.* 999 B"),
+        ({"global_memory_bytes": 1999}, "2000 B of device memory.* 1999 B"),
+    ):
+        with pytest.raises(MeasurementError, match=numbers):
+            check_limits(launch, sizes, replace(roomy, **change), "x")
+
+
+def test_code_is_generated_once_per_kernel_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
+    plan = plan_launch(kernel)
+    monkeypatch.setattr(_launch_plan, "_plan", lambda _: pytest.fail("generated again"))
+    assert plan_launch(kernel) is plan
+    key = id(kernel)
+    assert key in _launch_plan._PLANS
+    del kernel
+    gc.collect()
+    assert key not in _launch_plan._PLANS
+
+
+def test_one_source_is_built_once(backend: OpenCLBackend) -> None:
+    kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
+    first = backend.prepare(kernel, {"n": 64}, "small")
+    second = backend.prepare(kernel, {"n": 128}, "large")
+    assert len(backend._programs) == 1
+    second.run(1)
+    first.run(1)
+    np.testing.assert_array_equal(second.read("a")[:64], first.read("a"))
+
+
+def test_arrays_of_a_kernel_never_share_a_slot() -> None:
+    kernel = vector("c[i] = a[i] + b[i]\nd[i] = d[i] + a[i]", **dict.fromkeys("abcd", np.float32))
+    slots = assign_slots(list(plan_launch(kernel).arrays.values()))
+    flat = [slot for pair in slots.values() for slot in pair if slot]
+    assert len(flat) == len(set(flat)) == 5
+    assert slots["a"][0].role == slots["b"][0].role == "in"
+    assert slots["c"][0].role == "out"
+    assert slots["d"][0].role == "both"
+    assert slots["d"][1] is not None
+    assert slots["d"][1].role == "in"
+
+
+def test_pool_keeps_to_its_budget(backend: OpenCLBackend) -> None:
+    pool = BufferPool(backend._context, backend._queue, budget_bytes=3000)
+    slots = [Slot("in", "<f4", i) for i in range(4)]
+    kept = pool.buffers({slots[0]: 1000, slots[1]: 1000}, "x")
+    assert pool.buffers({slots[0]: 500}, "x")[slots[0]] is kept[slots[0]]
+    pool.buffers({slots[2]: 1000}, "x")
+    assert pool.held_bytes == 3000
+    pool.buffers({slots[3]: 1000}, "x")
+    assert pool.held_bytes == 3000
+    assert slots[1] not in pool._buffers  # the longest unused
+    # What one kernel needs is there at the same time, whatever the budget.
+    assert len(pool.buffers({slots[0]: 4000, slots[1]: 4000}, "x")) == 2
+    pool.release()
+    assert pool.held_bytes == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.complex64, np.int32, np.uint8])
+def test_sample_data_is_deterministic_and_tame(dtype: type) -> None:
+    data = sample_data(np.dtype(dtype), 1000, seed=3)
+    np.testing.assert_array_equal(data, sample_data(np.dtype(dtype), 1000, seed=3))
+    assert data.dtype == dtype
+    assert data.real.min() >= 0.5
+    assert data.real.max() <= 1.5
+    if np.dtype(dtype).kind == "f":
+        assert not np.array_equal(data, sample_data(np.dtype(dtype), 1000, seed=4))

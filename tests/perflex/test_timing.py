@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import loopy as lp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflex._fake_device import FakeDevice
+from perflex._timing import MeasurementFailure, Timing, TimingOptions, _is_due, measure
+from perflex.errors import MeasurementError, MissingSizeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex._devices import Device
+
+
+def vector() -> lp.TranslationUnit:
+    kernel = lp.make_kernel("{[i]: 0<=i<n}", "b[i] = 2*a[i]", assumptions="n>=1", lang_version=(2018, 2))
+    kernel = lp.add_dtypes(kernel, {"a": np.float32, "b": np.float32})
+    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+
+# The fake device never looks at the kernel.
+KERNEL: Any = None
+
+
+def law(label: str, sizes: Mapping[str, int]) -> float:
+    return 1e-6 * sizes["n"]
+
+
+def jobs(*sizes: int) -> list[tuple[Any, dict[str, int], str]]:
+    return [(KERNEL, {"n": n}, f"n={n}") for n in sizes]
+
+
+def timings(outcomes: list[Timing | MeasurementFailure]) -> list[Timing]:
+    assert all(isinstance(outcome, Timing) for outcome in outcomes)
+    return [outcome for outcome in outcomes if isinstance(outcome, Timing)]
+
+
+class Recorder(FakeDevice):
+    """A fake device that writes down which kernel runs when."""
+
+    def backend(self) -> Any:
+        outer = super().backend()
+        runs = RUNS
+
+        class Backend:
+            timer_resolution_s = outer.timer_resolution_s
+            close = staticmethod(outer.close)
+
+            def prepare(self, kernel: Any, sizes: Mapping[str, int], label: str) -> Any:
+                inner = outer.prepare(kernel, sizes, label)
+
+                class Runnable:
+                    def run(self, launches: int) -> tuple[float, ...]:
+                        runs.append((label, launches))
+                        return inner.run(launches)
+
+                return Runnable()
+
+        return Backend()
+
+
+RUNS: list[tuple[str, int]] = []
+
+
+def test_times_follow_the_law_in_the_order_of_the_jobs() -> None:
+    outcomes = timings(measure(jobs(300, 100, 200), FakeDevice(law)))
+    assert [o.label for o in outcomes] == ["n=300", "n=100", "n=200"]
+    assert [o.seconds for o in outcomes] == pytest.approx([3e-4, 1e-4, 2e-4])
+    assert all(o.spread == 0 and len(o.samples) == 25 and o.launches == 1 for o in outcomes)
+
+
+def test_statistic_and_spread_come_from_the_samples() -> None:
+    device = FakeDevice(law, noise=0.2, seed=5)
+    [median] = timings(measure(jobs(100), device))
+    [minimum] = timings(measure(jobs(100), device, TimingOptions(statistic="minimum")))
+    assert median.samples == minimum.samples
+    assert median.seconds == np.median(median.samples)
+    assert minimum.seconds == min(median.samples)
+    low, high = np.percentile(median.samples, [25, 75])
+    assert median.spread == pytest.approx((high - low) / median.seconds)
+    assert min(median.samples) >= 1e-4
+
+
+def test_noise_of_a_kernel_depends_on_the_seed_only() -> None:
+    together = timings(measure(jobs(100, 200), FakeDevice(law, noise=0.1, seed=1)))
+    alone = timings(measure(jobs(200), FakeDevice(law, noise=0.1, seed=1)))
+    other = timings(measure(jobs(200), FakeDevice(law, noise=0.1, seed=2)))
+    assert together[1] == alone[0]
+    assert other[0].samples != alone[0].samples
+
+
+def test_long_kernels_get_fewer_trials() -> None:
+    options = TimingOptions(trials=20, min_trials=3, warmups=1, budget_s=1.0)
+    outcomes = timings(measure(jobs(1_000, 50_000, 900_000), FakeDevice(law), options))
+    # 1 ms: all trials fit; 50 ms with a warm-up each: 1 s / 0.1 s; 0.9 s: the fewest.
+    assert [len(o.samples) for o in outcomes] == [20, 10, 3]
+
+
+def test_rounds_interleave_kernels_in_changing_order() -> None:
+    RUNS.clear()
+    measure(jobs(1, 2, 3, 4), Recorder(law), TimingOptions(trials=10, min_trials=10, warmups=0))
+    timed = [label for label, _ in RUNS[8:]]  # each kernel ran twice to begin with
+    rounds = [tuple(timed[i : i + 4]) for i in range(0, len(timed), 4)]
+    assert len(rounds) == 10
+    assert all(sorted(r) == ["n=1", "n=2", "n=3", "n=4"] for r in rounds)
+    assert len(set(rounds)) > 3
+    first = list(RUNS)
+    RUNS.clear()
+    measure(jobs(1, 2, 3, 4), Recorder(law), TimingOptions(trials=10, min_trials=10, warmups=0))
+    assert first == RUNS
+
+
+def test_warm_ups_come_before_each_timing() -> None:
+    RUNS.clear()
+    measure(jobs(7), Recorder(law), TimingOptions(trials=4, min_trials=4, warmups=2))
+    assert len(RUNS) == 2 + 4 * (2 + 1)
+
+
+def test_kernels_too_short_for_the_timer_are_repeated() -> None:
+    device = FakeDevice(law, timer_resolution_s=1e-6)
+    short, long = timings(measure(jobs(2, 100), device))
+    assert short.launches == 25  # 50 ticks of 1 us, 2 us each
+    assert short.seconds == pytest.approx(2e-6)
+    assert long.launches == 1
+
+
+@given(st.integers(1, 60), st.integers(0, 60))
+def test_each_kernel_takes_part_in_as_many_rounds_as_it_has_trials(trials: int, extra: int) -> None:
+    rounds = trials + extra
+    due = [number for number in range(rounds) if _is_due(trials, number, rounds)]
+    assert len(due) == trials
+    gaps = np.diff(due)
+    assert gaps.size == 0 or gaps.max() - gaps.min() <= 1
+
+
+def test_failures_are_kept_apart_and_the_rest_goes_on() -> None:
+    def sometimes(label: str, sizes: Mapping[str, int]) -> float:
+        if sizes["n"] == 2:
+            msg = "n=2: does not build: no such type"
+            raise MeasurementError(msg, kernel=label)
+        return 100.0 if sizes["n"] == 3 else law(label, sizes)
+
+    good, broken, slow = measure(jobs(1, 2, 3), FakeDevice(sometimes), TimingOptions(limit_s=5))
+    assert isinstance(good, Timing)
+    assert isinstance(broken, MeasurementFailure)
+    assert (broken.kind, broken.reason) == ("prepare", "n=2: does not build: no such type")
+    assert isinstance(broken.error, MeasurementError)
+    assert isinstance(slow, MeasurementFailure)
+    assert slow.kind == "limit"
+    assert "100 s, the limit is 5 s" in slow.reason
+
+
+def test_failure_in_the_middle_drops_that_kernel_only() -> None:
+    count: Counter[str] = Counter()
+
+    class Flaky(FakeDevice):
+        def backend(self) -> Any:
+            backend = super().backend()
+            prepare = backend.prepare
+
+            def flaky(kernel: Any, sizes: Mapping[str, int], label: str) -> Any:
+                runnable = prepare(kernel, sizes, label)
+                run = runnable.run
+
+                def counted(launches: int) -> tuple[float, ...]:
+                    count[label] += 1
+                    if label == "n=2" and count[label] > 5:
+                        msg = "n=2: the launch failed (out of resources)"
+                        raise MeasurementError(msg)
+                    return run(launches)
+
+                runnable.run = counted  # type: ignore[method-assign]
+                return runnable
+
+            backend.prepare = flaky  # type: ignore[method-assign]
+            return backend
+
+    fine, failed = measure(jobs(1, 2), Flaky(law))
+    assert isinstance(fine, Timing)
+    assert len(fine.samples) == 25
+    assert isinstance(failed, MeasurementFailure)
+    assert failed.kind == "run"
+    assert count["n=2"] == 6
+
+
+def test_law_must_be_positive() -> None:
+    [outcome] = measure(jobs(1), FakeDevice(lambda *_: 0.0))
+    assert isinstance(outcome, MeasurementFailure)
+    assert "must be positive" in outcome.reason
+
+
+def test_nothing_to_measure() -> None:
+    assert measure([], FakeDevice(law)) == []
+
+
+def test_progress_grows_to_its_total() -> None:
+    seen: list[tuple[int, int]] = []
+    measure(jobs(1, 2, 3), FakeDevice(law), progress=lambda done, total, _: seen.append((done, total)))
+    done = [d for d, _ in seen]
+    assert done == sorted(done)
+    assert seen[0][0] == 0
+    assert seen[-1][0] == seen[-1][1]
+    assert len({total for _, total in seen}) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trials": 3, "min_trials": 4}, "min_trials <= trials .*got 4, 3"),
+        ({"min_trials": 0}, "1 <= min_trials"),
+        ({"warmups": -1}, "warmups >= 0"),
+        ({"budget_s": 0}, "budget_s and limit_s must be positive, got 0"),
+        ({"limit_s": float("nan")}, "must be positive, got .* nan"),
+        ({"statistic": "mean"}, "'median' or 'minimum', not 'mean'"),
+    ],
+)
+def test_senseless_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(MeasurementError, match=message):
+        TimingOptions(**options)
+
+
+@pytest.mark.device
+def test_real_device_times_several_sizes(default_device: Device) -> None:
+    kernel = vector()
+    options = TimingOptions(trials=3, min_trials=2)
+    real: list[tuple[Any, dict[str, int], str]] = [(kernel, {"n": n}, f"n={n}") for n in (1000, 100_000)]
+    first, second, failed = measure([*real, (kernel, {}, "no size")], default_device, options)
+    assert isinstance(first, Timing)
+    assert isinstance(second, Timing)
+    assert first.seconds > 0
+    assert len(second.samples) == 3
+    assert isinstance(failed, MeasurementFailure)
+    assert isinstance(failed.error, MissingSizeError)
+    copy = pickle.loads(pickle.dumps(failed))
+    assert copy.reason == failed.reason
