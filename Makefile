@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= demo-out
 
+# Compilers and loopy keep caches; theirs stay in the project folder, too.
+export XDG_CACHE_HOME := $(CURDIR)/$(VENV)/user-cache
+
 .PHONY: setup demo test check clean
 setup: $(STAMP)
 
