@@ -141,15 +141,26 @@ def _published(root: Path, digest: str, content: Mapping[str, str]) -> Path:
         for name, text in content.items():
             (draft / name).write_text(text, encoding="utf-8")
         draft.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder, ignore_errors=True)
+        _take_place(draft, folder, content)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def _take_place(draft: Path, folder: Path, content: Mapping[str, str]) -> None:
+    """Rename a complete draft to its final name, unless another process was faster.
+
+    Renaming onto a folder that holds files fails, so nothing complete is ever replaced.
+    """
+    try:
         draft.rename(folder)
     except OSError:
-        shutil.rmtree(draft, ignore_errors=True)
         if _holds(folder, content):
-            return folder
-        raise
-    return folder
+            return
+        damaged = draft / "damaged"
+        folder.rename(damaged)
+        shutil.rmtree(damaged)
+        draft.rename(folder)
 
 
 def _holds(folder: Path, content: Mapping[str, str]) -> bool:
