@@ -11,6 +11,7 @@ import sympy
 
 from perflex._expression import Call, Name, Node, Number, Power, Product, Sum, as_column, names
 from perflex._expression_functions import FUNCTIONS
+from perflex.errors import ModelSyntaxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,7 +74,14 @@ class CompiledExpression:
     @cached_property
     def symbolic(self) -> Any:
         """The expression in sympy."""
-        return to_sympy(self.tree, self.symbols)
+        expression = to_sympy(self.tree, self.symbols)
+        if expression.has(sympy.I, sympy.zoo, sympy.nan, sympy.oo):
+            msg = (
+                f"the expression simplifies to {expression}, which is no real number; "
+                "remove the division by zero, or the root or logarithm of a negative number"
+            )
+            raise ModelSyntaxError(msg, expression=str(expression))
+        return expression
 
     @cached_property
     def jacobian(self) -> tuple[Any, ...]:
@@ -85,9 +93,7 @@ class CompiledExpression:
         safe = {symbol: sympy.Symbol(f"x{i}", real=True) for i, symbol in enumerate(self.symbols.values())}
         replaced = [sympy.sympify(expression).xreplace(safe) for expression in expressions]
         modules: list[Any] = [{"Min": FUNCTIONS["min"].numeric, "Max": FUNCTIONS["max"].numeric}, "numpy"]
-        compiled: Callable[..., Any] = sympy.lambdify(
-            list(safe.values()), replaced, modules=modules, cse=True
-        )
+        compiled: Callable[..., Any] = sympy.lambdify(list(safe.values()), replaced, modules=modules, cse=True)
         return compiled
 
     @cached_property

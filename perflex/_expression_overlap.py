@@ -18,7 +18,7 @@ def overlap(global_cost: Any, on_chip_cost: Any, edge: Any, tanh: Any) -> Any:
     """Return the cost when the smaller of two costs is hidden (paper Section 7.4, Eqs. 5 and 6).
 
     ``g * s(g - o) + o * s(o - g)`` with ``s(x) = (tanh(edge * x) + 1) / 2``. For a large edge this is
-    ``max(g, o)``; for finite ones it lies below that by at most ``0.14 / edge``, never below the mean of both.
+    ``max(g, o)``; for finite ones it is below that by at most ``0.14 / edge``, never below the mean of both.
 
     Parameters
     ----------

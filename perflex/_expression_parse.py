@@ -74,20 +74,22 @@ class _Parser:
 
     def read(self) -> Node:
         if self.token.kind == "end":
-            raise self.error("it is empty; write an expression such as p_madd * f_op_float32_madd")
+            msg = "it is empty; write an expression such as p_madd * f_op_float32_madd"
+            raise self.error(msg)
         node = self.sum()
         if self.token.kind == ")":
-            raise self.error("this ')' has no opening '('; remove it")
+            msg = "this ')' has no opening '('; remove it"
+            raise self.error(msg)
         if self.token.kind != "end":
-            raise self.error(f"an operator is missing before {self.token.text!r}; put one of + - * / ** here")
+            msg = f"an operator is missing before {self.token.text!r}; put one of + - * / ** here"
+            raise self.error(msg)
         return node
 
     def sum(self) -> Node:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
-            raise self.error(
-                f"parentheses and calls are nested more than {_MAX_DEPTH} deep; flatten the expression"
-            )
+            msg = f"parentheses and calls are nested more than {_MAX_DEPTH} deep; flatten the expression"
+            raise self.error(msg)
         start = self.token.start
         terms = [(1, self.product())]
         while self.token.kind in {"+", "-"}:
@@ -124,13 +126,13 @@ class _Parser:
         self.advance()
         self.depth += 1
         if self.depth > _MAX_DEPTH:
-            raise self.error(f"powers are nested more than {_MAX_DEPTH} deep; flatten the expression")
+            msg = f"powers are nested more than {_MAX_DEPTH} deep; flatten the expression"
+            raise self.error(msg)
         exponent = self.factor()
         self.depth -= 1
         if isinstance(exponent, Number) and abs(exponent.value) > _MAX_EXPONENT:
-            raise self.error(
-                f"an exponent may not exceed {_MAX_EXPONENT}; write exp(...) if it is meant", exponent.start
-            )
+            msg = f"an exponent may not exceed {_MAX_EXPONENT}; write exp(...) if it is meant"
+            raise self.error(msg, exponent.start)
         return self.folded(Power(start, self.end, base, exponent))
 
     def atom(self) -> Node:
@@ -139,9 +141,8 @@ class _Parser:
             case "number":
                 value = float(token.text)
                 if not math.isfinite(value):
-                    raise self.error(
-                        "this number is too large for double precision; use a smaller one", token.start
-                    )
+                    msg = "this number is too large for double precision; use a smaller one"
+                    raise self.error(msg, token.start)
                 return Number(token.start, token.end, value)
             case "name":
                 return self.call(token) if self.token.kind == "(" else self.name(token)
@@ -152,11 +153,11 @@ class _Parser:
                 self.advance()
                 return node
             case "end":
-                raise self.error(
-                    "the string ends where a number, a name or '(' must follow; complete it", token.start
-                )
+                msg = "the string ends where a number, a name or '(' must follow; complete it"
+                raise self.error(msg, token.start)
             case _:
-                raise self.error(f"a number, a name or '(' must stand here, not {token.text!r}", token.start)
+                msg = f"a number, a name or '(' must stand here, not {token.text!r}"
+                raise self.error(msg, token.start)
 
     def unclosed(self, opening: Token) -> str:
         if self.token.kind == "end":
@@ -169,26 +170,29 @@ class _Parser:
         if token.text.startswith(("f_", "p_")) and len(token.text) > 2:
             return Name(token.start, token.end, token.text)
         if token.text in FUNCTIONS:
+            msg = f"the function {token.text} needs arguments; write {FUNCTIONS[token.text].signature}"
             raise self.error(
-                f"the function {token.text} needs arguments; write {FUNCTIONS[token.text].signature}",
+                msg,
                 token.start,
             )
         if token.text in {"f_", "p_"}:
-            raise self.error(f"the name after {token.text} is missing; complete it", token.start)
-        known = dict.fromkeys(
-            t.text for t in self.tokens if t.text.startswith(("f_", "p_")) and len(t.text) > 2
-        )
+            msg = f"the name after {token.text} is missing; complete it"
+            raise self.error(msg, token.start)
+        known = dict.fromkeys(t.text for t in self.tokens if t.text.startswith(("f_", "p_")) and len(t.text) > 2)
         nearest = difflib.get_close_matches(token.text, [*known, f"p_{token.text}"], n=1, cutoff=0.0)
         cause = f"the name {token.text!r} begins neither with f_ (feature) nor p_ (parameter)"
-        raise self.error(f"{cause}; did you mean {nearest[0]!r}?", token.start)
+        msg = f"{cause}; did you mean {nearest[0]!r}?"
+        raise self.error(msg, token.start)
 
     def call(self, token: Token) -> Node:
         if token.text not in FUNCTIONS:
             if token.text.startswith(("f_", "p_")):
-                raise self.error("an operator is missing before '('; put * here to multiply")
+                msg = "an operator is missing before '('; put * here to multiply"
+                raise self.error(msg)
             nearest = difflib.get_close_matches(token.text.lower(), FUNCTIONS, n=1, cutoff=0.0)
             cause = f"there is no function {token.text!r}; did you mean {nearest[0]!r}?"
-            raise self.error(f"{cause} (known: {', '.join(FUNCTIONS)})", token.start)
+            msg = f"{cause} (known: {', '.join(FUNCTIONS)})"
+            raise self.error(msg, token.start)
         opening = self.advance()
         arguments = [self.sum()]
         while self.token.kind == ",":
@@ -213,9 +217,8 @@ class _Parser:
             return node
         value = float(evaluate(node, {}))
         if not math.isfinite(value):
-            raise self.error(
-                "this constant is not a finite number; check for division by zero or overflow", node.start
-            )
+            msg = "this constant is not a finite number; check for division by zero or overflow"
+            raise self.error(msg, node.start)
         return Number(node.start, node.end, value)
 
 

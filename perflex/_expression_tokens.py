@@ -147,6 +147,4 @@ def _stray(character: str) -> str:
         )
     if not character.isascii():
         return f"{character!a} is not an ASCII character; retype it"
-    return (
-        f"{character!r} is not allowed; use numbers, f_ and p_ names, + - * / **, parentheses and functions"
-    )
+    return f"{character!r} is not allowed; use numbers, f_ and p_ names, + - * / **, parentheses and functions"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from perflex._fit_core import Solution, minimise
-from perflex._fit_identify import Identification, covariance, identify
+from perflex._fit_identify import Identification, ambiguous, covariance, identify
 from perflex._fit_problem import Problem, pose
 from perflex._fit_result import FitResult, FitStatus, ParameterEstimate, geometric_mean_error
 from perflex._fit_roles import Roles, find_roles
@@ -91,7 +92,7 @@ def fit_model(
     bounded = np.array([name in roles.costs or name in (*roles.edges, *roles.shapes) for name in model.params()])
     solutions = _solve(problem, points, bounded if nonnegative else None)
     best = _refined(problem, min(solutions, key=lambda solution: solution.norm), bounded if nonnegative else None)
-    found = _identify(problem, roles, best)
+    found = _identify(problem, roles, best, solutions)
     best, identification = _judge(problem, roles, best, found, strict=on_undetermined == "error")
     result = _result(problem, roles, table, solutions, best, identification)
     _warn(result)
@@ -142,7 +143,7 @@ def _refined(problem: Problem, rough: Solution, nonnegative: NDArray[np.bool_] |
     return precise if precise.norm <= rough.norm * (1 + _EXACT) + _EXACT * problem.size else rough
 
 
-def _identify(problem: Problem, roles: Roles, best: Solution) -> Identification:
+def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[Solution]) -> Identification:
     """Look for undetermined parameters among those that no bound clearly decides."""
     length = np.linalg.norm(best.jacobian, axis=0)
     reference = np.zeros(len(length))
@@ -155,7 +156,24 @@ def _identify(problem: Problem, roles: Roles, best: Solution) -> Identification:
             reference[index] = problem.size / abs(best.x[index])
     pull = best.jacobian.T @ best.residual
     decided = best.at_bound & (pull > 1e-9 * length * np.linalg.norm(best.residual))
-    return identify(best.jacobian, reference, [i for i in range(len(length)) if not decided[i]])
+    considered = [i for i in range(len(length)) if not decided[i]]
+    found = identify(best.jacobian, reference, considered)
+    free = [i for i in considered if i not in found.undetermined and not best.at_bound[i]]
+    allowed = _as_good(problem, best)
+    flat = ambiguous(
+        best.x,
+        [solution.x for solution in solutions if solution.norm <= allowed],
+        np.sqrt(np.diag(covariance(best.jacobian, best.residual, free))),
+        lambda x: float(np.linalg.norm(problem.residual(x))),
+        allowed,
+    )
+    flat = tuple(i for i in flat if i in free)
+    return replace(found, silent=tuple(sorted({*found.silent, *flat})))
+
+
+def _as_good(problem: Problem, best: Solution) -> float:
+    """Return the largest residual norm that counts as the same optimum."""
+    return best.norm * (1 + _SAME_OPTIMUM) + _EXACT * problem.size
 
 
 def _judge(
@@ -176,7 +194,7 @@ def _judge(
     x[silent] = 0.0
     x = np.where(best.at_bound, 0.0, x)
     residual, jacobian = problem.residual(x), problem.jacobian(x)
-    allowed = best.norm * (1 + 1e-9) + _EXACT * problem.size
+    allowed = _as_good(problem, best)
     if not (np.isfinite(jacobian).all() and float(np.linalg.norm(residual)) <= allowed):
         return best, found
     smallest = Solution(x, residual, jacobian, best.at_bound, best.converged, best.reason, best.evaluations)
@@ -238,13 +256,12 @@ def _result(
     predicted = problem.predict(best.x)
     with np.errstate(all="ignore"):
         errors = np.where(problem.output != 0, predicted / problem.output - 1, np.nan)
-    near = best.norm * (1 + _SAME_OPTIMUM) + _EXACT * problem.size
     status = FitStatus(
         best.converged,
         best.reason,
         sum(solution.evaluations for solution in solutions),
         len(solutions),
-        sum(solution.norm <= near for solution in solutions),
+        sum(solution.norm <= _as_good(problem, best) for solution in solutions),
     )
     return FitResult(
         tuple(estimates),

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
 
-__all__ = ["Identification", "covariance", "identify"]
+__all__ = ["Identification", "ambiguous", "covariance", "identify"]
 
 _RANK_TOLERANCE = 1e-10
 _NEGLIGIBLE = 1e-9
+_AMBIGUOUS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Identification:
     Attributes
     ----------
     silent
-        Columns that are zero: the output does not depend on the parameter.
+        Parameters on which the output does not depend.
     groups
         Sets of columns that are linearly dependent: only combinations of these parameters are determined.
     null_space
@@ -85,6 +86,35 @@ def _groups(projector: Array) -> tuple[tuple[int, ...], ...]:
             linked |= group
         groups.append(linked)
     return tuple(tuple(sorted(group)) for group in groups)
+
+
+def ambiguous(
+    best: Array, others: Sequence[Array], deviation: Array, norm_at: Callable[[Array], float], allowed: float
+) -> tuple[int, ...]:
+    """Return the parameters that may be changed a good deal without the fit getting worse.
+
+    A derivative sees only the neighbourhood. Where another start ended at other values, just as good, and the
+    way between the two is just as good, the parameters that differ are not determined. Solutions that merely
+    exchange equal terms have worse ones between them.
+
+    Parameters
+    ----------
+    best, others
+        Solutions with the same residual norm, shape ``(n,)`` each.
+    deviation
+        Standard errors at the best one, shape ``(n,)``; nan counts as zero.
+    norm_at
+        Residual norm at given parameter values.
+    allowed
+        Largest norm that counts as just as good.
+    """
+    found: set[int] = set()
+    for other in others:
+        change = np.abs(other - best)
+        large = (change > _AMBIGUOUS * np.maximum(np.abs(other), np.abs(best))) & ~(change <= deviation)
+        if large.any() and all(norm_at(best + part * (other - best)) <= allowed for part in (0.3, 0.5, 0.8)):
+            found.update(map(int, np.flatnonzero(large)))
+    return tuple(sorted(found))
 
 
 def covariance(jacobian: Array, residual: Array, determined: Sequence[int]) -> Array:

@@ -143,6 +143,15 @@ def test_results_that_are_no_numbers_are_errors(expression: str) -> None:
         Model(OUTPUT, expression).evaluate({"p_a": 1.0}, {"f_x": 0.0})
 
 
+@pytest.mark.parametrize(
+    "expression", ["p_a / (f_x - f_x)", "p_a * log(f_x - f_x - 1)", "log(f_x - f_x) + p_a", "(p_a - p_a) ** -1"]
+)
+def test_expressions_that_simplify_to_nonsense(expression: str) -> None:
+    model = Model(OUTPUT, expression)
+    with pytest.raises(ModelSyntaxError, match="no real number"):
+        model.evaluate({"p_a": 1.0}, {"f_x": 2.0})
+
+
 def test_unknown_features_are_refused_when_the_model_is_made() -> None:
     with pytest.raises(UnknownFeatureError, match="did you mean f_op_float32_madd"):
         Model(OUTPUT, "p_a * f_op_flaot32_madd")
@@ -173,7 +182,7 @@ def test_wall_times_need_no_feature_class(output: str, monkeypatch: pytest.Monke
 def test_value_semantics() -> None:
     model = Model(OUTPUT, "p_a * f_x")
     model.evaluate({"p_a": 1.0}, {"f_x": 1.0})  # compiled functions must not get in the way
-    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):  # noqa: S301
+    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert twin == model
         assert hash(twin) == hash(model)
         assert twin.evaluate({"p_a": 2.0}, {"f_x": 3.0}) == 6.0
