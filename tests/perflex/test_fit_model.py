@@ -126,9 +126,11 @@ def test_noise_is_covered_by_the_standard_errors() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerflexWarning)
             result = fit_model(model, measured(model, params, 120, noise=0.02, seed=seed))
-        for parameter in result.parameters:
-            if parameter.determined and parameter.name not in {"p_edge", "p_hidden"}:
-                within.append(abs(parameter.value - params[parameter.name]) < 2 * parameter.standard_error)
+        within += [
+            abs(parameter.value - params[parameter.name]) < 2 * parameter.standard_error
+            for parameter in result.parameters
+            if parameter.determined and parameter.name not in {"p_edge", "p_hidden"}
+        ]
     assert 0.8 <= np.mean(within) <= 1.0
 
 

@@ -1,0 +1,105 @@
+"""Ready models: the files that come with perflex, and files of users."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import perflex.features
+from perflex._model import Model
+from perflex.errors import FileFormatError
+from perflex.models import KernelSet, ParameterDescription, load_model, model_names
+
+TEXT = """\
+schema: perflex-model/1
+name: mine
+description: My model.
+output: f_cl_wall_time
+expression: >-
+  p_op * f_op_float32_madd
+  + p_mem * f_mem_access_tag:aLD
+parameters:
+  p_op: {meaning: cost of a multiply-add, unit: s per sub-group operation}
+  p_mem: {meaning: cost of a load, unit: s per access}
+measurement_kernels:
+  - tags: [flops_madd_pattern, "dtype:float32"]
+    match: superset
+  - tags: [empty]
+"""
+
+
+@pytest.fixture(autouse=True)
+def any_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perflex.features, "parse_feature", lambda identifier: identifier, raising=False)
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_users_file(tmp_path: Path) -> None:
+    description = load_model(written(tmp_path, TEXT))
+    assert description.name == "mine"
+    assert description.parameters["p_mem"] == ParameterDescription("cost of a load", "s per access")
+    assert description.measurement_kernels == (
+        KernelSet(("flops_madd_pattern", "dtype:float32"), "superset"),
+        KernelSet(("empty",), None),
+    )
+    expression = "p_op * f_op_float32_madd + p_mem * f_mem_access_tag:aLD"
+    assert description.model() == Model("f_cl_wall_time", expression)
+    assert description.model("f_cl_wall_time_pocl_cpu").output_feature == "f_cl_wall_time_pocl_cpu"
+    assert load_model(str(tmp_path / "mine.yaml")) == description
+
+
+def test_every_shipped_model_can_be_read() -> None:
+    names = model_names()
+    assert "madd_only" in names
+    assert names == sorted(names)
+    for name in names:
+        description = load_model(name)
+        assert description.name == name
+        assert description.measurement_kernels
+        for parameter in description.parameters.values():
+            assert parameter.meaning
+            assert parameter.unit
+
+
+def test_shipped_names_are_suggested() -> None:
+    with pytest.raises(FileFormatError, match="no model is called 'madd_onyl'; did you mean 'madd_only'"):
+        load_model("madd_onyl")
+    with pytest.raises(FileFormatError, match="no model is called"):
+        load_model("../models/madd_only")
+    with pytest.raises(FileFormatError, match="cannot read"):
+        load_model("none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "says"),
+    [
+        ("perflex-model/1", "perflex-model/7", "version '7'.*update perflex"),
+        ("perflex-model/1", "perflex-calibration/1", "this is a 'perflex-calibration' file"),
+        ("name: mine\n", "", "field name: it is missing"),
+        ("name: mine\n", "name: 3\n", "line 2, field name: a text"),
+        ("name: mine\n", "name: mine\ntitle: x\n", "line 3, field title: there is no such field"),
+        ("p_op \\* f_op", "p_op f_op", "field expression: cannot read the model string"),
+        ("  p_op: .*\n", "", "field parameters: the parameters must be those of the expression: p_op, p_mem"),
+        ("  p_op: ", "  p_xx: ", "the parameters must be those"),
+        (", unit: s per access", "", "field parameters.p_mem.unit: it is missing"),
+        ("unit: s per access", "unit: 1", "field parameters.p_mem.unit: a text"),
+        ("tags: \\[empty\\]", "tags: empty", r"field measurement_kernels\[1\].tags: a list"),
+        ("tags: \\[empty\\]", "tags: [1]", r"field measurement_kernels\[1\].tags: every entry must be a text"),
+        ("tags: \\[empty\\]", "tag: [empty]", r"field measurement_kernels\[1\].tags: it is missing"),
+        ("match: superset", "mode: superset", r"field measurement_kernels\[0\].mode: there is no such"),
+        ("match: superset", "match: !!python/name:os.system", "tag .* is refused"),
+        ("output: f_cl_wall_time", "output: seconds", "the output must be one feature"),
+    ],
+)
+def test_damage_is_named(tmp_path: Path, pattern: str, replacement: str, says: str) -> None:
+    text, count = re.subn(pattern, lambda _: replacement, TEXT, count=1)
+    assert count == 1
+    with pytest.raises(FileFormatError, match=re.compile(says, re.DOTALL)):
+        load_model(written(tmp_path, text))
