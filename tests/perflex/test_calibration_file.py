@@ -286,14 +286,14 @@ def test_one_changed_character_gives_a_calibration_or_an_error(data: st.DataObje
 
 
 def test_missing_and_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(FileFormatError, match="cannot read .*No such file"):
+    with pytest.raises(FileFormatError, match=r"cannot read .*No such file"):
         Calibration.load(tmp_path / "none.yaml")
-    with pytest.raises(FileFormatError, match="cannot read .*directory"):
+    with pytest.raises(FileFormatError, match=r"cannot read .*directory"):
         Calibration.load(tmp_path)
 
 
 def test_unwritable_places(tmp_path: Path) -> None:
-    with pytest.raises(FileFormatError, match="cannot write .*No such file"):
+    with pytest.raises(FileFormatError, match=r"cannot write .*No such file"):
         fitted().save(tmp_path / "none" / "calibration.yaml")
     with pytest.raises(FileFormatError, match="cannot write"):
         fitted().save(tmp_path)

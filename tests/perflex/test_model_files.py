@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +10,10 @@ import perflex.features
 from perflex._model import Model
 from perflex.errors import FileFormatError
 from perflex.models import KernelSet, ParameterDescription, load_model, model_names
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TEXT = """\
 schema: perflex-model/1
