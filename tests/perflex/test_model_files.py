@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,7 +11,6 @@ import perflex.features
 from perflex._model import Model
 from perflex.errors import FileFormatError
 from perflex.models import KernelSet, ParameterDescription, load_model, model_names
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
