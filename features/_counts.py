@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from perflex.features._isl import isl
+from perflex._islpy import isl
 from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perflex.features._isl import isl
+from perflex._islpy import isl
 from perflex.features._loopy_polynomial import affine_in_parameters, parameter_space
 
 if TYPE_CHECKING:

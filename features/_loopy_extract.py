@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import finalize
 
+from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
-from perflex.features._isl import isl
 from perflex.features._loopy_domains import DomainMaker, align_parameters
 from perflex.features._loopy_expression import ExpressionReader, RawAccess
 from perflex.features._loopy_linearization import Place, read_linearization
@@ -17,7 +17,8 @@ from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Sc
 
 __all__ = ["extract_scop"]
 
-_remembered: WeakKeyDictionary[Any, Scop] = WeakKeyDictionary()
+# By identity, as long as the kernel lives: comparing kernels by value is slow.
+_remembered: dict[int, Scop] = {}
 
 
 def extract_scop(kernel: Any) -> Scop:
@@ -41,11 +42,11 @@ def extract_scop(kernel: Any) -> Scop:
     """
     if isinstance(kernel, Scop):
         return kernel
-    if kernel in _remembered:
-        return _remembered[kernel]
-    scop = _Extraction(*_linearized(kernel)).scop()
-    _remembered[kernel] = scop
-    return scop
+    key = id(kernel)
+    if key not in _remembered:
+        _remembered[key] = _Extraction(*_linearized(kernel)).scop()
+        finalize(kernel, _remembered.pop, key, None)
+    return _remembered[key]
 
 
 def _linearized(t_unit: Any) -> tuple[Any, Any]:

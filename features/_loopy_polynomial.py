@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
-from perflex.features._isl import isl
 from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:

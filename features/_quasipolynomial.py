@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex._islpy import isl
 from perflex.errors import MissingSizeError
-from perflex.features._isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,8 +15,8 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from perflex._islpy import isl
 from perflex.errors import MissingSizeError, UnsupportedKernelError
-from perflex.features._isl import isl
 from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
+from perflex._islpy import isl
 from perflex.errors import FileFormatError, UnsupportedKernelError
-from perflex.features._isl import isl
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Scop, Statement
 

@@ -132,6 +132,8 @@ def _plan(kernel: lp.TranslationUnit) -> LaunchPlan:
 def _generated(kernel: lp.TranslationUnit, name: str) -> LaunchPlan:
     import loopy as lp
 
+    import perflex._islpy  # noqa: F401 - mends what loopy misses
+
     unit = lp.preprocess_program(kernel.copy(target=lp.PyOpenCLTarget()))
     unit = lp.linearize(lp.infer_unknown_types(unit, expect_completion=True))
     return _from_linearized(unit, name, lp.generate_code_v2(unit).device_code())

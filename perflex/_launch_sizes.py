@@ -112,7 +112,7 @@ def _length(array: ArrayPlan, values: Mapping[str, int]) -> int:
 
 
 def _check_assumptions(plan: LaunchPlan, values: Mapping[str, int], label: str) -> None:
-    import islpy as isl
+    from perflex._islpy import isl
 
     assumptions = plan.assumptions
     if assumptions is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import islpy as isl
 from loopy.kernel.data import GroupInameTag, LocalInameTag
 from loopy.symbolic import pw_aff_to_expr
 from pymbolic import var
 from pymbolic.primitives import flattened_sum
 
+from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
 from uipick._accesses import global_arrays
 

@@ -19,9 +19,9 @@ from uipick._launch import launch_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    import islpy as isl
     from pymbolic.primitives import Expression
 
+    from perflex._islpy import isl
     from uipick._accesses import Access
     from uipick._launch import Launch
 

@@ -6,10 +6,10 @@ import pickle
 
 import numpy as np
 import pytest
-from sample_kernels import matmul
 
 from perflex.errors import MissingSizeError
 from perflex.features import AccessCounts, counts_of, extract_scop, parse_feature
+from sample_kernels import matmul
 
 SIZES = (16, 64, 1024)
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_kernels import make, matmul, pointwise
 
 from perflex.errors import MissingSizeError, PerflexError, UnknownFeatureError
 from perflex.features import extract_scop, parse_feature, register_feature, unregister_feature
 from perflex.features._access_pattern import parse_pattern
+from sample_kernels import make, matmul, pointwise
 
 
 @pytest.mark.parametrize(

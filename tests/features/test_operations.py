@@ -7,10 +7,10 @@ from collections import Counter
 import loopy as lp
 import numpy as np
 import pytest
-from sample_kernels import make, pointwise
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features import Scop, extract_scop
+from sample_kernels import make, pointwise
 
 
 def operations(kernel: lp.TranslationUnit) -> dict[str, int]:

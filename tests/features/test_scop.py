@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import yaml
-from sample_kernels import matmul, pointwise
 
 from perflex.errors import FileFormatError, UnsupportedKernelError
 from perflex.features import content_hash, counts_of, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
+from sample_kernels import matmul, pointwise
 
 TRANSPOSE = """
 schema: perflex-scop/1

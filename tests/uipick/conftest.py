@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     from uipick import MeasurementKernel
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _mended_loopy() -> None:
-    """Give islpy two methods that loopy 2025.2 uses and newer islpy has not."""
-    import islpy as isl
-
-    if not hasattr(isl.Aff, "is_equal"):
-        isl.Aff.is_equal = isl.Aff.plain_is_equal
-    if not hasattr(isl.BasicSet, "find_dim_by_name"):
-        isl.BasicSet.find_dim_by_name = lambda self, kind, name: isl.Set.from_basic_set(self).find_dim_by_name(
-            kind, name
-        )
-
-
 @pytest.fixture
 def one() -> Callable[..., MeasurementKernel]:
     """Make the only kernel that the tags describe."""

@@ -1,0 +1,147 @@
+"""From a model and measurement kernels to a calibration, in one call."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex._calibration import Calibration
+from perflex._fit import fit_model
+from perflex._gather import gather_feature_values
+from perflex._table import scale_features_by_output
+from perflex._timing import TimingOptions
+from perflex._wall_time import device_of, is_wall_time
+from perflex.errors import CalibrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perflex._devices import Device
+    from perflex._model import Model
+    from perflex._table import FeatureTable
+    from perflex._timing import Progress
+    from perflex._timing_backend import TimedDevice
+
+__all__ = ["calibrate", "calibration_from_table"]
+
+_VERSIONED = ("perflex", "loopy", "islpy-barvinok", "pyopencl", "numpy", "scipy")
+
+
+def calibrate(
+    model: Model,
+    kernels: Sequence[Any],
+    *,
+    device: str | Device | TimedDevice | None = None,
+    timing: TimingOptions | None = None,
+    relative: bool = True,
+    nonnegative: bool = True,
+    sub_group_size: int | None = None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
+
+    Parameters
+    ----------
+    model
+        A model whose output is a wall time.
+    kernels
+        Measurement kernels, or pairs ``(loopy kernel, sizes)``.
+    device
+        A device, or parts of its name; by default the one that the model's output feature names.
+    timing
+        How kernels are timed.
+    relative
+        Minimise relative errors (the paper's scaling by the output) rather than absolute ones.
+    nonnegative
+        Keep cost parameters at or above zero.
+    sub_group_size
+        Work-items per sub-group; by default the device's.
+    progress
+        Called with (done, total, what) as work proceeds.
+
+    Returns
+    -------
+    Calibration
+        Parameters with units and uncertainties, the device's facts, and how they were obtained.
+
+    Raises
+    ------
+    CalibrationError
+        The output is no wall time, or the kernels do not determine the parameters.
+    DeviceError, NoMatchError, MissingSizeError
+        As `gather_feature_values`.
+    """
+    if not is_wall_time(model.output_feature):
+        msg = (
+            f"the model's output {model.output_feature!r} is no wall time; name one such as f_cl_wall_time, "
+            "or use gather_feature_values and fit_model"
+        )
+        raise CalibrationError(msg, feature=model.output_feature)
+    chosen = _chosen(model, device)
+    options = timing or TimingOptions()
+    table = gather_feature_values(
+        model.all_features(),
+        kernels,
+        device=chosen,
+        timing=options,
+        sub_group_size=sub_group_size,
+        progress=progress,
+    )
+    return calibration_from_table(
+        model, table, device=chosen, timing=options, relative=relative, nonnegative=nonnegative
+    )
+
+
+def calibration_from_table(
+    model: Model,
+    table: FeatureTable,
+    *,
+    device: Device | TimedDevice | None = None,
+    timing: TimingOptions | None = None,
+    relative: bool = True,
+    nonnegative: bool = True,
+) -> Calibration:
+    """Fit the model to values gathered before; arguments and errors as `calibrate`."""
+    scaled = scale_features_by_output(table) if relative else table
+    fit = fit_model(model, scaled, nonnegative=nonnegative)
+    spread = table.spread
+    known = spread is not None and bool(np.isfinite(spread).any())
+    return Calibration(
+        model=model,
+        fit=fit,
+        device=_facts(device),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=_versions(),
+        options={} if timing is None else asdict(timing),
+        noise_floor=float(np.nanmedian(spread)) if known and spread is not None else None,
+        dropped=table.dropped,
+    )
+
+
+def _chosen(model: Model, device: Any) -> Any:
+    if device is None:
+        return device_of(model.output_feature)
+    if isinstance(device, str):
+        from perflex._devices import find_device
+
+        return find_device(device)
+    return device
+
+
+def _facts(device: Any) -> dict[str, Any]:
+    names = ("name", "platform", "vendor", "driver", "kind", "compute_units", "sub_group_size", "local_memory_bytes")
+    return {name: getattr(device, name) for name in names if hasattr(device, name)}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _VERSIONED:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed as a package"
+    return found

@@ -1,0 +1,36 @@
+"""The one place that imports islpy: checks that it can count, and mends what loopy misses in newer versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import islpy as isl
+
+from perflex.errors import EnvironmentSetupError
+
+__all__ = ["isl"]
+
+
+def _check() -> None:
+    if not hasattr(isl.Set, "card"):
+        msg = (
+            "the installed islpy cannot count (plain islpy shadows islpy-barvinok); mend it with: "
+            "uv pip uninstall islpy islpy-barvinok && uv pip install --no-deps islpy-barvinok"
+        )
+        raise EnvironmentSetupError(msg)
+
+
+def _find_dim_by_name(basic_set: Any, kind: Any, name: str) -> int:
+    return int(isl.Set.from_basic_set(basic_set).find_dim_by_name(kind, name))
+
+
+def _mend() -> None:
+    # loopy 2025.2 calls both; islpy 2026 has them no longer, and code generation for clipped loops fails.
+    if not hasattr(isl.Aff, "is_equal"):
+        isl.Aff.is_equal = isl.Aff.plain_is_equal
+    if not hasattr(isl.BasicSet, "find_dim_by_name"):
+        isl.BasicSet.find_dim_by_name = _find_dim_by_name
+
+
+_check()
+_mend()
