@@ -198,3 +198,12 @@ def test_matmul_sq_mem_sums_what_it_loads(one, run, random, prefetch, keep):
     else:
         expected += ("a" in inputs) * a.sum(axis=1)[:, None] + ("b" in inputs) * b.sum(axis=0)
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, **inputs), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("m", "depth"), [(2, 16), (3, 16), (3, 32)])
+def test_lmem_madd(one, run, m, depth):
+    kernel = one("lmem_madd", "dtype:float32", f"m:{m}", f"depth:{depth}", "lid_stride_1:32", "nelements:1024")
+    result = run(kernel.kernel, kernel.sizes).reshape(32, 32)
+    j, i = np.meshgrid(np.arange(32) % 16, np.arange(32) % 16, indexing="ij")
+    column = depth // 16 * (16 * i + 16 * np.arange(16).sum())
+    np.testing.assert_array_equal(result, i + 16 * j + (column if m % 2 else 0))

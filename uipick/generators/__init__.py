@@ -6,6 +6,7 @@ from uipick.generators.barrier_local import BARRIER_LOCAL
 from uipick.generators.empty import EMPTY
 from uipick.generators.flops_pattern import FLOPS_ADD_PATTERN, FLOPS_MADD_PATTERN, FLOPS_MUL_PATTERN
 from uipick.generators.gmem_pattern import GMEM_PATTERN
+from uipick.generators.lmem_madd import LMEM_MADD
 from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
 from uipick.generators.matmul_mem import MATMUL_SQ_MEM
@@ -22,6 +23,7 @@ ALL_GENERATORS = (
     FLOPS_MADD_PATTERN,
     GMEM_PATTERN,
     LMEM_MOVE,
+    LMEM_MADD,
     BARRIER_LOCAL,
     EMPTY,
     OVERLAP_RATIO,
