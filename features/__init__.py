@@ -10,6 +10,7 @@ A kernel that loopy never saw is described by hand as a `Scop`. A user's own fea
 
 from __future__ import annotations
 
+from perflex.features._chain_features import ChainFamily
 from perflex.features._counts import AccessCounts, ScopCounts, counts_of
 from perflex.features._feature import (
     Amount,
@@ -25,7 +26,7 @@ from perflex.features._loopy_extract import extract_scop
 from perflex.features._memory_features import MemoryAccessFamily, describe_access
 from perflex.features._operation_features import OperationFamily
 from perflex.features._quasipolynomial import QuasiPolynomial
-from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Scop, Statement
+from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 from perflex.features._scop_yaml import content_hash, scop_from_yaml, scop_to_yaml
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Launch",
     "Operation",
     "QuasiPolynomial",
+    "Recurrence",
     "Scop",
     "ScopCounts",
     "Statement",
@@ -55,5 +57,6 @@ __all__ = [
 ]
 
 register_family(OperationFamily())
+register_family(ChainFamily())
 register_family(MemoryAccessFamily())
 register_family(LaunchFamily())

@@ -238,6 +238,62 @@ class ExpressionReader:
         if kind:
             self._count(kind, expr)
 
+    def path_from(self, expr: Any, name: str) -> list[tuple[str, str]] | None:
+        """Return the operations (kind, dtype) between a variable and the value of `expr`.
+
+        None where `expr` does not depend on the variable; the longest path where it does so repeatedly.
+        """
+        method = getattr(expr, "mapper_method", None)
+        if method is None or method in {"map_subscript", "map_tagged_variable"}:
+            return None
+        if method == "map_variable":
+            return [] if expr.name == name else None
+        if method == "map_sum":
+            return self._path_through_sum(expr, name)
+        children = _factors(expr) if method == "map_product" else _children(expr)
+        paths = [path for child in children if (path := self.path_from(child, name)) is not None]
+        if not paths:
+            return None
+        own = ExpressionReader(self.dtype_of, lambda _: False, self.kernel_name, self.insn_id)
+        own.read(expr)
+        for child in children:
+            inner = ExpressionReader(self.dtype_of, lambda _: False, self.kernel_name, self.insn_id)
+            inner.read(child)
+            own.operations.subtract(inner.operations)
+        return max(paths, key=len) + [key for key, count in own.operations.items() for _ in range(max(0, count))]
+
+    def _path_through_sum(self, expr: Any, name: str) -> list[tuple[str, str]] | None:
+        terms = [term for term in _flattened(expr, "map_sum") if not _is_constant_zero(term)]
+        dtype = self.dtype_of(expr)
+        feeds = [_is_product(term) and self.dtype_of(term) == dtype for term in terms]
+        longest: list[tuple[str, str]] | None = None
+        for position, term in enumerate(terms):
+            path = self.path_from(term, name)
+            if path is None:
+                continue
+            # Added from left to right: every later addition waits for this term.
+            first = max(1, position)
+            additions = [
+                ("madd" if feeds[k] or (k == 1 and feeds[0]) else "add", str(dtype)) for k in range(first, len(terms))
+            ]
+            if feeds[position] and ("mul", str(dtype)) in path and additions:
+                path.remove(("mul", str(dtype)))  # fused into the first of these additions
+            path = path + additions
+            longest = path if longest is None or len(path) > len(longest) else longest
+        return longest
+
+
+def _children(expr: Any) -> list[Any]:
+    """Return the operands of an expression node."""
+    names = ("children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child")
+    names += ("condition", "then", "else_", "shiftee", "shift")
+    operands: list[Any] = []
+    for name in names:
+        value = getattr(expr, name, None)
+        if value is not None:
+            operands += value if isinstance(value, tuple) else [value]
+    return operands
+
 
 def _flattened(expr: Any, method: str) -> list[Any]:
     """Children of nested sums or products: code is generated without parentheses between them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from typing import Any
 from weakref import finalize
 
@@ -13,7 +14,7 @@ from perflex.features._loopy_expression import ExpressionReader, RawAccess
 from perflex.features._loopy_linearization import Place, read_linearization
 from perflex.features._loopy_polynomial import polynomial_in_parameters
 from perflex.features._quasipolynomial import QuasiPolynomial
-from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Scop, Statement
+from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 
 __all__ = ["extract_scop"]
 
@@ -224,7 +225,22 @@ class _Extraction:
             launch=place.launch,
             schedule=place.schedule,
             guarded=bool(insn.predicates) or loads.conditional,
+            recurrence=self._recurrence(insn, loads),
         )
+
+    def _recurrence(self, insn: Any, reader: ExpressionReader) -> Recurrence | None:
+        """Return how the instruction updates a private scalar from its old value, if it does."""
+        if len(insn.assignees) != 1 or getattr(insn.assignee, "mapper_method", "") != "map_variable":
+            return None
+        name = insn.assignee.name
+        if self._is_array(name):
+            return None
+        path = reader.path_from(insn.expression, name)
+        if not path:
+            return None
+        counted = Counter(path)
+        operations = tuple(Operation(kind, dtype, count) for (kind, dtype), count in sorted(counted.items()))
+        return Recurrence(name, operations)
 
     def _access(self, raw: RawAccess, direction: str, space: Any, insn_id: str) -> Access:
         from loopy.diagnostic import ExpressionToAffineConversionError
@@ -252,7 +268,7 @@ class _Extraction:
         groups, _, _ = self.domains.axes(inames)
         kept = frozenset(groups.values()) | frozenset(place.loops)
         domain, _ = self._domain(kept, place, all_items=True)
-        return Barrier(kind, domain, place.launch)
+        return Barrier(kind, domain, place.launch, place.schedule)
 
     def _neighbour_inames(self, place: Place) -> frozenset[str]:
         """Inames of an instruction in the same loops: it says which group axes bound those loops."""

@@ -22,7 +22,7 @@ from perflex.features._quasipolynomial import QuasiPolynomial
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Access", "Array", "Barrier", "Launch", "Operation", "Scop", "Statement"]
+__all__ = ["Access", "Array", "Barrier", "Launch", "Operation", "Recurrence", "Scop", "Statement"]
 
 SPACES = ("global", "local", "private")
 
@@ -97,6 +97,23 @@ class Operation:
 
 
 @dataclass(frozen=True)
+class Recurrence:
+    """A private variable that each instance of a statement updates from its own old value.
+
+    Attributes
+    ----------
+    variable
+        The variable, e.g. the accumulator of a reduction.
+    operations
+        The operations on the way from the old value to the new one: they cannot start before the
+        previous instance has ended, whatever else can.
+    """
+
+    variable: str
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
 class Statement:
     """A statement with its domain, accesses and operations.
 
@@ -114,6 +131,8 @@ class Statement:
         Position in the launch: statement numbers and loop names alternate, outermost first.
     guarded
         Whether a data-dependent condition may skip instances, which makes counts upper bounds.
+    recurrence
+        The private variable it updates from its own old value, if any.
     """
 
     name: str
@@ -123,15 +142,27 @@ class Statement:
     launch: int = 0
     schedule: tuple[int | str, ...] = ()
     guarded: bool = False
+    recurrence: Recurrence | None = None
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Sequential loops around it, outermost first."""
+        return tuple(step for step in self.schedule if isinstance(step, str))
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """A barrier: ``kind`` is ``"local"`` or ``"global"``; the domain is as a statement's."""
+    """A barrier: ``kind`` is ``"local"`` or ``"global"``; domain and schedule are as a statement's."""
 
     kind: str
     domain: Any
     launch: int = 0
+    schedule: tuple[int | str, ...] = ()
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Sequential loops around it, outermost first."""
+        return tuple(step for step in self.schedule if isinstance(step, str))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import yaml
 from perflex._islpy import isl
 from perflex.errors import FileFormatError, UnsupportedKernelError
 from perflex.features._quasipolynomial import QuasiPolynomial
-from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Scop, Statement
+from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 
 __all__ = ["content_hash", "scop_from_yaml", "scop_to_yaml"]
 
@@ -45,7 +45,13 @@ def scop_to_yaml(scop: Scop) -> str:
         ],
         "statements": [_statement_document(statement) for statement in scop.statements],
         "barriers": [
-            {"kind": barrier.kind, "domain": str(barrier.domain), "launch": barrier.launch} for barrier in scop.barriers
+            {
+                "kind": barrier.kind,
+                "domain": str(barrier.domain),
+                "launch": barrier.launch,
+                "schedule": list(barrier.schedule),
+            }
+            for barrier in scop.barriers
         ],
     }
     return yaml.safe_dump(document, sort_keys=False, width=1_000_000)
@@ -69,11 +75,21 @@ def _statement_document(statement: Statement) -> dict[str, Any]:
             }
             for access in statement.accesses
         ],
-        "operations": [{"kind": op.kind, "dtype": op.dtype, "count": op.count} for op in statement.operations],
+        "operations": _operation_documents(statement.operations),
         "launch": statement.launch,
         "schedule": list(statement.schedule),
         "guarded": statement.guarded,
+        "recurrence": None
+        if statement.recurrence is None
+        else {
+            "variable": statement.recurrence.variable,
+            "operations": _operation_documents(statement.recurrence.operations),
+        },
     }
+
+
+def _operation_documents(operations: tuple[Operation, ...]) -> list[dict[str, Any]]:
+    return [{"kind": op.kind, "dtype": op.dtype, "count": op.count} for op in operations]
 
 
 def content_hash(scop: Scop) -> str:
@@ -189,23 +205,31 @@ class _Reader:
     def _statement(self, item: Any) -> Statement:
         name = str(self._field(item, "name", "a statement"))
         where = f"statement {name!r}"
-        operations = item.get("operations") or ()
         return Statement(
             name=name,
             domain=self._set(self._field(item, "domain", where), f"the domain of {where}"),
             accesses=tuple(self._access(access, where) for access in item.get("accesses") or ()),
-            operations=tuple(
-                Operation(
-                    str(self._field(op, "kind", f"an operation of {where}")),
-                    str(self._field(op, "dtype", f"an operation of {where}")),
-                    int(op.get("count", 1)),
-                )
-                for op in operations
-            ),
+            operations=self._operations(item, where),
             launch=int(item.get("launch", 0)),
             schedule=tuple(item.get("schedule") or ()),
             guarded=bool(item.get("guarded", False)),
+            recurrence=self._recurrence(item.get("recurrence"), where),
         )
+
+    def _operations(self, item: Any, where: str) -> tuple[Operation, ...]:
+        owner = f"an operation of {where}"
+        return tuple(
+            Operation(
+                str(self._field(op, "kind", owner)), str(self._field(op, "dtype", owner)), int(op.get("count", 1))
+            )
+            for op in item.get("operations") or ()
+        )
+
+    def _recurrence(self, item: Any, where: str) -> Recurrence | None:
+        if item is None:
+            return None
+        owner = f"the recurrence of {where}"
+        return Recurrence(str(self._field(item, "variable", owner)), self._operations(item, owner))
 
     def _access(self, item: Any, where: str) -> Access:
         array = str(self._field(item, "array", f"an access of {where}"))
@@ -225,4 +249,5 @@ class _Reader:
 
     def _barrier(self, item: Any) -> Barrier:
         domain = self._set(self._field(item, "domain", "a barrier"), "the domain of a barrier")
-        return Barrier(str(self._field(item, "kind", "a barrier")), domain, int(item.get("launch", 0)))
+        kind = str(self._field(item, "kind", "a barrier"))
+        return Barrier(kind, domain, int(item.get("launch", 0)), tuple(item.get("schedule") or ()))

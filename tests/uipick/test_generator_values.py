@@ -207,3 +207,16 @@ def test_lmem_madd(one, run, m, depth):
     j, i = np.meshgrid(np.arange(32) % 16, np.arange(32) % 16, indexing="ij")
     column = depth // 16 * (16 * i + 16 * np.arange(16).sum())
     np.testing.assert_array_equal(result, i + 16 * j + (column if m % 2 else 0))
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+@pytest.mark.parametrize("operation", ["add", "madd"])
+def test_flops_chain(one, run, operation, chains):
+    kernel = one(
+        f"flops_{operation}_chain", "dtype:float32", "groups_fit:True", "lid_stride_1:32", f"chains:{chains}",
+        "nelements:1024", "m:100",
+    )  # fmt: skip
+    result = run(kernel.kernel, kernel.sizes).reshape(32, 32)
+    j, i = np.meshgrid(np.arange(32) % 16, np.arange(32) % 16, indexing="ij")
+    item = i + 16 * j
+    np.testing.assert_array_equal(result, sum(item + c + 100 * (1 + item % 2) for c in range(chains)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uipick.generators.barrier_local import BARRIER_LOCAL
 from uipick.generators.empty import EMPTY
+from uipick.generators.flops_chain import FLOPS_ADD_CHAIN, FLOPS_MADD_CHAIN
 from uipick.generators.flops_pattern import FLOPS_ADD_PATTERN, FLOPS_MADD_PATTERN, FLOPS_MUL_PATTERN
 from uipick.generators.gmem_pattern import GMEM_PATTERN
 from uipick.generators.lmem_madd import LMEM_MADD
@@ -21,6 +22,8 @@ ALL_GENERATORS = (
     FLOPS_ADD_PATTERN,
     FLOPS_MUL_PATTERN,
     FLOPS_MADD_PATTERN,
+    FLOPS_ADD_CHAIN,
+    FLOPS_MADD_CHAIN,
     GMEM_PATTERN,
     LMEM_MOVE,
     LMEM_MADD,
