@@ -3,20 +3,22 @@
 A sequential loop that updates a private variable from its own old value runs no faster than the latency
 of that update, unless other work-items fill the wait. GPUs and simultaneous multithreading mostly do;
 CPUs run the work-items of a work-group one vector after the other, so that a long chain is paid in full.
-The paper notes the effect for its work-removed kernels (Section 7.1.1) and leaves it open.
+A short one is not: out-of-order execution starts the next work-item's chain meanwhile. The paper notes
+the chains of its work-removed kernels (Section 7.1.1) and leaves them open.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.features._counts import counts_of
+from perflex.errors import UnknownFeatureError
+from perflex.features._counts import ScopCounts, counts_of
 from perflex.features._operation_features import OperationFamily
-from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
     from perflex.features._feature import Amount, Sizes
@@ -31,18 +33,27 @@ _PREFIX = "f_chain_"
 class ChainFeature:
     """Operations of one kind in the longest dependence chain, counted once per sub-group.
 
-    Of several variables updated in the same loops only the one with the most operations counts: their chains
-    run beside each other. Loops that meet a barrier in each iteration count for nothing: between barriers
-    the work-items of a work-group take turns, and short runs of theirs overlap.
+    A chain runs from where its variable is set afresh to the end of the loops that update it. Of several
+    variables updated in the same loops only the one with the most operations counts: their chains run beside
+    each other. Loops that meet a barrier in each iteration count for nothing: between barriers the work-items
+    of a work-group take turns.
+
+    Attributes
+    ----------
+    dtype, kind
+        Of the operations counted.
+    after
+        So many operations at the beginning of each chain are not counted.
     """
 
     dtype: str
     kind: str
+    after: int = 0
 
     @property
     def identifier(self) -> str:
         """The identifier in model strings."""
-        return f"{_PREFIX}{self.dtype}_{self.kind}"
+        return f"{_PREFIX}{self.dtype}_{self.kind}" + (f"_after:{self.after}" if self.after else "")
 
     @property
     def unit(self) -> str:
@@ -55,26 +66,36 @@ class ChainFeature:
         counts = counts_of(scop)
         total: Any = 0
         for variables in _chains(scop).values():
-            longest: Any = None
-            for statements in variables.values():
-                every, own = QuasiPolynomial.constant(0), QuasiPolynomial.constant(0)
-                for statement in statements:
-                    instances = counts.sub_group_instances(statement, sub_group_size)
-                    every = every + instances * _operations(statement)
-                    own = own + instances * _operations(statement, self.kind, self.dtype)
-                length, matching = every.evaluate(sizes), own.evaluate(sizes)
-                if longest is None:
-                    longest = (length, matching)
-                else:
-                    longer = np.asarray(length, dtype=float) > np.asarray(longest[0], dtype=float)
-                    longest = (np.where(longer, length, longest[0]), np.where(longer, matching, longest[1]))
-            if longest is not None:
-                total = total + longest[1]
-        return total
+            lengths = [self._lengths(counts, statements, sizes, sub_group_size) for statements in variables.values()]
+            longest, matching = lengths[0]
+            for other, other_matching in lengths[1:]:
+                longer = np.asarray(other) > np.asarray(longest)
+                longest = np.where(longer, other, longest)
+                matching = np.where(longer, other_matching, matching)
+            total = total + matching
+        return total if np.ndim(total) else float(total)
+
+    def _lengths(
+        self, counts: ScopCounts, statements: list[Statement], sizes: Sizes, sub_group_size: int
+    ) -> tuple[Any, Any]:
+        """Return all operations of one variable's chains and those of this kind, beyond ``after`` per chain."""
+        every: Any = 0.0
+        matching: Any = 0.0
+        for statement in statements:
+            instances = np.asarray(counts.sub_group_instances(statement, sub_group_size).evaluate(sizes), dtype=float)
+            every = every + instances * _operations(statement)
+            matching = matching + instances * _operations(statement, self.kind, self.dtype)
+        if not self.after:
+            return every, matching
+        first = statements[0]
+        runs = counts.sub_group_runs(first, _outer_loops(counts.scop, first), sub_group_size).evaluate(sizes)
+        beyond = np.maximum(0.0, every - self.after * np.asarray(runs, dtype=float))
+        share = np.divide(beyond, every, out=np.zeros_like(beyond), where=np.asarray(every) > 0)
+        return beyond, matching * share
 
     def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
         """Return whether any chain has such an operation."""
-        return self.identifier in self.inventory(scop)
+        return f"{_PREFIX}{self.dtype}_{self.kind}" in self.inventory(scop)
 
     def inventory(self, scop: Scop) -> list[str]:
         """Return the chain features the kernel has."""
@@ -119,6 +140,20 @@ def _is_interrupted(scop: Scop, statement: Statement) -> bool:
     )
 
 
+def _outer_loops(scop: Scop, statement: Statement) -> int:
+    """Return how many loops around a recurrence also enclose the statement that sets its variable afresh."""
+    assert statement.recurrence is not None  # noqa: S101 - chains only
+    shared = [
+        len(other.loops)
+        for other in scop.statements
+        if other.assigns == statement.recurrence.variable
+        and other.launch == statement.launch
+        and len(other.loops) < len(statement.loops)
+        and statement.loops[: len(other.loops)] == other.loops
+    ]
+    return max(shared, default=0)
+
+
 class ChainFamily:
     """Reads ``f_chain_...``."""
 
@@ -128,12 +163,16 @@ class ChainFamily:
         Raises
         ------
         UnknownFeatureError
-            The type or operation is unknown.
+            The type or operation is unknown, or the field ``after`` is malformed.
         """
         if not identifier.startswith(_PREFIX):
             return None
-        operation = OperationFamily().parse(f"f_op_{identifier.removeprefix(_PREFIX)}")
-        return None if operation is None else ChainFeature(operation.dtype, operation.kind)
+        name, found, after = identifier.partition("_after:")
+        if found and not re.fullmatch(r"[0-9]{1,9}", after):
+            msg = f"feature {identifier!r}: the field after must be a number of operations, e.g. _after:48"
+            raise UnknownFeatureError(msg, feature=identifier)
+        operation = OperationFamily().parse(f"f_op_{name.removeprefix(_PREFIX)}")
+        return None if operation is None else ChainFeature(operation.dtype, operation.kind, int(after or 0))
 
     def examples(self) -> tuple[str, ...]:
         """Return identifiers to suggest."""

@@ -104,6 +104,17 @@ class ScopCounts:
             self._sub_groups[key] = _card(active, self.scop.assumptions)
         return self._sub_groups[key]
 
+    def sub_group_runs(self, statement: Statement, outer_loops: int, sub_group_size: int) -> QuasiPolynomial:
+        """Return how often sub-groups enter the loops of a statement below its `outer_loops` outermost ones."""
+        key = (statement.domain, statement.launch, sub_group_size, outer_loops)
+        if key not in self._sub_groups:
+            launch = self.scop.launches[statement.launch]
+            entered = statement.domain.apply(_to_sub_groups(launch, statement.domain, sub_group_size))
+            first = len(launch.groups) + 1 + outer_loops
+            entered = entered.project_out(isl.dim_type.set, first, entered.dim(isl.dim_type.set) - first)
+            self._sub_groups[key] = _card(entered, self.scop.assumptions)
+        return self._sub_groups[key]
+
     def barrier_instances(self, barrier: Barrier) -> QuasiPolynomial:
         """Return how many times work-groups reach a barrier, over the launch."""
         launch = self.scop.launches[barrier.launch]

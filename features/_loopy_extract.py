@@ -213,6 +213,7 @@ class _Extraction:
         for predicate in insn.predicates:
             loads.read(predicate)
         domain, named_space = self._domain(insn.within_inames, place)
+        recurrence, assigns = self._private_update(insn, loads)
         accesses = [self._access(raw, "load", named_space, insn_id) for raw in loads.accesses]
         accesses += [self._access(raw, "store", named_space, insn_id) for raw in stores.accesses]
         return Statement(
@@ -225,22 +226,22 @@ class _Extraction:
             launch=place.launch,
             schedule=place.schedule,
             guarded=bool(insn.predicates) or loads.conditional,
-            recurrence=self._recurrence(insn, loads),
+            recurrence=recurrence,
+            assigns=assigns,
         )
 
-    def _recurrence(self, insn: Any, reader: ExpressionReader) -> Recurrence | None:
-        """Return how the instruction updates a private scalar from its old value, if it does."""
+    def _private_update(self, insn: Any, reader: ExpressionReader) -> tuple[Recurrence | None, str]:
+        """Return how the instruction updates a private scalar from its old value, or which one it sets afresh."""
         if len(insn.assignees) != 1 or getattr(insn.assignee, "mapper_method", "") != "map_variable":
-            return None
-        name = insn.assignee.name
+            return None, ""
+        name = str(insn.assignee.name)
         if self._is_array(name):
-            return None
+            return None, ""
         path = reader.path_from(insn.expression, name)
-        if not path:
-            return None
-        counted = Counter(path)
-        operations = tuple(Operation(kind, dtype, count) for (kind, dtype), count in sorted(counted.items()))
-        return Recurrence(name, operations)
+        if path is None:
+            return None, name
+        counted = sorted(Counter(path).items())
+        return Recurrence(name, tuple(Operation(kind, dtype, count) for (kind, dtype), count in counted)), ""
 
     def _access(self, raw: RawAccess, direction: str, space: Any, insn_id: str) -> Access:
         from loopy.diagnostic import ExpressionToAffineConversionError

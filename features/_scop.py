@@ -133,6 +133,8 @@ class Statement:
         Whether a data-dependent condition may skip instances, which makes counts upper bounds.
     recurrence
         The private variable it updates from its own old value, if any.
+    assigns
+        The private variable it sets afresh, if any: there a recurrence begins again.
     """
 
     name: str
@@ -143,6 +145,7 @@ class Statement:
     schedule: tuple[int | str, ...] = ()
     guarded: bool = False
     recurrence: Recurrence | None = None
+    assigns: str = ""
 
     @property
     def loops(self) -> tuple[str, ...]:

@@ -85,6 +85,7 @@ def _statement_document(statement: Statement) -> dict[str, Any]:
             "variable": statement.recurrence.variable,
             "operations": _operation_documents(statement.recurrence.operations),
         },
+        "assigns": statement.assigns,
     }
 
 
@@ -214,6 +215,7 @@ class _Reader:
             schedule=tuple(item.get("schedule") or ()),
             guarded=bool(item.get("guarded", False)),
             recurrence=self._recurrence(item.get("recurrence"), where),
+            assigns=str(item.get("assigns") or ""),
         )
 
     def _operations(self, item: Any, where: str) -> tuple[Operation, ...]:

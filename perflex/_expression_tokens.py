@@ -17,19 +17,21 @@ _SPACE = re.compile(r"[ \t\r\n]+")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _OPERATOR = re.compile(r"\*\*|[-+*/(),]")
-_FIELD_KEY = re.compile(r"_(tag|lstrides|gstrides|afr)$")
+_FIELD_KEY = re.compile(r"_(tag|lstrides|gstrides|afr|after)$")
 _STRIDES = re.compile(r"\{[A-Za-z0-9_:;<>=.*+-]*\}")
 _FIELD_VALUE = {
     "tag": re.compile(r"[A-Za-z0-9_]+"),
     "lstrides": _STRIDES,
     "gstrides": _STRIDES,
     "afr": re.compile(r"[<>]?=?(?:[0-9]+(?:\.[0-9]+)?|[A-Za-z][A-Za-z0-9_]*)"),
+    "after": re.compile(r"[0-9]+"),
 }
 _FIELD_FORM = {
     "tag": "letters, digits and _",
     "lstrides": "{axis:stride;...} without blanks, e.g. {0:1;1:>15}",
     "gstrides": "{axis:stride;...} without blanks, e.g. {0:16}",
     "afr": "a comparison and a number or size parameter, e.g. >1",
+    "after": "a number of operations, e.g. 48",
 }
 
 
@@ -142,7 +144,7 @@ def _stray(character: str) -> str:
         return "quotes have no place in a model string; names stand by themselves"
     if character in ":{};<>=":
         return (
-            f"{character!r} only belongs into a feature's tag:, lstrides:, gstrides: or afr: field; "
+            f"{character!r} only belongs into a feature's tag:, lstrides:, gstrides:, afr: or after: field; "
             "check the spelling of the feature"
         )
     if not character.isascii():

@@ -71,3 +71,44 @@ def test_matmul_chains_only_without_barriers() -> None:
 def test_unknown_operations_are_suggested() -> None:
     with pytest.raises(UnknownFeatureError, match="did you mean madd"):
         parse_feature("f_chain_float32_mad")
+
+
+def test_operations_beyond_the_first_of_each_chain() -> None:
+    scop = extract_scop(matmul(prefetch=False))
+
+    def value(after: str, n: int) -> float:
+        return float(parse_feature(f"f_chain_float32_madd{after}").value(scop, {"n": n}, 32))
+
+    runs = 64 * 64 / 32
+    assert value("", 64) == runs * 64
+    assert value("_after:48", 64) == runs * (64 - 48)
+    assert value("_after:64", 64) == 0
+    assert value("_after:100", 64) == 0
+    # Chains of two operations per iteration: 48 of each chain's 2 M.
+    two = looped(*["x = x + v[k]"] * 2)
+    assert chain(two, "add") == 2 * M
+    assert float(parse_feature("f_chain_float32_add_after:5").value(two, {"n": N, "m": M}, 32)) == 2 * (2 * M - 5)
+
+
+def test_chains_begin_again_where_their_variable_is_set() -> None:
+    kernel = make(
+        "{[i,j,k]: 0<=i<n and 0<=j<n and 0<=k<m}",
+        """
+        for i, j
+            <float32> x = 0 {id=init}
+            x = x + v[j, k] {id=update,dep=init}
+            out[i, j] = x {dep=update}
+        end
+        """,
+        {"v": np.float32},
+    )
+    kernel = lp.assume(kernel, "n mod 32 = 0 and n >= 32 and m >= 1")
+    scop = extract_scop(lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0"))
+    beyond = parse_feature("f_chain_float32_add_after:4").value(scop, {"n": 64, "m": 10}, 32)
+    assert beyond == 2 * 64 * (10 - 4)
+
+
+@pytest.mark.parametrize("after", ["", "-1", "x", "1.5"])
+def test_malformed_after(after: str) -> None:
+    with pytest.raises(UnknownFeatureError, match="the field after must be a number"):
+        parse_feature(f"f_chain_float32_add_after:{after}")
