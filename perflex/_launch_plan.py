@@ -97,6 +97,10 @@ class LaunchPlan:
 # as the kernel object; comparing kernels by value would itself be slow.
 _PLANS: dict[int, LaunchPlan] = {}
 
+# loopy's own errors are RuntimeErrors; kernels beyond its checks end in one of the others. One kernel that it
+# cannot handle must not end the measurement of all.
+_LOOPY_GIVES_UP = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
+
 
 def plan_launch(kernel: lp.TranslationUnit) -> LaunchPlan:
     """Generate OpenCL code for a kernel and work out how to launch it; remembered per kernel object.
@@ -115,8 +119,6 @@ def plan_launch(kernel: lp.TranslationUnit) -> LaunchPlan:
 
 
 def _plan(kernel: lp.TranslationUnit) -> LaunchPlan:
-    from loopy.diagnostic import LoopyError
-
     if len(kernel.entrypoints) != 1:
         msg = f"only kernels with one entry point can be launched, this one has {sorted(kernel.entrypoints)}"
         raise MeasurementError(msg, kernel=kernel)
@@ -124,7 +126,7 @@ def _plan(kernel: lp.TranslationUnit) -> LaunchPlan:
     try:
         with _silenced():
             return _generated(kernel, name)
-    except (LoopyError, NotImplementedError, ValueError, RuntimeError) as error:
+    except _LOOPY_GIVES_UP as error:
         msg = f"loopy cannot generate OpenCL code for kernel {name!r}: {_brief(error)}"
         raise MeasurementError(msg, kernel=name) from error
 
@@ -148,7 +150,8 @@ def _silenced() -> Iterator[None]:
 
 
 def _brief(error: BaseException) -> str:
-    return " ".join(str(error).split())[:400] or type(error).__name__
+    text = " ".join(str(error).split())[:400]
+    return text if text and isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"
 
 
 def _from_linearized(unit: lp.TranslationUnit, name: str, source: str) -> LaunchPlan:

@@ -173,6 +173,32 @@ def test_loopys_refusal_is_a_measurement_error() -> None:
         plan_launch(kernel)
 
 
+def test_kernel_that_breaks_loopy_is_a_measurement_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(unit: object) -> object:
+        msg = "'Aff' object has no attribute 'is_equal'"
+        raise AttributeError(msg)
+
+    monkeypatch.setattr(lp, "generate_code_v2", broken)
+    with pytest.raises(MeasurementError, match=r"kernel 'vector': AttributeError: 'Aff' object"):
+        plan_launch(vector("b[i] = a[i]", a=np.float32, b=np.float32))
+
+
+def test_clipped_loops_are_launched(backend: OpenCLBackend) -> None:
+    kernel = lp.make_kernel(
+        "{[i,k]: 0<=i<n and 0<=k<n}",
+        "b[i] = sum(k, a[k])",
+        assumptions="n>=1",
+        lang_version=VERSION,
+        name="clipped",
+    )
+    kernel = lp.add_dtypes(kernel, {"a": np.float64})
+    kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    kernel = lp.split_iname(kernel, "k", 8)
+    runnable = backend.prepare(kernel, {"n": 45}, "clipped")
+    runnable.run(1)
+    np.testing.assert_allclose(runnable.read("b"), np.full(45, runnable.read("a").sum()))
+
+
 def test_loop_around_launches_is_refused_by_name() -> None:
     kernel = lp.make_kernel(
         "{[t,i,j]: 0<=t<3 and 0<=i,j<n}",
