@@ -20,8 +20,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perflex._calibration import Calibration
     from perflex._calibrate import calibrate
+    from perflex._calibration import Calibration
     from perflex._fit import FitResult, fit_model
     from perflex._gather import gather_feature_values
     from perflex._model import Model

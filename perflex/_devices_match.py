@@ -49,11 +49,7 @@ def matching(spec: str, devices: Sequence[Device]) -> list[int]:
     ordered = [i for i, (platform, name) in enumerate(texts) if _splits(parts, platform, name)]
     if ordered:
         return ordered
-    return [
-        i
-        for i, (platform, name) in enumerate(texts)
-        if all(part in platform or part in name for part in parts)
-    ]
+    return [i for i, (platform, name) in enumerate(texts) if all(part in platform or part in name for part in parts)]
 
 
 def _splits(parts: Sequence[str], platform: str, name: str) -> bool:
@@ -66,9 +62,7 @@ def _splits(parts: Sequence[str], platform: str, name: str) -> bool:
 def _texts(device: Device, devices: Sequence[Device]) -> tuple[str, str]:
     """Return the searched texts of the platform and of the device."""
     name = device.name.lower()
-    namesakes = [
-        d for d in devices if (d.platform, d.vendor, d.name) == (device.platform, device.vendor, device.name)
-    ]
+    namesakes = [d for d in devices if (d.platform, d.vendor, d.name) == (device.platform, device.vendor, device.name)]
     if len(namesakes) > 1:
         name += f" d{namesakes.index(device)}"
     return f"{device.platform} {device.vendor}".lower(), name
@@ -85,9 +79,7 @@ def telling_names(devices: Sequence[Device]) -> list[str]:
 def _telling_name(index: int, devices: Sequence[Device]) -> str:
     platform, name = _texts(devices[index], devices)
     platform_words = sorted(_words(platform), key=lambda word: word not in _VENDOR_WORDS)
-    name_words = sorted(
-        _words(name), key=lambda word: (word in _SHARED_WORDS, not word.isalpha(), len(word) < 3)
-    )
+    name_words = sorted(_words(name), key=lambda word: (word in _SHARED_WORDS, not word.isalpha(), len(word) < 3))
     for first, second in product(platform_words[:6], name_words):
         if matching(f"{first}_{second}", devices) == [index]:
             return f"{first}_{second}"

@@ -61,9 +61,7 @@ def _devices(cl: Any) -> Iterator[Any]:
 
 
 def _properties(cl: Any, device: Any) -> dict[str, object]:
-    kind = (
-        "gpu" if device.type & cl.device_type.GPU else "cpu" if device.type & cl.device_type.CPU else "other"
-    )
+    kind = "gpu" if device.type & cl.device_type.GPU else "cpu" if device.type & cl.device_type.CPU else "other"
     return {
         "platform": device.platform.name.strip(),
         "vendor": device.platform.vendor.strip(),

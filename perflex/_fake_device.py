@@ -97,6 +97,4 @@ class FakeRunnable:
 
     def run(self, launches: int) -> tuple[float, ...]:
         """Return the law's time with noise for each launch, in seconds."""
-        return tuple(
-            self._seconds * (1 + self._noise * abs(self._stream.gauss(0, 1))) for _ in range(launches)
-        )
+        return tuple(self._seconds * (1 + self._noise * abs(self._stream.gauss(0, 1))) for _ in range(launches))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from perflex._cli.catalog import catalog
+from perflex._cli.demo import demo
 from perflex._cli.devices import devices
 from perflex._cli.session import session_of
 
@@ -46,5 +47,5 @@ def _options(
     session.debug = debug
 
 
-for command in (catalog, devices):
+for command in (demo, devices, catalog):
     app.command()(command)

@@ -1,0 +1,87 @@
+"""Sizes that suit a device: fast ones get larger kernels, so that all take milliseconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perflex._timing import MeasurementFailure, TimingOptions, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from perflex._timing_backend import TimedDevice
+
+__all__ = ["REFERENCE_RATE", "matrix_sizes", "multiply_add_rate", "scaled_tags"]
+
+# The shipped models' sizes suit a device of this many single-precision multiply-adds per second.
+REFERENCE_RATE = 1.7e11
+_PILOT = ["flops_madd_pattern", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "m:64"]
+_PILOT_ELEMENTS = (32768, 1048576, 16777216)
+_LONG_ENOUGH_S = 2e-4
+_STEP = 32
+_BLOCK = 32768
+
+
+def multiply_add_rate(device: TimedDevice) -> float:
+    """Return the device's multiply-adds per second, from one short measurement kernel.
+
+    Raises
+    ------
+    MeasurementError
+        The kernel does not run on the device.
+    """
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    rate = 0.0
+    for elements in _PILOT_ELEMENTS:
+        tags = [*_PILOT, f"nelements:{elements}"]
+        (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+        (outcome,) = measure(
+            [(kernel.kernel, kernel.sizes, kernel.name)], device, TimingOptions(trials=5, min_trials=3, budget_s=1.0)
+        )
+        if isinstance(outcome, MeasurementFailure):
+            raise outcome.error
+        rate = elements * 64 * 32 / outcome.seconds
+        if outcome.seconds >= _LONG_ENOUGH_S:
+            break
+    return rate
+
+
+def matrix_sizes(sizes: Iterable[int], scale: float) -> tuple[int, ...]:
+    """Scale matrix extents so that the work grows by `scale`: odd multiples of 32, increasing.
+
+    Multiples of large powers of two are avoided, for there the columns of a matrix fall into few cache sets
+    of a CPU, and a load costs several times as much: nothing a cost per access can see.
+    """
+    found: list[int] = []
+    for size in sorted(sizes):
+        half = round((size * scale ** (1 / 3) / _STEP - 1) / 2)
+        value = _STEP * (2 * max(1, half) + 1)
+        while found and value <= found[-1]:
+            value += 2 * _STEP
+        found.append(value)
+    return tuple(found)
+
+
+def _element_counts(counts: Iterable[int], scale: float) -> tuple[int, ...]:
+    found: list[int] = []
+    for count in sorted(counts):
+        value = max(1, round(count * scale / _BLOCK)) * _BLOCK
+        while found and value <= found[-1]:
+            value += _BLOCK
+        found.append(value)
+    return tuple(found)
+
+
+def scaled_tags(tags: Sequence[str], scale: float) -> list[str]:
+    """Return filter tags with ``n`` and ``nelements`` scaled to a device; all other tags stay."""
+    scaled = []
+    for tag in tags:
+        argument, colon, text = tag.partition(":")
+        rules: dict[str, Any] = {"n": matrix_sizes, "nelements": _element_counts}
+        if colon and argument in rules:
+            values = rules[argument]([int(value) for value in text.split(",")], scale)
+            scaled.append(f"{argument}:{','.join(map(str, values))}")
+        else:
+            scaled.append(tag)
+    return scaled
