@@ -211,7 +211,7 @@ class Model:
         UnsupportedKernelError
             The kernel cannot be described exactly.
         """
-        from perflex._gather import kernel_feature_values
+        from perflex._gather import kernel_feature_values, warn_uncounted
 
         self._parameter_values(params)
         if hasattr(kernel, "generator"):
@@ -221,6 +221,7 @@ class Model:
             sub_group_size = int(getattr(params, "sub_group_size", _DEFAULT_SUB_GROUP_SIZE))
         features = self.input_features()
         values = kernel_feature_values(features, kernel, sizes, sub_group_size=sub_group_size)
+        warn_uncounted(features, kernel, sizes)
         return self.evaluate(params, values)
 
     def terms(

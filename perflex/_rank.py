@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from perflex._gather import kernel_feature_values, kernel_of
+from perflex._gather import kernel_feature_values, kernel_of, warn_uncounted
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def rank(
             msg = f"variant {name!r} needs sizes; pass e.g. rank(variants, calibration, {{'n': 1024}})"
             raise CalibrationError(msg, variant=name)
         values = kernel_feature_values(features, variant, chosen, calibration.sub_group_size)
+        warn_uncounted(features, variant, chosen)
         seconds = float(calibration.model.evaluate(calibration.params, values))
         terms = calibration.model.terms(calibration.params, values)
         predictions.append((seconds, name, variant, {text: float(value) for text, value in terms.items()}))

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from uipick._access_tags import tag_accesses
     from uipick._argument import Argument, Criterion
     from uipick._collection import KernelCollection, MatchCondition
     from uipick._generator import Constraint, Generator
@@ -32,6 +33,7 @@ __all__ = [
     "MatchCondition",
     "MeasurementKernel",
     "remove_work",
+    "tag_accesses",
 ]
 
 # Names are loaded when first used, so that importing uipick stays fast.
@@ -45,6 +47,7 @@ _HOME = {
     "MatchCondition": "uipick._collection",
     "MeasurementKernel": "uipick._measurement_kernel",
     "remove_work": "uipick._remove_work",
+    "tag_accesses": "uipick._access_tags",
 }
 
 

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from perflex._cli.calibrate import calibrate
 from perflex._cli.catalog import catalog
 from perflex._cli.demo import demo
 from perflex._cli.devices import devices
+from perflex._cli.predict import predict, rank
 from perflex._cli.session import session_of
 
 __all__ = ["app"]
@@ -47,5 +49,5 @@ def _options(
     session.debug = debug
 
 
-for command in (demo, devices, catalog):
+for command in (demo, devices, catalog, calibrate, predict, rank):
     app.command()(command)

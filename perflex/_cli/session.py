@@ -46,6 +46,19 @@ class Session:
         return Console(stderr=True, highlight=False, quiet=self.quiet)
 
     @contextmanager
+    def warnings_shown(self) -> Iterator[None]:
+        """Show perflex's warnings of the block on standard error, each once and in one line."""
+        import warnings
+
+        from perflex._warnings import PerflexWarning
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", PerflexWarning)
+            yield
+        for text in dict.fromkeys(str(entry.message) for entry in caught):
+            self.remarks.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+
+    @contextmanager
     def progress(self, title: str) -> Iterator[Callable[[int, int, str], None]]:
         """Show a progress bar on standard error while the block runs, unless quiet or not a terminal.
 

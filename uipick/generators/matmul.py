@@ -27,7 +27,7 @@ def matmul_sq(*, dtype: str, prefetch: bool, lsize_0: int, lsize_1: int, groups_
     import loopy as lp
     import numpy as np
 
-    from uipick.generators._access_tags import tag_accesses
+    from uipick._access_tags import tag_accesses
 
     kernel = lp.make_kernel(
         "{[i,j,k]: 0<=i,j,k<n}",

@@ -1,0 +1,94 @@
+"""``perflex calibrate``: measure a model's kernels on a device and write the calibration."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perflex._cli.session import session_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from perflex._calibration import Calibration
+
+__all__ = ["calibrate"]
+
+
+def calibrate(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help="A model's YAML file, or the name of a shipped one.")],
+    *,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Calibration file to write.")],
+    device: Annotated[str, typer.Option("-D", "--device", help="Parts of a device's name.")] = "",
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 25,
+    budget: Annotated[float, typer.Option("--budget-per-kernel", min=0.001, help="Device time in s.")] = 0.5,
+    minimum: Annotated[bool, typer.Option("--minimum", help="Use the fastest timing, not the median.")] = False,
+    allow_negative: Annotated[bool, typer.Option("--allow-negative", help="Let costs become negative.")] = False,
+    fixed_sizes: Annotated[
+        bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
+    ] = False,
+) -> None:
+    """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
+    from perflex._calibrate import calibrate as run
+    from perflex._demo import measurement_kernels
+    from perflex._demo_sizes import REFERENCE_RATE, multiply_add_rate
+    from perflex._devices import find_device
+    from perflex._timing import TimingOptions
+    from perflex._wall_time import device_of, wall_time_identifier
+    from perflex.models import load_model
+
+    session = session_of(context)
+    description = load_model(model)
+    named = description.output != "f_cl_wall_time"
+    where = device_of(description.output) if named and not device else find_device(device or None)
+    session.remarks.print(f"device: {where}", markup=False)
+    scale = 1.0 if fixed_sizes else multiply_add_rate(where) / REFERENCE_RATE
+    kernels = measurement_kernels(description, scale)
+    timing = TimingOptions(
+        trials=trials, min_trials=min(5, trials), budget_s=budget, statistic="minimum" if minimum else "median"
+    )
+    fitted = description.model(description.output if named else wall_time_identifier(where))
+    with session.warnings_shown(), session.progress("calibrate:") as progress:
+        calibration = run(
+            fitted, kernels, device=where, timing=timing, nonnegative=not allow_negative, progress=progress
+        )
+    calibration.save(out)
+    if not session.quiet:
+        session.output.print(_parameters(calibration))
+        session.output.print("\n".join(_remarks(calibration, scale)), markup=False, soft_wrap=True)
+    session.output.print(str(out), markup=False, soft_wrap=True)
+
+
+def _parameters(calibration: Calibration) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title="Parameters")
+    for heading in ("parameter", "value", "std. error", "unit", "rate", ""):
+        table.add_column(heading, justify="right" if heading in {"value", "std. error", "rate"} else "left")
+    for p in calibration.fit.parameters:
+        rate = "" if p.rate is None else f"{p.rate:.3g} {p.rate_unit}"
+        table.add_row(p.name, f"{p.value:.4g}", f"{p.standard_error:.2g}", escape(p.unit or "?"), rate, p.flags)
+    return table
+
+
+def _remarks(calibration: Calibration, scale: float) -> list[str]:
+    fit = calibration.fit
+    error = f"geometric mean of relative error {100 * fit.geometric_mean_error:.1f} %"
+    lines = [f"{len(fit.kernels)} measurement kernels, {error}, residual {fit.residual_norm:.3g}"]
+    by_generator: dict[str, list[float]] = {}
+    for kernel, error in zip(fit.kernels, fit.relative_errors, strict=True):
+        by_generator.setdefault(kernel.partition("(")[0], []).append(error)
+    for generator, errors in by_generator.items():
+        worst = max(errors, key=abs)
+        mean = sum(map(abs, errors)) / len(errors)
+        lines.append(f"  {generator}: {len(errors)} kernels, mean error {100 * mean:.1f} %, worst {100 * worst:+.1f} %")
+    if calibration.noise_floor is not None:
+        lines.append(f"noise floor: {100 * calibration.noise_floor:.1f} % (median spread of repeated timings)")
+    if scale != 1.0:
+        lines.append(f"sizes suit a device {scale:.2g} times as fast as the model file's (--fixed-sizes keeps them)")
+    lines += [f"left out: {label}: {reason}" for label, reason in calibration.dropped]
+    return lines

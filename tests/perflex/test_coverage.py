@@ -1,0 +1,45 @@
+"""Warnings about what a model has no feature for."""
+
+from __future__ import annotations
+
+import pytest
+
+from perflex import Model
+from perflex._coverage import uncounted
+from perflex._warnings import PerflexWarning
+from sample_kernels import matmul, pointwise
+
+SIZES = {"n": 64}
+
+
+def test_a_model_without_memory_features_leaves_memory_out_on_purpose():
+    assert uncounted(["f_op_float32_madd"], matmul(prefetch=True), SIZES) == []
+
+
+def test_loads_that_no_feature_fits_are_named():
+    missed = uncounted(["f_op_float32_madd", "f_mem_access_tag:aLD"], matmul(prefetch=False), SIZES)
+    assert [text.partition(" ")[2] for text in missed] == [
+        "(b[k, j_inner + j_outer*16])",
+        "(c[i_inner + i_outer*16, j_inner + j_outer*16])",
+    ]
+
+
+def test_directions_and_spaces_are_separate_matters():
+    kernel = matmul(prefetch=True)
+    assert uncounted(["f_mem_access_global_float32_load"], kernel, SIZES) == []
+    stores = uncounted(["f_mem_access_local_float32_load_lstrides:{0:1}"], kernel, SIZES)
+    assert len(stores) == 1
+    assert "a_fetch" in stores[0]
+
+
+def test_operations_of_a_counted_type():
+    kernel = pointwise("exp(x[i]) * y[i] + x[i]")
+    assert uncounted(["f_op_float32_madd"], kernel, SIZES) == ["f_op_float32_exp"]
+    assert uncounted(["f_op_float64_madd"], kernel, SIZES) == []
+
+
+def test_prediction_warns():
+    model = Model("f_cl_wall_time", "p_a * f_mem_access_tag:aLD")
+    with pytest.warns(PerflexWarning, match=r"no feature for f_mem_access_tag:bLD_global_float32_load.*leaves it out"):
+        seconds = model.eval_with_kernel({"p_a": 1e-9}, matmul(prefetch=False), SIZES)
+    assert seconds == pytest.approx(1e-9 * 64**3 / 32)
