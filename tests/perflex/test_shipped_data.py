@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+from sample_kernels import matmul
+
+from perflex.calib_data import calibration_names, load_calibration
+from perflex.errors import FileFormatError
+from perflex.models import load_model, model_names
+from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
+
+
+@pytest.mark.parametrize("name", calibration_names())
+def test_calibrations_load_and_predict(name):
+    calibration = load_calibration(name)
+    assert calibration.device["name"]
+    assert calibration.noise_floor is not None
+    assert len(calibration.fit.kernels) > len(calibration.params)
+    kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
+    small, large = (calibration.predict(kernel, {"n": n}) for n in (160, 480))
+    assert 10 < large / small < 60
+
+
+def test_unknown_calibrations_are_refused_with_those_there_are():
+    with pytest.raises(FileFormatError, match=f"there are {calibration_names()[0]}"):
+        load_calibration("none")
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_models_select_measurement_kernels_that_inform_every_feature(name):
+    description = load_model(name)
+    kernels = [
+        kernel
+        for kernel_set in description.measurement_kernels
+        for kernel in KernelCollection(ALL_GENERATORS).generate_kernels(kernel_set.tags)
+    ]
+    assert len({kernel.name for kernel in kernels}) > len(description.parameters)
+    assert "matmul_sq" not in {kernel.generator for kernel in kernels}
+
+
+def test_the_matmul_model_counts_all_that_both_variants_do():
+    from perflex._coverage import uncounted
+
+    features = load_model("matmul_sq").model().input_features()
+    for prefetch in ("True", "False"):
+        (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(
+            ["matmul_sq", "dtype:float32", f"prefetch:{prefetch}", "groups_fit:True", "n:64"]
+        )
+        assert uncounted(features, kernel.kernel, kernel.sizes) == []
