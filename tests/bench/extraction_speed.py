@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 
-from perflex.features import ScopCounts, scop_to_yaml
+from perflex.features import ScopCounts
 from perflex.features._loopy_extract import extract_scop
 from uipick import ALL_GENERATORS
 
