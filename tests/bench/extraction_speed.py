@@ -76,10 +76,7 @@ def main() -> None:
         own, other = statistics.median(ours), statistics.median(theirs)
         ratios.append(own / other)
         note = "" if footprints else "  (loopy's footprints failed)"
-        size = len(scop_to_yaml(extract_scop(kernel)))
-        print(
-            f"{generator.name:24} perflex {own:7.1f} ms  loopy {other:7.1f} ms  ratio {own / other:.2f}  {size} B{note}"
-        )
+        print(f"{generator.name:24} perflex {own:7.1f} ms  loopy {other:7.1f} ms  ratio {own / other:.2f}{note}")
     print(f"median ratio {statistics.median(ratios):.2f}")
 
 
