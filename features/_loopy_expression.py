@@ -40,7 +40,7 @@ class ExpressionReader:
 
     A multiply-add is recognised wherever a product feeds a sum of the same type (paper Section 5):
     ``a*b + c`` is one, ``a*b + c*d`` is one and a multiplication. Arithmetic inside subscripts is not
-    counted; a factor of -1 is a sign, not a multiplication.
+    counted; a factor of 1 or -1 is a sign, not a multiplication.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class ExpressionReader:
         if name is None:
             self._refuse(f"subscripts {aggregate}, which is not an array")
             return
-        tags = getattr(aggregate, "tags", frozenset())
+        tags: frozenset[Any] = getattr(aggregate, "tags", frozenset())
         tag = next((str(getattr(t, "value", t)) for t in sorted(tags, key=str)), None)
         text = f"{name}[{', '.join(map(str, indices))}]" if indices else str(name)
         inner = ExpressionReader(self.dtype_of, self.is_array, self.kernel_name, self.insn_id)
@@ -138,7 +138,7 @@ class ExpressionReader:
     def _map_product(self, expr: Any) -> None:
         for factor in _factors(expr):
             self.read(factor)
-        self._count("mul", expr, len(_factors(expr)) - 1)
+        self._count("mul", expr, max(0, len(_factors(expr)) - 1))
 
     def _map_quotient(self, expr: Any) -> None:
         self.read(expr.numerator)
@@ -283,12 +283,16 @@ class ExpressionReader:
         return longest
 
 
+_OPERANDS = (
+    "children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child", "condition",
+    "then", "else_", "shiftee", "shift",
+)  # fmt: skip
+
+
 def _children(expr: Any) -> list[Any]:
     """Return the operands of an expression node."""
-    names = ("children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child")
-    names += ("condition", "then", "else_", "shiftee", "shift")
     operands: list[Any] = []
-    for name in names:
+    for name in _OPERANDS:
         value = getattr(expr, name, None)
         if value is not None:
             operands += value if isinstance(value, tuple) else [value]
@@ -303,15 +307,15 @@ def _flattened(expr: Any, method: str) -> list[Any]:
 
 
 def _factors(product: Any) -> list[Any]:
-    return [factor for factor in _flattened(product, "map_product") if not _is_minus_one(factor)]
+    return [factor for factor in _flattened(product, "map_product") if not _is_sign(factor)]
 
 
 def _is_number(expr: Any) -> bool:
     return getattr(expr, "mapper_method", None) is None
 
 
-def _is_minus_one(expr: Any) -> bool:
-    return _is_number(expr) and bool(expr == -1)
+def _is_sign(expr: Any) -> bool:
+    return _is_number(expr) and bool(expr in {1, -1})
 
 
 def _is_constant_zero(expr: Any) -> bool:
@@ -326,5 +330,5 @@ def _is_product(expr: Any) -> bool:
     method = getattr(expr, "mapper_method", None)
     if method == "map_product":
         factors = _factors(expr)
-        return len(factors) >= 2 or _is_product(factors[0])
+        return len(factors) >= 2 or any(_is_product(factor) for factor in factors)
     return method == "map_power" and _is_square(expr)

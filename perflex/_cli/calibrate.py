@@ -77,8 +77,8 @@ def _parameters(calibration: Calibration) -> Table:
 
 def _remarks(calibration: Calibration, scale: float) -> list[str]:
     fit = calibration.fit
-    error = f"geometric mean of relative error {100 * fit.geometric_mean_error:.1f} %"
-    lines = [f"{len(fit.kernels)} measurement kernels, {error}, residual {fit.residual_norm:.3g}"]
+    overall = f"geometric mean of relative error {100 * fit.geometric_mean_error:.1f} %"
+    lines = [f"{len(fit.kernels)} measurement kernels, {overall}, residual {fit.residual_norm:.3g}"]
     by_generator: dict[str, list[float]] = {}
     for kernel, error in zip(fit.kernels, fit.relative_errors, strict=True):
         by_generator.setdefault(kernel.partition("(")[0], []).append(error)

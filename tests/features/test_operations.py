@@ -28,6 +28,8 @@ def operations(kernel: lp.TranslationUnit) -> dict[str, int]:
         ("x[i] + y[i]", {"add": 1}),
         ("x[i] - y[i]", {"add": 1}),
         ("-x[i]", {}),
+        ("2*x[i] - 1*y[i]", {"madd": 1}),
+        ("x[i] - (-1)*(y[i] * x[i])", {"madd": 1}),
         ("x[i] * y[i]", {"mul": 1}),
         ("x[i] * y[i] * x[i]", {"mul": 2}),
         ("x[i] * y[i] + x[i]", {"madd": 1}),

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from sample_kernels import matmul
 
 from perflex.calib_data import calibration_names, load_calibration
 from perflex.errors import FileFormatError
 from perflex.models import load_model, model_names
+from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
 
 

@@ -20,5 +20,5 @@ def test_tags_survive_where_prefetching_dropped_them():
 
 
 def test_unknown_arrays_are_named():
-    with pytest.raises(UnsupportedKernelError, match="has no array 'd'; it has .*a, .*b, c"):
+    with pytest.raises(UnsupportedKernelError, match=r"has no array 'd'; it has .*a, .*b, c"):
         tag_accesses(matmul(prefetch=False), loads={"d": "dLD"})
