@@ -1,0 +1,159 @@
+"""From measurement kernels to predictions and rankings: on a fake device with a known law, and on real ones."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from perflex import Calibration, Model, calibrate, fit_model, gather_feature_values, rank
+from perflex._fake_device import FakeDevice
+from perflex._gather import kernel_feature_values
+from perflex._timing import TimingOptions
+from perflex._wall_time import wall_time_identifier
+from perflex.errors import CalibrationError, MissingSizeError
+from sample_kernels import matmul
+from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel, tag_accesses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11, "p_load": 5e-12, "p_store": 7e-12}
+EXPRESSION = (
+    "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + p_madd * f_op_float32_madd"
+    " + p_load * f_mem_access_global_float32_load + p_store * f_mem_access_global_float32_store"
+)
+MODEL = Model("f_cl_wall_time_fake", EXPRESSION)
+
+
+def measurement_kernels() -> list[MeasurementKernel]:
+    collection = KernelCollection(ALL_GENERATORS)
+    tiles = ["dtype:float32", "groups_fit:True"]
+    return [
+        *collection.generate_kernels(["matmul_sq", *tiles, "n:32,64,128"]),
+        *collection.generate_kernels(["flops_madd_pattern", *tiles, "lid_stride_1:64", "nelements:4096", "m:64,128"]),
+        *collection.generate_kernels(
+            ["gmem_pattern", *tiles, "lid_stride_1:64", "n_arrays:1,3", "nelements:4096,65536"]
+        ),
+        *collection.generate_kernels(["empty", "ngroups:16,256"]),
+    ]
+
+
+def device_with_law(kernels: Sequence[MeasurementKernel], noise: float = 0.0) -> FakeDevice:
+    """Return a device on which the model is true."""
+    truth = {}
+    for kernel in kernels:
+        values = kernel_feature_values(MODEL.input_features(), kernel, kernel.sizes)
+        truth[kernel.name] = MODEL.evaluate(TRUE, values)
+    return FakeDevice(lambda label, _: truth[label], noise=noise)
+
+
+@pytest.fixture(scope="module")
+def kernels() -> list[MeasurementKernel]:
+    return measurement_kernels()
+
+
+@pytest.fixture(scope="module")
+def calibration(kernels: list[MeasurementKernel]) -> Calibration:
+    return calibrate(MODEL, kernels, device=device_with_law(kernels))
+
+
+def test_a_known_law_is_found_again(calibration: Calibration) -> None:
+    assert dict(calibration.params) == pytest.approx(TRUE, rel=1e-6)
+    assert calibration.fit.geometric_mean_error < 1e-5
+    assert calibration.noise_floor == pytest.approx(0.0)
+    assert calibration.device["name"] == "fake device"
+    assert calibration.versions["perflex"]
+    assert calibration.options["statistic"] == "median"
+
+
+def test_predictions_for_kernels_and_sizes_never_measured(calibration: Calibration) -> None:
+    n = 1024
+    expected = MODEL.evaluate(
+        TRUE,
+        {
+            "f_sync_kernel_launch": 1,
+            "f_thread_groups": (n / 16) ** 2,
+            "f_op_float32_madd": n**3 / 32,
+            # a is uniform along lid(0) and counts per sub-group, b per work-item.
+            "f_mem_access_global_float32_load": n**3 / 32 + n**3,
+            "f_mem_access_global_float32_store": n**2,
+        },
+    )
+    assert calibration.predict(matmul(prefetch=False), {"n": n}) == pytest.approx(expected, rel=1e-6)
+
+
+def test_noise_moves_the_result_a_little(kernels: list[MeasurementKernel]) -> None:
+    noisy = calibrate(MODEL, kernels, device=device_with_law(kernels, noise=0.02), timing=TimingOptions(trials=9))
+    assert 0.001 < noisy.noise_floor < 0.1
+    assert noisy.params["p_madd"] == pytest.approx(TRUE["p_madd"], rel=0.1)
+    assert 0 < noisy.fit.geometric_mean_error < 0.05
+
+
+def test_saved_calibrations_predict_the_same(calibration: Calibration, tmp_path: Path) -> None:
+    calibration.save(tmp_path / "c.yaml")
+    loaded = Calibration.load(tmp_path / "c.yaml")
+    kernel = matmul(prefetch=False)
+    assert loaded.predict(kernel, {"n": 512}) == calibration.predict(kernel, {"n": 512})
+
+
+def test_what_the_kernels_do_not_tell_is_refused(kernels: list[MeasurementKernel]) -> None:
+    only_matmul = [kernel for kernel in kernels if kernel.generator == "matmul_sq"][:3]
+    with pytest.raises(CalibrationError, match="p_"):
+        calibrate(MODEL, only_matmul, device=device_with_law(only_matmul))
+
+
+def test_the_output_must_be_a_time(kernels: list[MeasurementKernel]) -> None:
+    model = Model("f_thread_groups", "p_a * f_op_float32_madd")
+    with pytest.raises(CalibrationError, match="'f_thread_groups' is no wall time"):
+        calibrate(model, kernels)
+
+
+def test_ranking(calibration: Calibration) -> None:
+    slow, fast = matmul(prefetch=False), matmul(prefetch=True)
+    places = rank({"slow": slow, "fast": fast}, calibration, {"n": 512})
+    assert [(place.rank, place.name) for place in places] == [(1, "fast"), (2, "slow")]
+    assert places[0].ratio == 1.0
+    assert places[1].ratio == pytest.approx(places[1].predicted / places[0].predicted)
+    assert sum(places[1].terms.values()) == pytest.approx(places[1].predicted)
+    assert places[1].kernel is slow
+
+
+def test_equal_times_keep_their_order_and_names_become_unique(calibration: Calibration) -> None:
+    kernel = matmul(prefetch=True)
+    places = rank([kernel, kernel, kernel], calibration, {"n": 64})
+    assert [place.name for place in places] == ["matmul", "matmul #2", "matmul #3"]
+    assert {place.ratio for place in places} == {1.0}
+
+
+def test_measurement_kernels_bring_their_sizes(calibration: Calibration, kernels: list[MeasurementKernel]) -> None:
+    chosen = [kernel for kernel in kernels if kernel.generator == "matmul_sq"]
+    places = rank(chosen, calibration)
+    assert {place.name for place in places} == {kernel.name for kernel in chosen}
+    assert [place.predicted for place in places] == sorted(place.predicted for place in places)
+
+
+def test_ranking_errors(calibration: Calibration) -> None:
+    with pytest.raises(CalibrationError, match="no variants"):
+        rank([], calibration, {"n": 64})
+    with pytest.raises(CalibrationError, match="variant 'a' needs sizes"):
+        rank({"a": matmul(prefetch=True)}, calibration)
+    with pytest.raises(MissingSizeError, match="needs a value for size n"):
+        rank({"a": matmul(prefetch=True)}, calibration, {"m": 64})
+
+
+@pytest.mark.device
+def test_the_papers_first_example_on_every_device(real_devices: list) -> None:
+    """Section 2.2: one parameter from four sizes of the same variant, then a prediction for another size."""
+    for device in real_devices:
+        model = Model(wall_time_identifier(device), "p_f32madd * f_op_float32_madd")
+        tags = ["matmul_sq", "dtype:float32", "prefetch:True", "lsize_0:16", "lsize_1:16", "groups_fit:True"]
+        m_knls = KernelCollection(ALL_GENERATORS).generate_kernels([*tags, "n:64,96,128,160"])
+        params = fit_model(model, gather_feature_values(model.all_features(), m_knls))
+        assert params["p_f32madd"] > 0
+        kernel = tag_accesses(matmul(prefetch=True), loads={"a": "aLD"})
+        seconds = model.eval_with_kernel(params, kernel, {"n": 192})
+        assert math.isfinite(seconds)
+        assert seconds > 0

@@ -1,0 +1,147 @@
+"""Feature tables: counted from kernels, timed on a fake device."""
+
+from __future__ import annotations
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex import gather_feature_values, scale_features_by_output
+from perflex._fake_device import FakeDevice
+from perflex._gather import kernel_feature_values
+from perflex._warnings import PerflexWarning
+from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, NoMatchError, UnknownFeatureError
+from sample_kernels import matmul, pointwise
+from uipick import ALL_GENERATORS, KernelCollection
+
+MADD = "f_op_float32_madd"
+TIME = "f_cl_wall_time_fake"
+
+
+def kernels(sizes: str = "64,96,128") -> list:
+    tags = ["matmul_sq", "dtype:float32", "prefetch:True", "groups_fit:True", f"n:{sizes}"]
+    return KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+
+
+def test_input_features_alone() -> None:
+    table = gather_feature_values([MADD, "f_thread_groups"], kernels())
+    assert table.output is None
+    assert table.features == (MADD, "f_thread_groups")
+    assert table.sub_group_size == 32
+    assert table.column(MADD).tolist() == [n**3 / 32 for n in (64, 96, 128)]
+    assert set(table.groups) == {"matmul_sq"}
+    assert len(table) == 3
+    assert table.info[MADD].unit == "sub-group operation"
+    assert (table.info[MADD].amount, table.info[MADD].amount_unit) == (32.0, "op")
+    assert table.as_rows()[0]["kernel"] == table.kernels[0]
+
+
+def test_measured_output_and_the_devices_sub_group_size() -> None:
+    device = FakeDevice(lambda _, sizes: 1e-9 * sizes["n"] ** 3, sub_group_size=16)
+    table = gather_feature_values([TIME, MADD], kernels(), device=device)
+    assert table.output == TIME
+    assert table.sub_group_size == 16
+    assert table.column(TIME) == pytest.approx([1e-9 * n**3 for n in (64, 96, 128)])
+    assert table.column(MADD).tolist() == [n**3 / 16 for n in (64, 96, 128)]
+    assert table.device == "fake device (fake platform)"
+    assert table.spread == pytest.approx(np.zeros(3))
+    assert table.info[TIME].unit == "s"
+
+
+def test_failures_are_left_out_with_a_warning() -> None:
+    def law(label: str, sizes: dict) -> float:
+        if sizes["n"] == 96:
+            msg = f"{label}: the compiler does not like it"
+            raise MeasurementError(msg)
+        return 1.0
+
+    with pytest.warns(PerflexWarning, match=r"n=96.* is left out: .*does not like it"):
+        table = gather_feature_values([TIME, MADD], kernels(), device=FakeDevice(law))
+    assert len(table) == 2
+    assert table.column(MADD).tolist() == [64**3 / 32, 128**3 / 32]
+    assert len(table.dropped) == 1
+
+
+@pytest.mark.filterwarnings("ignore::perflex._warnings.PerflexWarning")
+def test_nothing_but_failures_is_an_error() -> None:
+    def law(label: str, sizes: dict) -> float:
+        msg = f"{label}: broken driver"
+        raise MeasurementError(msg)
+
+    with pytest.raises(CalibrationError, match=r"none of the 3 kernels could be used .*broken driver"):
+        gather_feature_values([TIME, MADD], kernels(), device=FakeDevice(law))
+
+
+def test_kernels_that_cannot_be_counted_are_left_out() -> None:
+    indirect = pointwise("x[idx[i]] * 2", {"x": np.float32, "idx": np.int32})
+    fine = pointwise("x[i] * 2")
+    with pytest.warns(PerflexWarning, match="is indirect"):
+        table = gather_feature_values(["f_op_float32_mul"], [(indirect, {"n": 64}), (fine, {"n": 64})])
+    assert table.column("f_op_float32_mul").tolist() == [2.0]
+
+
+def test_a_feature_that_matches_nothing_lists_what_there_is() -> None:
+    with pytest.raises(NoMatchError, match=r"f_op_float32_exp matches nothing.*they contain: f_op_float32_madd"):
+        gather_feature_values([MADD, "f_op_float32_exp"], kernels())
+    with pytest.raises(NoMatchError, match=r"f_mem_access_tag:zz matches.*f_mem_access_tag:aLD_global_float32_load"):
+        gather_feature_values(["f_mem_access_tag:zz"], kernels())
+
+
+@pytest.mark.parametrize(
+    ("entries", "error", "message"),
+    [
+        ([], CalibrationError, "there are no kernels"),
+        ([3], CalibrationError, r"expected a measurement kernel or a pair .* got int"),
+        ([(pointwise("x[i] + 1"), {})], MissingSizeError, "needs a value for size n"),
+    ],
+)
+def test_bad_entries(entries: list, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        gather_feature_values(["f_op_float32_add"], entries)
+
+
+def test_bad_features() -> None:
+    with pytest.raises(UnknownFeatureError, match="did you mean madd"):
+        gather_feature_values(["f_op_float32_mad"], kernels())
+    with pytest.raises(CalibrationError, match="one wall time, not 2"):
+        gather_feature_values([TIME, "f_cl_wall_time_other"], kernels(), device=FakeDevice(lambda *_: 1.0))
+    with pytest.raises(CalibrationError, match="has no column 'f_thread_items'"):
+        gather_feature_values([MADD], kernels()).column("f_thread_items")
+
+
+def test_labels_are_unique() -> None:
+    kernel = pointwise("x[i] + 1")
+    table = gather_feature_values(["f_op_float32_add"], [(kernel, {"n": 64}), (kernel, {"n": 64})])
+    assert table.kernels == ("knl(n=64)", "knl(n=64) #2")
+
+
+def test_features_may_be_counted_for_arrays_of_sizes() -> None:
+    values = kernel_feature_values([MADD], matmul(prefetch=False), {"n": np.array([16, 64])})
+    assert values[MADD].tolist() == [16**3 / 32, 64**3 / 32]
+    assert kernel_feature_values(["f_mem_access_local"], matmul(prefetch=False), {"n": 64}) == {"f_mem_access_local": 0}
+
+
+def test_scaling_by_the_output() -> None:
+    device = FakeDevice(lambda _, sizes: 1e-9 * sizes["n"] ** 2)
+    table = scale_features_by_output(gather_feature_values([TIME, MADD], kernels(), device=device))
+    assert table.scaled_values[:, 0] == pytest.approx(np.ones(3))
+    assert table.scaled_values[:, 1] == pytest.approx([n**3 / 32 / (1e-9 * n**2) for n in (64, 96, 128)])
+    assert table.column(TIME) == pytest.approx([1e-9 * n**2 for n in (64, 96, 128)])
+    assert scale_features_by_output(table.take([2, 0])).scaled_values[:, 0] == pytest.approx(np.ones(2))
+    with pytest.raises(CalibrationError, match="no output column to scale by"):
+        scale_features_by_output(gather_feature_values([MADD], kernels()))
+
+
+def test_progress_is_told() -> None:
+    steps = []
+    gather_feature_values([MADD], kernels(), progress=lambda done, total, what: steps.append((done, total, what)))
+    assert [step[:2] for step in steps] == [(0, 3), (1, 3), (2, 3)]
+    assert all("counting matmul_sq" in step[2] for step in steps)
+
+
+def test_scops_described_by_hand_count_too() -> None:
+    from perflex.features import extract_scop
+
+    scop = extract_scop(lp.fix_parameters(matmul(prefetch=False), n=64))
+    table = gather_feature_values([MADD], [(scop, {})])
+    assert table.column(MADD).tolist() == [64**3 / 32]

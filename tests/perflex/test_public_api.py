@@ -1,0 +1,89 @@
+"""The public surface: what scripts import, and that importing it is cheap and undisturbed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import perflex
+import uipick
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAVY = ("loopy", "sympy", "pyopencl", "scipy", "matplotlib", "islpy")
+
+
+def run(code: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_names_that_scripts_depend_on() -> None:
+    from perflex import (
+        Calibration,
+        Model,
+        PerflexError,
+        calibrate,
+        fit_model,
+        gather_feature_values,
+        rank,
+        scale_features_by_output,
+    )
+    from uipick import ALL_GENERATORS, KernelCollection, MatchCondition, remove_work
+
+    assert issubclass(PerflexError, Exception)
+    assert isinstance(Calibration, type)
+    assert isinstance(Model, type)
+    assert all(map(callable, (calibrate, fit_model, gather_feature_values, rank, scale_features_by_output)))
+    assert len(ALL_GENERATORS) >= 10
+    assert {condition.name for condition in MatchCondition} == {"IDENTICAL", "SUBSET", "SUPERSET", "INTERSECT"}
+    assert callable(remove_work)
+    assert KernelCollection(ALL_GENERATORS).generators == ALL_GENERATORS
+
+
+@pytest.mark.parametrize("package", [perflex, uipick])
+def test_all_is_sorted_and_complete(package: object) -> None:
+    assert list(package.__all__) == sorted(package.__all__)
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
+    with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
+        _ = package.no_such_name
+
+
+def test_importing_loads_nothing_heavy(tmp_path: Path) -> None:
+    code = f"import sys, perflex, uipick; print([m for m in {HEAVY!r} if m in sys.modules])"
+    assert run(code, tmp_path) == "[]"
+
+
+def test_a_users_own_modules_do_not_get_in_the_way(tmp_path: Path) -> None:
+    for name in ("models", "features", "calib_data"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('the user\\'s own module was imported')\n")
+    code = (
+        "import perflex.models, perflex.features, perflex.calib_data\n"
+        "print(perflex.models.__name__, perflex.features.__name__, perflex.calib_data.__name__)"
+    )
+    assert run(code, tmp_path) == "perflex.models perflex.features perflex.calib_data"
+
+
+def test_errors_form_one_tree_and_carry_their_subject() -> None:
+    import pickle
+
+    from perflex import errors
+
+    for name in errors.__all__:
+        assert issubclass(getattr(errors, name), errors.PerflexError)
+    error = errors.NoMatchError("nothing fits; add kernels", feature="f_x")
+    assert error.feature == "f_x"
+    assert isinstance(error, errors.FeatureError)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.feature, type(copy)) == (str(error), "f_x", errors.NoMatchError)
+    with pytest.raises(AttributeError, match="no attribute 'device'"):
+        _ = error.device
