@@ -1,0 +1,121 @@
+"""``perflex calibrate``, ``predict`` and ``rank``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perflex import Calibration
+from perflex.__main__ import main
+from perflex.calib_data import calibration_names, load_calibration
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
+
+
+@pytest.fixture
+def calibration(tmp_path: Path) -> str:
+    path = tmp_path / "matmul.yaml"
+    load_calibration(calibration_names()[0]).save(path)
+    return str(path)
+
+
+def run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(list(words))
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+def test_predict(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capfd, "predict", calibration, f"{EXAMPLE}:naive", "n=512,1024")
+    assert (code, err) == (0, "")
+    assert "n=512: " in out
+    assert "n=1024: " in out
+    assert "partial_overlap" in out
+
+
+def test_predict_json_agrees_with_the_library(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capfd, "predict", calibration, f"{EXAMPLE}:prefetching", "n=512", "--json")
+    assert code == 0
+    (entry,) = json.loads(out)
+    assert entry["sizes"] == {"n": 512}
+    assert sum(entry["terms"].values()) == pytest.approx(entry["predicted_s"])
+    import runpy
+
+    kernel = runpy.run_path(str(EXAMPLE))["prefetching"]()
+    assert entry["predicted_s"] == Calibration.load(calibration).predict(kernel, {"n": 512})
+
+
+def test_rank(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
+    words = (f"{EXAMPLE}:naive", f"{EXAMPLE}:prefetching", "n=1056")
+    code, out, _ = run(capfd, "rank", calibration, *words, "--json")
+    assert code == 0
+    places = json.loads(out)
+    assert [place["rank"] for place in places] == [1, 2]
+    assert places[0]["predicted_s"] <= places[1]["predicted_s"]
+    code, out, _ = run(capfd, "rank", calibration, *words)
+    assert code == 0
+    assert out.startswith("1. ")
+    assert "(1.00 x)" in out
+
+
+def test_what_the_model_leaves_out_is_said(calibration: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = EXAMPLE.read_text().replace('return tag_accesses(kernel, loads={"a": "aLD", "b": "bLD"})', "return kernel")
+    (tmp_path / "untagged.py").write_text(text)
+    code, _, err = run(capfd, "predict", calibration, f"{tmp_path / 'untagged.py'}:prefetching", "n=512")
+    assert code == 0
+    assert err.startswith("warning: ")
+    assert "the model has no feature for f_mem_access_global_float32_load" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("predict", "{c}", "{k}:naive"), 2, "needs a value for size n"),
+        (("predict", "{c}", "{k}:naive", "n=1000"), 2, "not valid for n=1000: it assumes"),
+        (("predict", "{c}", "{k}:naive", "n=x"), 2, "size 'n' must be an integer"),
+        (("predict", "{c}", "{k}:none", "n=16"), 2, "has no function 'none'; it has naive, prefetching"),
+        (("predict", "no.yaml", "{k}:naive", "n=16"), 2, "no.yaml"),
+        (("predict", "{k}", "{k}:naive", "n=16"), 2, "matmul.py"),
+        (("rank", "{c}", "n=16"), 1, "no variants to rank"),
+        (("calibrate", "no_model", "-o", "x.yaml"), 2, "no model is called 'no_model'"),
+        (("calibrate", "madd_only", "-o", "x.yaml", "--device", "zz"), 2, "zz"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: tuple[str, ...], code: int, message: str, calibration: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = [word.format(c=calibration, k=EXAMPLE) for word in words]
+    found, out, err = run(capfd, *given)
+    assert found == code
+    assert out == ""
+    assert err.startswith("perflex: error: ")
+    assert message in err
+
+
+@pytest.mark.device
+def test_calibrate(tmp_path: Path, default_device: object, capfd: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model.yaml"
+    model.write_text("""\
+schema: perflex-model/1
+name: small
+description: multiply-adds
+output: f_cl_wall_time
+expression: p_launch * f_sync_kernel_launch + p_madd * f_op_float32_madd
+parameters:
+  p_launch: {meaning: launching, unit: s per launch}
+  p_madd: {meaning: a multiply-add, unit: s per sub-group operation}
+measurement_kernels:
+  - tags: [flops_madd_pattern, "dtype:float32", "groups_fit:True", "nelements:32768", "m:64,128"]
+  - tags: [empty, "ngroups:16"]
+""")
+    out = tmp_path / "c.yaml"
+    code, text, _ = run(capfd, "calibrate", str(model), "-o", str(out), "--trials", "3", "--fixed-sizes")
+    assert code == 0
+    assert "p_madd" in text
+    assert "noise floor" in text
+    assert str(out) in text.replace("\n", "")
+    loaded = Calibration.load(out)
+    assert loaded.params["p_madd"] > 0
+    assert loaded.device["name"] == default_device.name

@@ -1,0 +1,154 @@
+"""The demo: sizes, ranks, files, and a whole run on a fake device."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from perflex import Calibration
+from perflex.__main__ import main
+from perflex._demo import DemoRow, _pairs, _rows, measurement_kernels, run_demo, write_demo
+from perflex._demo_sizes import matrix_sizes, multiply_add_rate, scaled_tags
+from perflex._fake_device import FakeDevice
+from perflex._gather import kernel_feature_values
+from perflex.errors import FileFormatError
+from perflex.models import load_model
+from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZES = (288, 416, 544, 672, 800, 928)
+COLUMNS = ["size", "variant", "predicted_s", "measured_s", "relative_error", "predicted_rank", "measured_rank"]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 0.165, 0.5, 1.0, 2.0, 60.0])
+def test_sizes_are_odd_multiples_of_32_and_increase(scale: float) -> None:
+    sizes = matrix_sizes(SIZES, scale)
+    assert len(sizes) == len(SIZES)
+    assert all(size % 64 == 32 and size >= 96 for size in sizes)
+    assert list(sizes) == sorted(set(sizes))
+
+
+def test_sizes_grow_with_the_cube_root_of_speed() -> None:
+    assert matrix_sizes(SIZES, 1.0) == SIZES
+    for small, large in zip(SIZES, matrix_sizes(SIZES, 64.0), strict=True):
+        assert large == pytest.approx(4 * small, abs=32)
+
+
+def test_only_sizes_are_scaled_in_tags() -> None:
+    tags = ["matmul_sq_mem", "dtype:float32", "n:288,544", "nelements:131072,262144", "m:64"]
+    assert scaled_tags(tags, 1.0) == tags
+    assert scaled_tags(tags, 0.1) == ["matmul_sq_mem", "dtype:float32", "n:160,224", "nelements:32768,65536", "m:64"]
+
+
+def test_multiply_add_rate_of_a_fake_device() -> None:
+    device = FakeDevice(lambda _, sizes: sizes["nelements"] * 32 * sizes["m"] / 2e12)
+    assert multiply_add_rate(device) == pytest.approx(2e12)
+
+
+def test_ranks_and_pairs() -> None:
+    predicted = {(64, "prefetch"): 1.0, (64, "no_prefetch"): 2.0, (96, "prefetch"): 4.0, (96, "no_prefetch"): 3.0}
+    measured = {(64, "prefetch"): 1.1, (64, "no_prefetch"): 1.6, (96, "prefetch"): 3.0, (96, "no_prefetch"): 3.9}
+    rows = _rows(predicted, measured)
+    assert [(row.predicted_rank, row.measured_rank) for row in rows] == [(1, 1), (2, 2), (2, 1), (1, 2)]
+    assert rows[0].relative_error == pytest.approx(1 / 1.1 - 1)
+    assert _pairs(rows) == (2, 1)
+    close = dict.fromkeys(predicted, 1.0) | {(96, "prefetch"): 1.05}
+    assert _pairs(_rows(predicted, close)) == (0, 0)
+
+
+def true_device(description_scale: float) -> FakeDevice:
+    """Return a device on which the shipped model holds with costs of our own."""
+    description = load_model("matmul_sq")
+    model = description.model()
+    costs = {name: 1e-10 * (3 + number) for number, name in enumerate(model.params())}
+    costs |= {"p_launch": 5e-6, "p_group": 2e-8, "p_barrier": 3e-9, "p_hidden": 0.7}
+    known = {}
+
+    def law(label: str, sizes: dict[str, int]) -> float:
+        kernel = known.get(label)
+        return model.evaluate(costs, kernel_feature_values(model.input_features(), kernel, sizes, 16))
+
+    collection = KernelCollection(ALL_GENERATORS)
+    pilot = ["flops_madd_pattern", "dtype:float32", "groups_fit:True", "m:64"]
+    kernels = measurement_kernels(description, description_scale)
+    kernels += collection.generate_kernels([*pilot, "nelements:32768,1048576"])
+    kernels += collection.generate_kernels(["matmul_sq", "dtype:float32", "groups_fit:True", "n:96,160"])
+    known.update({kernel.name: kernel.kernel for kernel in kernels})
+    return FakeDevice(law, sub_group_size=16, name="fake device", platform="fake platform")
+
+
+@pytest.fixture(scope="module")
+def result(monkeypatch_module: pytest.MonkeyPatch) -> object:
+    monkeypatch_module.setattr("perflex._demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
+    monkeypatch_module.setattr("perflex._demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
+    return run_demo(true_device(0.1), sizes=(96, 160))
+
+
+@pytest.fixture(scope="module")
+def monkeypatch_module() -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+def test_where_the_model_is_true_the_demo_finds_it(result: object) -> None:
+    assert result.geomean_error["prefetch"] < 0.01
+    assert result.geomean_error["no_prefetch"] < 0.01
+    assert {kernel.partition("(")[0] for kernel in result.calibration.fit.kernels}.isdisjoint({"matmul_sq"})
+    assert [(row.size, row.variant) for row in result.rows] == [
+        (96, "prefetch"), (96, "no_prefetch"), (160, "prefetch"), (160, "no_prefetch"),
+    ]  # fmt: skip
+    assert result.pairs_ranked_right == result.pairs
+
+
+def test_files_that_scripts_read(result: object, tmp_path: Path) -> None:
+    paths = write_demo(result, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(paths)
+    with paths["table.csv"].open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert list(rows[0]) == COLUMNS == list(DemoRow.__dataclass_fields__)
+    assert [float(row["predicted_s"]) for row in rows] == [row.predicted_s for row in result.rows]
+    summary = json.loads(paths["summary.json"].read_text())
+    assert {"device", "geomean_error", "pairs", "pairs_ranked_right", "seconds"} <= set(summary)
+    assert summary["geomean_error"] == result.geomean_error
+    calibration = Calibration.load(paths["calibration.yaml"])
+    assert dict(calibration.params) == dict(result.calibration.params)
+    from matplotlib.image import imread
+
+    picture = imread(paths["matmul.png"])
+    assert picture.shape[1] >= 800
+    assert picture.std() > 0.05
+
+
+def test_unwritable_folder(result: object, tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="cannot write the demo's results"):
+        write_demo(result, tmp_path / "not there")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--sizes", "100"], "cannot read sizes '100'; give positive multiples of 16"),
+        (["--sizes", "a,b"], "cannot read sizes 'a,b'"),
+        (["--sizes", "0"], "cannot read sizes '0'"),
+        (["--device", "no_such_device"], "no_such_device"),
+    ],
+)
+def test_bad_options_are_one_line_and_exit_code_2(
+    words: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--out", str(tmp_path / "out"), *words]) == 2
+    error = capfd.readouterr().err.strip()
+    assert error.startswith("perflex: error: ")
+    assert message in error
+    assert "\n" not in error
+
+
+def test_a_file_in_the_way_of_the_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").write_text("in the way")
+    assert main(["demo", "--out", str(tmp_path / "out")]) == 2
+    assert "cannot write to" in capfd.readouterr().err
