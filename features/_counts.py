@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["AccessCounts", "ScopCounts", "counts_of"]
 
 
-def _card(domain: Any, assumptions: Any) -> QuasiPolynomial:
-    restricted = domain.intersect_params(assumptions)
-    return QuasiPolynomial(restricted.card().coalesce().gist_params(assumptions))
-
-
 @dataclass(frozen=True)
 class AccessCounts:
     """Everything counted about one access.
@@ -92,7 +87,7 @@ class ScopCounts:
         """Return how many work-item instances of a statement are executed."""
         key = statement.domain
         if key not in self._instances:
-            self._instances[key] = _card(statement.domain, self.scop.assumptions)
+            self._instances[key] = QuasiPolynomial.points(statement.domain, self.scop.assumptions)
         return self._instances[key]
 
     def sub_group_instances(self, statement: Statement, sub_group_size: int) -> QuasiPolynomial:
@@ -101,7 +96,7 @@ class ScopCounts:
         if key not in self._sub_groups:
             launch = self.scop.launches[statement.launch]
             active = statement.domain.apply(_to_sub_groups(launch, statement.domain, sub_group_size))
-            self._sub_groups[key] = _card(active, self.scop.assumptions)
+            self._sub_groups[key] = QuasiPolynomial.points(active, self.scop.assumptions)
         return self._sub_groups[key]
 
     def sub_group_runs(self, statement: Statement, outer_loops: int, sub_group_size: int) -> QuasiPolynomial:
@@ -112,7 +107,7 @@ class ScopCounts:
             entered = statement.domain.apply(_to_sub_groups(launch, statement.domain, sub_group_size))
             first = len(launch.groups) + 1 + outer_loops
             entered = entered.project_out(isl.dim_type.set, first, entered.dim(isl.dim_type.set) - first)
-            self._sub_groups[key] = _card(entered, self.scop.assumptions)
+            self._sub_groups[key] = QuasiPolynomial.points(entered, self.scop.assumptions)
         return self._sub_groups[key]
 
     def barrier_instances(self, barrier: Barrier) -> QuasiPolynomial:
@@ -120,7 +115,7 @@ class ScopCounts:
         launch = self.scop.launches[barrier.launch]
         first = len(launch.groups)
         per_group = barrier.domain.project_out(isl.dim_type.set, first, len(launch.items))
-        return _card(per_group, self.scop.assumptions)
+        return QuasiPolynomial.points(per_group, self.scop.assumptions)
 
     def footprint(self, accesses: tuple[AccessCounts, ...]) -> QuasiPolynomial:
         """Return how many distinct elements of one array the accesses touch together (Algorithm 2)."""
@@ -128,7 +123,7 @@ class ScopCounts:
         for item in accesses:
             elements = item.access.relation.intersect_domain(item.statement.domain).range()
             touched = elements if touched is None else touched.union(elements)
-        return _card(touched.coalesce(), self.scop.assumptions)
+        return QuasiPolynomial.points(touched.coalesce(), self.scop.assumptions)
 
     @cached_property
     def accesses(self) -> tuple[AccessCounts, ...]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import lcm
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex._islpy import isl
 from perflex.errors import MissingSizeError
+from perflex.features._cardinality import TooManyOperationsError, card, card_at
+from perflex.features._polynomial_pieces import Piece, bound_of, names_of, read_piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,136 +23,41 @@ __all__ = ["QuasiPolynomial"]
 Sizes = "Mapping[str, int | np.ndarray]"
 
 
-@dataclass(frozen=True)
-class _Affine:
-    """floor((constant + sum coefficient*parameter + sum coefficient*floor) / denominator)."""
-
-    constant: int
-    parameters: tuple[tuple[str, int], ...]
-    floors: tuple[tuple[int, _Affine], ...]
-    denominator: int = 1
-
-    def __call__(self, sizes: Mapping[str, Any]) -> Any:
-        value: Any = self.constant
-        for name, coefficient in self.parameters:
-            value = value + coefficient * sizes[name]
-        for coefficient, floor in self.floors:
-            value = value + coefficient * floor(sizes)
-        return value // self.denominator if self.denominator != 1 else value
-
-
-@dataclass(frozen=True)
-class _Term:
-    coefficient: int
-    parameters: tuple[tuple[str, int], ...]
-    floors: tuple[tuple[_Affine, int], ...]
-
-    def __call__(self, sizes: Mapping[str, Any]) -> Any:
-        value: Any = self.coefficient
-        for name, exponent in self.parameters:
-            value = value * sizes[name] ** exponent
-        for floor, exponent in self.floors:
-            value = value * floor(sizes) ** exponent
-        return value
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """One polynomial with integer coefficients over a common denominator, and where it holds."""
-
-    conditions: tuple[tuple[tuple[_Affine, bool], ...], ...]  # any of (all of (affine, is_equality))
-    terms: tuple[_Term, ...]
-    denominator: int
-
-    def holds(self, sizes: Mapping[str, Any]) -> Any:
-        result: Any = False
-        for conjunction in self.conditions:
-            inside: Any = True
-            for affine, is_equality in conjunction:
-                value = affine(sizes)
-                inside = inside & ((value == 0) if is_equality else (value >= 0))
-            result = result | inside
-        return result
-
-    def numerator(self, sizes: Mapping[str, Any]) -> Any:
-        value: Any = 0
-        for term in self.terms:
-            value = value + term(sizes)
-        return value
-
-
-def _affine(aff: Any, *, is_constraint: bool) -> _Affine:
-    """Read an isl.Aff (a floor's argument) or an isl.Constraint."""
-    kinds = isl.dim_type
-    denominator = 1 if is_constraint else aff.get_denominator_val().to_python()
-
-    def whole(value: Any) -> int:
-        return int(value.mul(isl.Val(denominator)).to_python())
-
-    parameters = []
-    for i in range(aff.space.dim(kinds.param)):
-        coefficient = whole(aff.get_coefficient_val(kinds.param, i))
-        if coefficient:
-            parameters.append((aff.space.get_dim_name(kinds.param, i), coefficient))
-    floors = []
-    for i in range(aff.dim(kinds.div)):
-        coefficient = whole(aff.get_coefficient_val(kinds.div, i))
-        if coefficient:
-            floors.append((coefficient, _affine(aff.get_div(i), is_constraint=False)))
-    return _Affine(whole(aff.get_constant_val()), tuple(parameters), tuple(floors), denominator)
-
-
-def _conditions(domain: Any) -> tuple[tuple[tuple[_Affine, bool], ...], ...]:
-    return tuple(
-        tuple(
-            (_affine(constraint, is_constraint=True), bool(constraint.is_equality()))
-            for constraint in basic_set.get_constraints()
-        )
-        for basic_set in domain.compute_divs().get_basic_sets()
-    )
-
-
-def _piece(domain: Any, polynomial: Any) -> _Piece:
-    kinds = isl.dim_type
-    terms: list[Any] = []
-    polynomial.foreach_term(terms.append)  # isl prints what a callback raises: only collect in it
-    raw: list[tuple[int, int, tuple[tuple[str, int], ...], tuple[tuple[_Affine, int], ...]]] = []
-    for term in terms:
-        coefficient = term.get_coefficient_val()
-        parameters = tuple(
-            (polynomial.space.get_dim_name(kinds.param, i), term.get_exp(kinds.param, i))
-            for i in range(term.dim(kinds.param))
-            if term.get_exp(kinds.param, i)
-        )
-        floors = tuple(
-            (_affine(term.get_div(i), is_constraint=False), term.get_exp(kinds.div, i))
-            for i in range(term.dim(kinds.div))
-            if term.get_exp(kinds.div, i)
-        )
-        numerator = int(coefficient.get_num_si())
-        raw.append((numerator, int(coefficient.get_den_val().to_python()), parameters, floors))
-    denominator = lcm(*(den for _, den, _, _ in raw)) if raw else 1
-    whole = tuple(_Term(num * (denominator // den), params, floors) for num, den, params, floors in raw)
-    return _Piece(_conditions(domain), whole, denominator)
-
-
 @dataclass(frozen=True, eq=False)
 class QuasiPolynomial:
     """An exact count (or stride) as a function of the size parameters.
 
     Wraps an ``isl.PwQPolynomial`` without set dimensions. Hashable, picklable, comparable; adds and
     multiplies symbolically; evaluates with exact integer arithmetic.
+
+    Attributes
+    ----------
+    isl_object
+        The symbolic part.
+    deferred
+        What is added to it: products of a polynomial and the numbers of points of some sets, which are
+        counted when sizes are given because doing so symbolically takes too long.
     """
 
     isl_object: Any
+    deferred: tuple[tuple[QuasiPolynomial, tuple[Any, ...]], ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuasiPolynomial):
             return NotImplemented
-        return str(self.isl_object) == str(other.isl_object)
+        return repr(self) == repr(other)
 
     def __hash__(self) -> int:
-        return hash(str(self.isl_object))
+        return hash(repr(self))
+
+    @classmethod
+    def points(cls, domain: Any, assumptions: Any) -> QuasiPolynomial:
+        """Return the number of points of an isl set, for sizes that fulfil the assumptions."""
+        try:
+            return cls(card(domain, assumptions))
+        except TooManyOperationsError:
+            one = cls.constant(1)
+            return cls(isl.PwQPolynomial("{ 0 }"), ((one, (domain.intersect_params(assumptions),)),))
 
     @classmethod
     def constant(cls, value: int) -> QuasiPolynomial:
@@ -167,43 +73,53 @@ class QuasiPolynomial:
     def parameters(self) -> tuple[str, ...]:
         """Names of the size parameters the value may depend on."""
         space = self.isl_object.space
-        names = (space.get_dim_name(isl.dim_type.param, i) for i in range(space.dim(isl.dim_type.param)))
+        names = [space.get_dim_name(isl.dim_type.param, i) for i in range(space.dim(isl.dim_type.param))]
         used: set[str] = set()
+        for factor, domains in self.deferred:
+            inner = list(factor.parameters)
+            for domain in domains:
+                inner += domain.get_var_names(isl.dim_type.param)
+            used |= set(inner)
+            names += [name for name in dict.fromkeys(inner) if name not in names]
         for piece in self._pieces:
             for conjunction in piece.conditions:
                 for affine, _ in conjunction:
-                    used |= _names(affine)
+                    used |= names_of(affine)
             for term in piece.terms:
                 used |= {name for name, _ in term.parameters}
                 for floor, _ in term.floors:
-                    used |= _names(floor)
+                    used |= names_of(floor)
         return tuple(name for name in names if name in used)
 
     @cached_property
-    def _pieces(self) -> tuple[_Piece, ...]:
+    def _pieces(self) -> tuple[Piece, ...]:
         pieces: list[tuple[Any, Any]] = []
         self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
-        return tuple(_piece(domain, polynomial) for domain, polynomial in pieces)
+        return tuple(read_piece(domain, polynomial) for domain, polynomial in pieces)
 
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
-        return QuasiPolynomial(self.isl_object.add(other.isl_object))
+        return QuasiPolynomial(self.isl_object.add(other.isl_object), self.deferred + other.deferred)
 
     def __mul__(self, other: QuasiPolynomial | int) -> QuasiPolynomial:
         if isinstance(other, int):
-            return QuasiPolynomial(self.isl_object.scale_val(isl.Val(other)))
+            scaled = self.isl_object.scale_val(isl.Val(other))
+            return QuasiPolynomial(scaled, tuple((factor * other, sets) for factor, sets in self.deferred))
         left, right = self.isl_object, other.isl_object
         if not left.get_space().is_equal(right.get_space()):
             # isl aligns the parameters of a sum, but not those of a product.
             names = sorted(_space_names(left) | _space_names(right))
             left, right = _with_parameters(left, names), _with_parameters(right, names)
-        return QuasiPolynomial(left.mul(right))
+        deferred = [(factor * QuasiPolynomial(other.isl_object), sets) for factor, sets in self.deferred]
+        deferred += [(factor * QuasiPolynomial(self.isl_object), sets) for factor, sets in other.deferred]
+        deferred += [(one * two, sets + more) for one, sets in self.deferred for two, more in other.deferred]
+        return QuasiPolynomial(left.mul(right), tuple(deferred))
 
     __rmul__ = __mul__
 
     @property
     def is_zero(self) -> bool:
         """Whether the value is zero for all sizes."""
-        return all(not piece.terms for piece in self._pieces)
+        return not self.deferred and all(not piece.terms for piece in self._pieces)
 
     def evaluate(self, sizes: Mapping[str, Any]) -> Any:
         """Return the value at given sizes.
@@ -230,8 +146,29 @@ class QuasiPolynomial:
             raise MissingSizeError(msg, parameters=tuple(missing))
         used = {name: sizes[name] for name in self.parameters}
         if any(isinstance(value, np.ndarray) for value in used.values()):
-            return self._evaluate_arrays(used)
-        return self._evaluate_scalars({name: int(value) for name, value in used.items()})
+            return self._evaluate_arrays(used) + self._deferred_arrays(used)
+        whole = {name: int(value) for name, value in used.items()}
+        return self._evaluate_scalars(whole) + self._deferred_scalars(whole)
+
+    def _deferred_scalars(self, sizes: Mapping[str, int]) -> int:
+        total: Any = 0
+        for factor, domains in self.deferred:
+            value: Any = factor.evaluate(sizes)
+            for domain in domains:
+                names = domain.get_var_names(isl.dim_type.param)
+                value = value * card_at(domain, tuple((name, sizes[name]) for name in names))
+            total = total + value
+        return int(total) if total == int(total) else total
+
+    def _deferred_arrays(self, sizes: Mapping[str, Any]) -> Any:
+        if not self.deferred:
+            return 0.0
+        names = list(sizes)
+        arrays = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in names))
+        flat = np.stack([array.ravel() for array in arrays], axis=1)
+        distinct, place = np.unique(flat, axis=0, return_inverse=True)
+        values = [float(self._deferred_scalars(dict(zip(names, map(int, row), strict=True)))) for row in distinct]
+        return np.array(values)[place.ravel()].reshape(arrays[0].shape)
 
     def _evaluate_scalars(self, sizes: Mapping[str, int]) -> int | Fraction:
         from fractions import Fraction
@@ -249,7 +186,7 @@ class QuasiPolynomial:
         result = np.zeros(shape)
         for piece in self._pieces:
             # 64-bit integers unless an intermediate could overflow; Python's own integers then.
-            kind: Any = np.int64 if _bound(piece, magnitude) < 2.0**62 else object
+            kind: Any = np.int64 if bound_of(piece, magnitude) < 2.0**62 else object
             exact = {name: array.astype(kind) for name, array in arrays.items()}
             inside = np.broadcast_to(np.asarray(piece.holds(exact), dtype=bool), shape)
             value = np.broadcast_to(np.asarray(piece.numerator(exact)), shape)
@@ -261,10 +198,13 @@ class QuasiPolynomial:
         text = str(self.isl_object)
         body = text.partition("->")[2] if text.startswith("[") else text
         body = body.strip().removeprefix("{").removesuffix("}").strip()
+        if self.deferred:
+            return "counted at given sizes" if body in {"", "0"} else f"{body}, and more counted at given sizes"
         return body or "0"
 
     def __repr__(self) -> str:
-        return f"QuasiPolynomial({str(self.isl_object)!r})"
+        more = "".join(f" + {factor!r} * points of {sets}" for factor, sets in self.deferred)
+        return f"QuasiPolynomial({str(self.isl_object)!r}{more})"
 
 
 def _space_names(isl_object: Any) -> set[str]:
@@ -277,30 +217,3 @@ def _with_parameters(polynomial: Any, names: Sequence[str]) -> Any:
     if body.startswith("["):
         body = body.partition("->")[2]
     return isl.PwQPolynomial(f"[{', '.join(names)}] -> {body}")
-
-
-def _names(affine: _Affine) -> set[str]:
-    names = {name for name, _ in affine.parameters}
-    for _, floor in affine.floors:
-        names |= _names(floor)
-    return names
-
-
-def _bound(piece: _Piece, magnitude: Mapping[str, Any]) -> float:
-    """Return an upper bound of every intermediate value of the piece's polynomial."""
-
-    def of_affine(affine: _Affine) -> float:
-        value = float(abs(affine.constant))
-        value += sum(abs(c) * float(np.max(magnitude[name], initial=0)) for name, c in affine.parameters)
-        value += sum(abs(c) * of_affine(floor) for c, floor in affine.floors)
-        return value
-
-    total = 0.0
-    for term in piece.terms:
-        value = float(abs(term.coefficient))
-        for name, exponent in term.parameters:
-            value *= max(1.0, float(np.max(magnitude[name], initial=0))) ** exponent
-        for floor, exponent in term.floors:
-            value *= max(1.0, of_affine(floor)) ** exponent
-        total += value
-    return total

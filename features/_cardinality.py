@@ -1,0 +1,89 @@
+"""Numbers of points: symbolic where that is quick, else evaluated at given sizes.
+
+barvinok counts most domains of kernels in a millisecond, and some (unions of projections with floors) in
+minutes. isl counts its own operations and stops at a limit; what exceeds it is kept as a set, and its
+points are counted once the sizes are known.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from perflex._islpy import isl
+from perflex.errors import UnsupportedKernelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["TooManyOperationsError", "card", "card_at", "limited"]
+
+# Some tenths of a second on a current core; counting at fixed sizes is worth waiting for longer.
+SYMBOLIC_LIMIT = 200_000
+FIXED_LIMIT = 8_000_000
+
+
+class TooManyOperationsError(Exception):
+    """The limit on isl's operations was reached; never leaves this package."""
+
+
+@contextmanager
+def limited(operations: int) -> Iterator[None]:
+    """Let isl do so many operations in the block.
+
+    Raises
+    ------
+    TooManyOperationsError
+        The block needs more.
+    """
+    context = isl.DEFAULT_CONTEXT
+    context.reset_operations()
+    context.set_max_operations(operations)
+    try:
+        yield
+    except isl.Error as error:
+        if "maximal number of operations" in str(error):
+            raise TooManyOperationsError from None
+        raise
+    finally:
+        context.set_max_operations(0)
+        context.reset_operations()
+
+
+def card(domain: Any, assumptions: Any) -> Any:
+    """Return the number of points of a set under assumptions, an ``isl.PwQPolynomial`` in the parameters.
+
+    Raises
+    ------
+    TooManyOperationsError
+        That takes too long.
+    """
+    with limited(SYMBOLIC_LIMIT):
+        restricted = domain.intersect_params(assumptions)
+        return restricted.card().coalesce().gist_params(assumptions)
+
+
+@lru_cache(maxsize=65536)
+def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
+    """Return the number of points of a set at given sizes.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        Even that takes too long.
+    """
+    kinds = isl.dim_type
+    values = dict(sizes)
+    fixed = domain
+    for position in range(domain.dim(kinds.param)):
+        name = domain.get_dim_name(kinds.param, position)
+        fixed = fixed.fix_val(kinds.param, position, isl.Val(values[name]))
+    try:
+        with limited(FIXED_LIMIT):
+            counted = fixed.project_out(kinds.param, 0, fixed.dim(kinds.param)).card()
+            return int(counted.eval(isl.Point.zero(counted.get_domain_space())).to_python())
+    except TooManyOperationsError:
+        shown = ", ".join(f"{name}={value}" for name, value in sizes)
+        msg = f"a domain of the kernel is too complex to count, even at {shown}: {domain}; simplify its loop bounds"
+        raise UnsupportedKernelError(msg, domain=str(domain)) from None
