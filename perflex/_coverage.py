@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
+from perflex._gather import kernel_of
+from perflex._warnings import PerflexWarning
 from perflex.features import counts_of, describe_access, extract_scop, parse_feature
 from perflex.features._memory_features import MemoryAccessFeature
 from perflex.features._operation_features import OperationFeature
@@ -13,7 +16,9 @@ if TYPE_CHECKING:
 
     from perflex.features import Scop
 
-__all__ = ["uncounted"]
+__all__ = ["uncounted", "warn_uncounted"]
+
+_LISTED = 12
 
 
 def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> list[str]:
@@ -37,6 +42,23 @@ def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) ->
     memory = [feature for feature in parsed if isinstance(feature, MemoryAccessFeature)]
     operations = [feature for feature in parsed if isinstance(feature, OperationFeature)]
     return _accesses(scop, memory, sizes) + _operations(scop, operations)
+
+
+def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> None:
+    """Warn of what `uncounted` finds; arguments as there, the kernel may also be a measurement kernel.
+
+    Warns
+    -----
+    PerflexWarning
+        Names the accesses and operations.
+    """
+    kernel = kernel_of(kernel)
+    missed = uncounted(features, kernel, sizes)
+    if missed:
+        shown = "; ".join(missed[:_LISTED])
+        name = extract_scop(kernel).name
+        msg = f"{name}: the model has no feature for {shown}; the prediction leaves it out"
+        warnings.warn(msg, PerflexWarning, stacklevel=4)
 
 
 def _accesses(scop: Scop, features: list[MemoryAccessFeature], sizes: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perflex._timing_backend import TimedDevice
     from perflex.features import Feature, Scop
 
-__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of", "warn_uncounted"]
+__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of"]
 
 DEFAULT_SUB_GROUP_SIZE = 32
 _LISTED = 12
@@ -77,23 +77,6 @@ def kernel_feature_values(
 
     scop = extract_scop(kernel_of(kernel))
     return {name: parse_feature(name).value(scop, sizes, sub_group_size) for name in features}
-
-
-def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> None:
-    """Warn when a kernel does something that a model with these features misses.
-
-    Warns
-    -----
-    PerflexWarning
-        Names the accesses and operations.
-    """
-    from perflex._coverage import uncounted
-
-    missed = uncounted(features, kernel_of(kernel), sizes)
-    if missed:
-        shown = "; ".join(missed[:_LISTED])
-        msg = f"{_name_of(kernel_of(kernel))}: the model has no feature for {shown}; the prediction leaves it out"
-        warnings.warn(msg, PerflexWarning, stacklevel=4)
 
 
 def gather_feature_values(

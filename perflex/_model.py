@@ -211,7 +211,8 @@ class Model:
         UnsupportedKernelError
             The kernel cannot be described exactly.
         """
-        from perflex._gather import kernel_feature_values, warn_uncounted
+        from perflex._coverage import warn_uncounted
+        from perflex._gather import kernel_feature_values
 
         self._parameter_values(params)
         if hasattr(kernel, "generator"):

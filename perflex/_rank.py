@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from perflex._gather import kernel_feature_values, kernel_of, warn_uncounted
+from perflex._coverage import warn_uncounted
+from perflex._gather import kernel_feature_values, kernel_of
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:

@@ -287,7 +287,8 @@ def write_yaml(path: Path | str, content: Mapping[str, Any]) -> None:
         The file cannot be written; the cause is named.
     """
     path = Path(path)
-    text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, width=110)
+    # ASCII with escapes: written raw, some Unicode line breaks come back as blanks.
+    text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=False, width=110)
     temporary = ""
     try:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o644

@@ -31,7 +31,8 @@ def predict(
     """Predict a kernel's run time at given sizes, and show what it is made of."""
     from perflex._calibration import Calibration
     from perflex._cli.arguments import load_kernel
-    from perflex._gather import kernel_feature_values, warn_uncounted
+    from perflex._coverage import warn_uncounted
+    from perflex._gather import kernel_feature_values
 
     loaded = Calibration.load(calibration)
     unit = load_kernel(kernel)

@@ -200,7 +200,8 @@ def test_eval_with_kernel_takes_kernels_and_measurement_kernels(monkeypatch: pyt
         seen.append((kernel, dict(sizes), sub_group_size))
         return {feature: float(sizes["n"]) for feature in features}
 
-    monkeypatch.setitem(sys.modules, "perflex._gather", SimpleNamespace(kernel_feature_values=values))
+    monkeypatch.setattr("perflex._gather.kernel_feature_values", values)
+    monkeypatch.setattr("perflex._coverage.warn_uncounted", lambda *_: None)
     model = Model(OUTPUT, "p_a * f_x")
     assert model.eval_with_kernel({"p_a": 2.0}, "kernel", {"n": 8}) == 16.0
     measured = SimpleNamespace(kernel="inner", generator="g", sizes={"n": 4, "m": 1})
