@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from perflex._islpy import isl
 
 if TYPE_CHECKING:
@@ -43,10 +41,17 @@ class Term:
     def __call__(self, sizes: Mapping[str, Any]) -> Any:
         value: Any = self.coefficient
         for name, exponent in self.parameters:
-            value = value * sizes[name] ** exponent
+            value = _times_power(value, sizes[name], exponent)
         for floor, exponent in self.floors:
-            value = value * floor(sizes) ** exponent
+            value = _times_power(value, floor(sizes), exponent)
         return value
+
+
+def _times_power(value: Any, base: Any, exponent: int) -> Any:
+    # Several times as fast as ** on arrays for the small exponents there are.
+    for _ in range(exponent):
+        value = value * base
+    return value
 
 
 @dataclass(frozen=True)
@@ -136,12 +141,12 @@ def names_of(affine: Affine) -> set[str]:
     return names
 
 
-def bound_of(piece: Piece, magnitude: Mapping[str, Any]) -> float:
-    """Return an upper bound of every intermediate value of the piece's polynomial."""
+def bound_of(piece: Piece, magnitude: Mapping[str, float]) -> float:
+    """Return an upper bound of every intermediate value of the piece's polynomial, given those of the parameters."""
 
     def of_affine(affine: Affine) -> float:
         value = float(abs(affine.constant))
-        value += sum(abs(c) * float(np.max(magnitude[name], initial=0)) for name, c in affine.parameters)
+        value += sum(abs(c) * magnitude[name] for name, c in affine.parameters)
         value += sum(abs(c) * of_affine(floor) for c, floor in affine.floors)
         return value
 
@@ -149,7 +154,7 @@ def bound_of(piece: Piece, magnitude: Mapping[str, Any]) -> float:
     for term in piece.terms:
         value = float(abs(term.coefficient))
         for name, exponent in term.parameters:
-            value *= max(1.0, float(np.max(magnitude[name], initial=0))) ** exponent
+            value *= max(1.0, magnitude[name]) ** exponent
         for floor, exponent in term.floors:
             value *= max(1.0, of_affine(floor)) ** exponent
         total += value

@@ -182,16 +182,18 @@ class QuasiPolynomial:
     def _evaluate_arrays(self, sizes: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
         arrays = {name: np.asarray(value) for name, value in sizes.items()}
         shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
-        magnitude = {name: np.abs(array).astype(np.float64) for name, array in arrays.items()}
+        magnitude = {name: float(np.max(np.abs(array), initial=0)) for name, array in arrays.items()}
         result = np.zeros(shape)
         for piece in self._pieces:
-            # 64-bit integers unless an intermediate could overflow; Python's own integers then.
-            kind: Any = np.int64 if bound_of(piece, magnitude) < 2.0**62 else object
+            bound = bound_of(piece, magnitude)
+            # Floating point counts exactly up to 2**53; beyond, 64-bit integers; beyond, Python's own.
+            kind: Any = np.float64 if bound < 2.0**53 else np.int64 if bound < 2.0**62 else object
             exact = {name: array.astype(kind) for name, array in arrays.items()}
-            inside = np.broadcast_to(np.asarray(piece.holds(exact), dtype=bool), shape)
-            value = np.broadcast_to(np.asarray(piece.numerator(exact)), shape)
-            quotient = np.asarray(value / piece.denominator, dtype=np.float64)
-            result = np.where(inside, quotient, result)
+            inside = piece.holds(exact)
+            quotient = np.asarray(piece.numerator(exact) / piece.denominator, dtype=np.float64)
+            if inside is True:
+                return np.array(np.broadcast_to(quotient, shape))
+            result = np.where(np.asarray(inside, dtype=bool), quotient, result)
         return result
 
     def __str__(self) -> str:

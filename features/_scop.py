@@ -258,6 +258,17 @@ class Scop:
         """Return the array of that name."""
         return self._arrays_by_name[name]
 
+    def checked(self, sizes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the sizes in a form that `check_sizes` need not look at again.
+
+        Raises
+        ------
+        MissingSizeError
+            As `check_sizes`.
+        """
+        self.check_sizes(sizes)
+        return _CheckedSizes(sizes, self)
+
     def check_sizes(self, sizes: Mapping[str, Any]) -> None:
         """Stop unless every size parameter has a value the kernel is valid for.
 
@@ -266,6 +277,8 @@ class Scop:
         MissingSizeError
             A parameter has no value, or the values contradict the kernel's assumptions.
         """
+        if isinstance(sizes, _CheckedSizes) and sizes.scop is self:
+            return
         missing = [name for name in self.parameters if name not in sizes]
         if missing:
             example = ", ".join(f"{name!r}: 1024" for name in missing)
@@ -284,3 +297,11 @@ class Scop:
     def _assumptions_hold(self) -> QuasiPolynomial:
         one = isl.PwQPolynomial("{ 1 }")
         return QuasiPolynomial(one.intersect_params(self.assumptions.params()))
+
+
+class _CheckedSizes(dict[str, Any]):
+    """Sizes that a Scop has checked."""
+
+    def __init__(self, sizes: Mapping[str, Any], scop: Scop) -> None:
+        super().__init__(sizes)
+        self.scop = scop

@@ -76,7 +76,8 @@ def kernel_feature_values(
     from perflex.features import extract_scop, parse_feature
 
     scop = extract_scop(kernel_of(kernel))
-    return {name: parse_feature(name).value(scop, sizes, sub_group_size) for name in features}
+    checked = scop.checked(sizes)
+    return {name: parse_feature(name).value(scop, checked, sub_group_size) for name in features}
 
 
 def gather_feature_values(

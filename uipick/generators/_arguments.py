@@ -6,6 +6,7 @@ from uipick._argument import Argument, Criterion, multiples_of
 
 __all__ = [
     "DTYPE",
+    "FITTING_PATTERN_ARGUMENTS",
     "GID_STRIDE_0",
     "GID_STRIDE_1",
     "GROUPS_FIT",
@@ -16,6 +17,7 @@ __all__ = [
     "LSIZE_1",
     "MATRIX_SIZE",
     "NELEMENTS",
+    "PATTERN_ARGUMENTS",
 ]
 
 _WORK_GROUP = Criterion("integers from 1 to 1024", lambda value: 1 <= value <= 1024)
@@ -42,4 +44,7 @@ NELEMENTS = Argument(
     multiples_of(1),
     (524288, 786432, 1048576, 1310720),
 )
+# What every kernel with a simple access pattern takes; the second for kernels that cannot guard remainders.
+PATTERN_ARGUMENTS = (DTYPE, LSIZE_0, LSIZE_1, GROUPS_FIT, LID_STRIDE_0, LID_STRIDE_1)
+FITTING_PATTERN_ARGUMENTS = (DTYPE, LSIZE_0, LSIZE_1, GROUPS_FIT_ONLY, LID_STRIDE_0, LID_STRIDE_1)
 MATRIX_SIZE = Argument("n", "int", "rows and columns of the matrices", multiples_of(1), (512, 640, 768, 896))

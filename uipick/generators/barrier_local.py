@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Generator
-from uipick.generators._arguments import (
-    DTYPE,
-    GROUPS_FIT_ONLY,
-    LID_STRIDE_0,
-    LID_STRIDE_1,
-    LSIZE_0,
-    LSIZE_1,
-    NELEMENTS,
-)
+from uipick.generators._arguments import FITTING_PATTERN_ARGUMENTS, NELEMENTS
 from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
@@ -57,12 +49,7 @@ BARRIER_LOCAL = Generator(
     name="barrier_local",
     tags=frozenset({"barrier_local", "barrier"}),
     arguments=(
-        DTYPE,
-        LSIZE_0,
-        LSIZE_1,
-        GROUPS_FIT_ONLY,
-        LID_STRIDE_0,
-        LID_STRIDE_1,
+        *FITTING_PATTERN_ARGUMENTS,
         NELEMENTS,
         Argument("m", "int", "barriers per work-item", multiples_of(1), (64, 128, 192, 256)),
     ),

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Generator
-from uipick.generators._arguments import (
-    DTYPE,
-    GROUPS_FIT,
-    LID_STRIDE_0,
-    LID_STRIDE_1,
-    LSIZE_0,
-    LSIZE_1,
-    NELEMENTS,
-)
+from uipick.generators._arguments import NELEMENTS, PATTERN_ARGUMENTS
 from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
@@ -116,12 +108,7 @@ def _described(operation: str, words: str, form: str) -> Generator:
         name=name,
         tags=frozenset({name, "flops"}),
         arguments=(
-            DTYPE,
-            LSIZE_0,
-            LSIZE_1,
-            GROUPS_FIT,
-            LID_STRIDE_0,
-            LID_STRIDE_1,
+            *PATTERN_ARGUMENTS,
             Argument("nvars", "int", "private variables (16 suit devices with few registers)", (16, 32), (32,)),
             NELEMENTS,
             Argument("m", "int", "loop iterations", multiples_of(UNROLL), (1024, 1152, 1280, 1408)),

@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING
 
 from uipick._argument import Argument, Criterion
 from uipick._generator import Generator
-from uipick.generators._arguments import (
-    DTYPE,
-    GID_STRIDE_0,
-    GID_STRIDE_1,
-    GROUPS_FIT,
-    LID_STRIDE_0,
-    LID_STRIDE_1,
-    LSIZE_0,
-    LSIZE_1,
-    NELEMENTS,
-)
+from uipick.generators._arguments import GID_STRIDE_0, GID_STRIDE_1, NELEMENTS, PATTERN_ARGUMENTS
 from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
@@ -55,12 +45,7 @@ GMEM_PATTERN = Generator(
     name="gmem_pattern",
     tags=frozenset({"gmem_pattern", "gmem"}),
     arguments=(
-        DTYPE,
-        LSIZE_0,
-        LSIZE_1,
-        GROUPS_FIT,
-        LID_STRIDE_0,
-        LID_STRIDE_1,
+        *PATTERN_ARGUMENTS,
         GID_STRIDE_0,
         GID_STRIDE_1,
         Argument(

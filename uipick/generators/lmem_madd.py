@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Constraint, Generator
-from uipick.generators._arguments import (
-    DTYPE,
-    GROUPS_FIT_ONLY,
-    LID_STRIDE_0,
-    LID_STRIDE_1,
-    LSIZE_0,
-    LSIZE_1,
-    NELEMENTS,
-)
+from uipick.generators._arguments import FITTING_PATTERN_ARGUMENTS, NELEMENTS
 from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
@@ -73,12 +65,7 @@ LMEM_MADD = Generator(
     name="lmem_madd",
     tags=frozenset({"lmem_madd", "lmem"}),
     arguments=(
-        DTYPE,
-        LSIZE_0,
-        LSIZE_1,
-        GROUPS_FIT_ONLY,
-        LID_STRIDE_0,
-        LID_STRIDE_1,
+        *FITTING_PATTERN_ARGUMENTS,
         Argument("depth", "int", "multiply-adds per work-item and round", (8, 16, 32, 64), (16, 32)),
         NELEMENTS,
         Argument("m", "int", "rounds", multiples_of(1), (8, 16, 32)),

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Generator
-from uipick.generators._arguments import (
-    DTYPE,
-    GROUPS_FIT_ONLY,
-    LID_STRIDE_0,
-    LID_STRIDE_1,
-    LSIZE_0,
-    LSIZE_1,
-    NELEMENTS,
-)
+from uipick.generators._arguments import FITTING_PATTERN_ARGUMENTS, NELEMENTS
 from uipick.generators._local_moves import LOCAL_MEMORY_FITS, MOVE_LOOPS, local_rows, move_sizes
 from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
@@ -71,12 +63,7 @@ LMEM_MOVE = Generator(
     name="lmem_move",
     tags=frozenset({"lmem_move", "lmem"}),
     arguments=(
-        DTYPE,
-        LSIZE_0,
-        LSIZE_1,
-        GROUPS_FIT_ONLY,
-        LID_STRIDE_0,
-        LID_STRIDE_1,
+        *FITTING_PATTERN_ARGUMENTS,
         NELEMENTS,
         Argument("m", "int", "moves per work-item", multiples_of(8), (64, 128, 192, 256)),
     ),

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 
 from uipick._argument import Argument, Criterion
 from uipick._generator import Generator
-from uipick.generators._arguments import (
-    DTYPE,
-    GROUPS_FIT_ONLY,
-    LID_STRIDE_0,
-    LID_STRIDE_1,
-    LSIZE_0,
-    LSIZE_1,
-    NELEMENTS,
-)
+from uipick.generators._arguments import FITTING_PATTERN_ARGUMENTS, NELEMENTS
 from uipick.generators._local_moves import LOCAL_MEMORY_FITS, MOVE_LOOPS, local_rows, move_sizes
 from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
@@ -70,12 +62,7 @@ OVERLAP_RATIO = Generator(
     name="overlap_ratio",
     tags=frozenset({"overlap_ratio", "overlap"}),
     arguments=(
-        DTYPE,
-        LSIZE_0,
-        LSIZE_1,
-        GROUPS_FIT_ONLY,
-        LID_STRIDE_0,
-        LID_STRIDE_1,
+        *FITTING_PATTERN_ARGUMENTS,
         NELEMENTS,
         Argument(
             "m",
