@@ -73,7 +73,7 @@ def _table(result: DemoResult) -> Table:
 
     table = Table(title="Predicted before anything was measured")
     for heading in ("size", "variant", "predicted", "measured", "error", "predicted rank", "measured rank"):
-        table.add_column(heading, justify="left" if heading == "variant" else "right")
+        table.add_column(heading, justify="left" if heading == "variant" else "right", no_wrap=heading == "variant")
     for row in result.rows:
         table.add_row(
             str(row.size),
