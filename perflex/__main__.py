@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_EVERYWHERE = ("--quiet", "-q", "--debug")
 _FAILED_WORK = 1
 _BAD_INPUT = 2
 # Everything else that perflex raises says that what it was given is wrong.
@@ -43,8 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from perflex._cli.session import Session
 
     session = Session()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    # These hold for every command and may stand before or after its name.
+    everywhere = [word for word in words if word in _EVERYWHERE]
     try:
-        app(args=None if arguments is None else list(arguments), obj=session, prog_name="perflex")
+        app(args=everywhere + [word for word in words if word not in _EVERYWHERE], obj=session, prog_name="perflex")
     except SystemExit as ending:
         return _code(ending)
     except BrokenPipeError:

@@ -119,3 +119,11 @@ measurement_kernels:
     loaded = Calibration.load(out)
     assert loaded.params["p_madd"] > 0
     assert loaded.device["name"] == default_device.name
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_quiet_may_stand_anywhere(place: str, calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["predict", calibration, f"{EXAMPLE}:naive", "n=512"]
+    code, out, err = run(capfd, *(["--quiet", *words] if place == "before" else [*words, "-q"]))
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 1
