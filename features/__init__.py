@@ -26,6 +26,7 @@ from perflex.features._loopy_extract import extract_scop
 from perflex.features._memory_features import MemoryAccessFamily, describe_access
 from perflex.features._operation_features import OperationFamily
 from perflex.features._quasipolynomial import QuasiPolynomial
+from perflex.features._report import CountedFeature, count_features
 from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 from perflex.features._scop_yaml import content_hash, scop_from_yaml, scop_to_yaml
 
@@ -35,6 +36,7 @@ __all__ = [
     "Amount",
     "Array",
     "Barrier",
+    "CountedFeature",
     "Feature",
     "FeatureFamily",
     "Launch",
@@ -45,6 +47,7 @@ __all__ = [
     "ScopCounts",
     "Statement",
     "content_hash",
+    "count_features",
     "counts_of",
     "describe_access",
     "extract_scop",

@@ -28,10 +28,15 @@ _FACTOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Constraint:
-    """A comparison with a number or a product of numbers and size parameters, e.g. ``>15`` or ``=16*n``."""
+    """A comparison with a number or a product of numbers and size parameters, e.g. ``>15``, ``=16*n`` or ``=-1``."""
 
     relation: str
     bound: str
+
+    @property
+    def names(self) -> set[str]:
+        """Size parameters in the bound."""
+        return {factor for factor in self.bound.removeprefix("-").split("*") if not factor[0].isdigit()}
 
     def holds(self, value: Any, sizes: Mapping[str, Any]) -> bool:
         """Return whether `value` (a number or an array of them) fulfils the constraint.
@@ -41,8 +46,8 @@ class Constraint:
         MissingSizeError
             The bound names a size without a value, or holds for some of an array of sizes only.
         """
-        bound: Any = 1
-        for factor in self.bound.split("*"):
+        bound: Any = -1 if self.bound.startswith("-") else 1
+        for factor in self.bound.removeprefix("-").split("*"):
             if factor[0].isdigit():
                 bound = bound * (float(factor) if "." in factor else int(factor))
             elif factor in sizes:
@@ -134,10 +139,17 @@ def _strides_fit(
         stride = strides[axis] if axis < len(strides) else 0
         if stride is None:  # not affine in that index: no number fits
             return False
-        value = stride if isinstance(stride, int) else stride.evaluate(sizes)
-        if not constraint.holds(value, sizes):
+        if not _stride_fits(constraint, stride, sizes):
             return False
     return True
+
+
+def _stride_fits(constraint: Constraint, stride: QuasiPolynomial | int, sizes: Mapping[str, Any]) -> bool:
+    names = constraint.names if isinstance(stride, int) else constraint.names | set(stride.parameters)
+    if constraint.relation == "=" and not names.issubset(sizes) and not sizes:
+        # Without any sizes, expressions are the same if they read the same.
+        return str(stride).replace(" ", "") == constraint.bound
+    return constraint.holds(stride if isinstance(stride, int) else stride.evaluate(sizes), sizes)
 
 
 def parse_pattern(identifier: str) -> AccessPattern:
@@ -225,7 +237,7 @@ def _parse_strides(identifier: str, text: str | None) -> tuple[tuple[int, Constr
 
 def _parse_constraint(identifier: str, text: str) -> Constraint:
     match = _CONSTRAINT.fullmatch(text.replace(" ", ""))
-    if match is None or not all(_FACTOR.fullmatch(factor) for factor in match[2].split("*")):
+    if match is None or not all(_FACTOR.fullmatch(factor) for factor in match[2].removeprefix("-").split("*")):
         raise _bad(
             identifier,
             f"the constraint {text!r} is not a number, a size or a product of them after = < <= > >=",

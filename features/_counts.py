@@ -117,6 +117,16 @@ class ScopCounts:
         per_group = barrier.domain.project_out(isl.dim_type.set, first, len(launch.items))
         return QuasiPolynomial.points(per_group, self.scop.assumptions)
 
+    def barriers_per_work_item(self, barrier: Barrier) -> QuasiPolynomial | None:
+        """Return how many times each work-item reaches a barrier; None where work-groups differ in that."""
+        launch = self.scop.launches[barrier.launch]
+        sequential = barrier.domain.project_out(isl.dim_type.set, 0, len(launch.groups) + len(launch.items))
+        alike = QuasiPolynomial.points(sequential, self.scop.assumptions)
+        difference = alike * launch.group_count + self.barrier_instances(barrier) * -1
+        # isl subtracts exactly, but only where both are known to hold: on the sizes the kernel is valid for.
+        symbolic = difference.isl_object.gist_params(self.scop.assumptions)
+        return alike if QuasiPolynomial(symbolic, difference.deferred).is_zero else None
+
     def footprint(self, accesses: tuple[AccessCounts, ...]) -> QuasiPolynomial:
         """Return how many distinct elements of one array the accesses touch together (Algorithm 2)."""
         touched: Any = None

@@ -1,0 +1,115 @@
+"""Everything a kernel contains, as features."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perflex.__main__ import main
+from perflex.errors import MissingSizeError, UnknownFeatureError
+from perflex.features import CountedFeature, count_features, extract_scop, parse_feature
+from sample_kernels import make, matmul, pointwise
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
+
+
+def counted(kernel: object, sizes: dict | None, **options: object) -> dict[str, CountedFeature]:
+    return {entry.identifier: entry for entry in count_features(extract_scop(kernel), sizes, **options)}
+
+
+def test_all_that_is_listed_counts_itself() -> None:
+    scop = extract_scop(matmul(prefetch=True))
+    everything = counted(matmul(prefetch=True), {"n": 64})
+    for identifier, entry in everything.items():
+        feature = parse_feature(identifier)
+        assert feature.matches(scop, {"n": 64}), identifier
+        assert entry.value == feature.value(scop, {"n": 64}, 32), identifier
+        assert entry.exact
+    memory = [entry for entry in everything.values() if entry.identifier.startswith("f_mem_access")]
+    total = parse_feature("f_mem_access").value(scop, {"n": 64}, 32)
+    assert sum(entry.value for entry in memory) == total
+
+
+def test_symbolic_counts_need_no_sizes() -> None:
+    everything = counted(matmul(prefetch=True), None)
+    assert all(entry.value is None for entry in everything.values())
+    assert everything["f_op_float32_madd"].expression == "1/32 * n^3"
+    assert everything["f_sync_barrier_local"].expression == "1/8 * n"
+    load = everything["f_mem_access_global_float32_load_lstrides:{0:1;1:n}_gstrides:{0:16;1:0}"]
+    assert (load.expression, load.unit) == ("1/16 * n^3", "access per work-item")
+    with pytest.raises(MissingSizeError, match="size parameter n has no value"):
+        counted(matmul(prefetch=True), None, identifiers=["f_mem_access_afr:>1"])
+
+
+def test_reuse_and_missing_strides_are_noted() -> None:
+    everything = counted(matmul(prefetch=True), {"n": 64})
+    assert "AFR 4" in everything["f_mem_access_global_float32_load_lstrides:{0:1;1:n}_gstrides:{0:16;1:0}"].note
+    odd = counted(pointwise("x[i % 4] + y[i]"), {"n": 64})
+    (note,) = [entry.note for entry in odd.values() if "% 4" in entry.note]
+    assert note.endswith("not affine in lid(0)")
+
+
+def test_negative_strides_have_identifiers() -> None:
+    everything = counted(pointwise("x[n - 1 - i]"), {"n": 64})
+    assert everything["f_mem_access_global_float32_load_lstrides:{0:-1}_gstrides:{0:-32}"].value == 64
+
+
+def test_executed_instances() -> None:
+    per_item = counted(matmul(prefetch=True), {"n": 64}, per_work_item=True)
+    assert per_item["f_op_float32_madd"].value == 64**3
+    assert per_item["f_mem_access_local_float32_load_lstrides:{0:0;1:16}"].value == 64**3
+    assert per_item["f_sync_barrier_local"].value == 2 * 4 * 64**2
+    assert {entry.unit for name, entry in per_item.items() if name.startswith("f_op")} == {"operation"}
+
+
+def test_conditions_make_bounds() -> None:
+    import numpy as np
+
+    kernel = make("{[i]: 0<=i<n}", "if x[i] > 0\n out[i] = x[i] * 2\nend", {"x": np.float32})
+    everything = counted(kernel, {"n": 10})
+    assert not everything["f_op_float32_mul"].exact
+    assert everything["f_thread_groups"].exact
+
+
+def test_picked_features() -> None:
+    picked = counted(
+        matmul(prefetch=False), {"n": 64}, identifiers=["f_op_float64_add", "f_sub_groups"], sub_group_size=8
+    )
+    assert {name: entry.value for name, entry in picked.items()} == {"f_op_float64_add": 0, "f_sub_groups": 512}
+    with pytest.raises(UnknownFeatureError):
+        counted(matmul(prefetch=False), {"n": 64}, identifiers=["f_op_float32_mad"])
+
+
+def test_command_line_table(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["features", f"{EXAMPLE}:prefetching", "n=64"]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert "1/32 * n^3 = 8192  (sub-group operation, exact)" in out
+    assert "AFR 4" in out
+    assert main(["features", f"{EXAMPLE}:prefetching"]) == 0
+    assert "sizes n; sub-groups of 32" in capfd.readouterr().out
+
+
+def test_command_line_json(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["features", f"{EXAMPLE}:naive", "n=64", "--json", "--per", "work-item", "--sub-group-size", "16"]
+    assert main([*words, "-f", "f_op_float32_madd", "-f", "f_mem_access_tag:none"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found == {
+        "f_op_float32_madd": {"value": 64**3, "expression": "n^3", "unit": "operation", "exact": True},
+        "f_mem_access_tag:none": {"value": 0, "expression": "0", "unit": "access", "exact": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["n=1000"], "not valid for n=1000"),
+        (["-f", "f_op_float32_mad", "n=64"], "did you mean madd"),
+        (["n=64", "m"], "cannot read size 'm'"),
+    ],
+)
+def test_command_line_errors(words: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["features", f"{EXAMPLE}:naive", *words]) == 2
+    assert message in capfd.readouterr().err
