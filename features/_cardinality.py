@@ -1,12 +1,13 @@
 """Numbers of points: symbolic where that is quick, else evaluated at given sizes.
 
-barvinok counts most domains of kernels in a millisecond, and some (unions of projections with floors) in
-minutes. isl counts its own operations and stops at a limit; what exceeds it is kept as a set, and its
-points are counted once the sizes are known.
+barvinok counts most domains of kernels in a millisecond, and some (projections with several existential
+variables, above all) in minutes. Those are told by their form, or by isl, which counts its operations and
+stops at a limit; they are kept as sets, and their points are counted once the sizes are known.
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ __all__ = ["TooManyOperationsError", "card", "card_at", "limited"]
 # Some tenths of a second on a current core; counting at fixed sizes is worth waiting for longer.
 SYMBOLIC_LIMIT = 200_000
 FIXED_LIMIT = 8_000_000
+# With more existential variables than this that are no floors, barvinok may run without end, and isl's count of
+# operations does not see it.
+_EXISTENTIAL = 1
+_QUANTIFIER = re.compile(r"exists \(([^:]*):")
 
 
 class TooManyOperationsError(Exception):
@@ -61,7 +66,17 @@ def card(domain: Any, assumptions: Any) -> Any:
     """
     with limited(SYMBOLIC_LIMIT):
         restricted = domain.intersect_params(assumptions)
+        if _existential_variables(restricted) > _EXISTENTIAL:
+            raise TooManyOperationsError
         return restricted.card().coalesce().gist_params(assumptions)
+
+
+def _existential_variables(domain: Any) -> int:
+    """Return the most existential variables of one piece of a set that are not defined as floors."""
+    most = 0
+    for quantified in _QUANTIFIER.findall(str(domain)):
+        most = max(most, sum("=" not in variable for variable in quantified.split(",")))
+    return most
 
 
 @lru_cache(maxsize=65536)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
@@ -48,12 +48,15 @@ class ExpressionReader:
         Gives the numpy dtype of a sub-expression.
     is_array
         Tells whether a name is an array (as opposed to a scalar, loop variable or size).
+    function_name
+        Gives a function's own name: loopy numbers a function's versions for different types.
     kernel_name, insn_id
         For messages.
     """
 
     dtype_of: Callable[[Any], Any]
     is_array: Callable[[str], bool]
+    function_name: Callable[[str], str]
     kernel_name: str
     insn_id: str
     operations: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -62,9 +65,9 @@ class ExpressionReader:
 
     def read(self, expr: Any) -> None:
         """Add what `expr` does."""
-        method = getattr(expr, "mapper_method", None)
-        if method is None:  # a number
+        if _is_constant(expr):
             return
+        method = expr.mapper_method
         handler = getattr(self, f"_{method}", None)
         if handler is None:
             self._refuse(f"has an expression of kind {type(expr).__name__} ({expr})")
@@ -105,7 +108,7 @@ class ExpressionReader:
         tags: frozenset[Any] = getattr(aggregate, "tags", frozenset())
         tag = next((str(getattr(t, "value", t)) for t in sorted(tags, key=str)), None)
         text = f"{name}[{', '.join(map(str, indices))}]" if indices else str(name)
-        inner = ExpressionReader(self.dtype_of, self.is_array, self.kernel_name, self.insn_id)
+        inner = replace(self, operations=Counter(), accesses=[], conditional=False)
         for index in indices:
             inner.read(index)
         if inner.accesses:
@@ -119,7 +122,7 @@ class ExpressionReader:
     # arithmetic
 
     def _map_sum(self, expr: Any) -> None:
-        terms = [term for term in _flattened(expr, "map_sum") if not _is_constant_zero(term)]
+        terms = _terms(expr)
         for term in terms:
             self.read(term)
         additions = len(terms) - 1
@@ -234,9 +237,13 @@ class ExpressionReader:
         name = getattr(function, "name", function)
         if not isinstance(name, str):  # a reduction's combiner, e.g. of an argmax
             name = type(name).__name__.lower()
+        name = self.function_name(name)
         kind = _FUNCTION_NAMES.get(name, name)
         if kind:
             self._count(kind, expr)
+
+    def _operations_only(self) -> ExpressionReader:
+        return replace(self, is_array=lambda _: False, operations=Counter(), accesses=[], conditional=False)
 
     def path_from(self, expr: Any, name: str) -> list[tuple[str, str]] | None:
         """Return the operations (kind, dtype) between a variable and the value of `expr`.
@@ -254,16 +261,16 @@ class ExpressionReader:
         paths = [path for child in children if (path := self.path_from(child, name)) is not None]
         if not paths:
             return None
-        own = ExpressionReader(self.dtype_of, lambda _: False, self.kernel_name, self.insn_id)
+        own = self._operations_only()
         own.read(expr)
         for child in children:
-            inner = ExpressionReader(self.dtype_of, lambda _: False, self.kernel_name, self.insn_id)
+            inner = self._operations_only()
             inner.read(child)
             own.operations.subtract(inner.operations)
         return max(paths, key=len) + [key for key, count in own.operations.items() for _ in range(max(0, count))]
 
     def _path_through_sum(self, expr: Any, name: str) -> list[tuple[str, str]] | None:
-        terms = [term for term in _flattened(expr, "map_sum") if not _is_constant_zero(term)]
+        terms = _terms(expr)
         dtype = self.dtype_of(expr)
         feeds = [_is_product(term) and self.dtype_of(term) == dtype for term in terms]
         longest: list[tuple[str, str]] | None = None
@@ -307,7 +314,27 @@ def _flattened(expr: Any, method: str) -> list[Any]:
 
 
 def _factors(product: Any) -> list[Any]:
-    return [factor for factor in _flattened(product, "map_product") if not _is_sign(factor)]
+    return _folded([factor for factor in _flattened(product, "map_product") if not _is_sign(factor)])
+
+
+def _terms(total: Any) -> list[Any]:
+    return _folded([term for term in _flattened(total, "map_sum") if not _is_constant_zero(term)])
+
+
+def _folded(operands: list[Any]) -> list[Any]:
+    """Let the numbers that come first be one, as compilers do."""
+    numbers = next((i for i, operand in enumerate(operands) if not _is_constant(operand)), len(operands))
+    return operands[max(0, numbers - 1) :]
+
+
+def _is_constant(expr: Any) -> bool:
+    """Whether an expression is a number, or sums, products and quotients of numbers only."""
+    method = getattr(expr, "mapper_method", None)
+    if method in {"map_sum", "map_product"}:
+        return all(_is_constant(child) for child in expr.children)
+    if method == "map_quotient":
+        return _is_constant(expr.numerator) and _is_constant(expr.denominator)
+    return _is_number(expr)
 
 
 def _is_number(expr: Any) -> bool:
@@ -328,7 +355,7 @@ def _is_square(expr: Any) -> bool:
 
 def _is_product(expr: Any) -> bool:
     method = getattr(expr, "mapper_method", None)
-    if method == "map_product":
+    if method == "map_product" and not _is_constant(expr):
         factors = _factors(expr)
         return len(factors) >= 2 or any(_is_product(factor) for factor in factors)
     return method == "map_power" and _is_square(expr)

@@ -190,7 +190,10 @@ class _Extraction:
         return bool(variable.address_space == AddressSpace.PRIVATE)
 
     def _reader(self, insn_id: str) -> ExpressionReader:
-        return ExpressionReader(self._dtype_of, self._is_array, self.kernel.name, insn_id)
+        return ExpressionReader(self._dtype_of, self._is_array, self._function_name, self.kernel.name, insn_id)
+
+    def _function_name(self, name: str) -> str:
+        return str(getattr(self.callables.get(name), "name", name))
 
     def _statement(self, insn_id: str, place: Place) -> Statement | None:
         from loopy.kernel.instruction import (

@@ -78,7 +78,7 @@ def test_what_the_model_leaves_out_is_said(calibration: str, tmp_path: Path, cap
         (("predict", "{c}", "{k}:none", "n=16"), 2, "has no function 'none'; it has naive, prefetching"),
         (("predict", "no.yaml", "{k}:naive", "n=16"), 2, "no.yaml"),
         (("predict", "{k}", "{k}:naive", "n=16"), 2, "matmul.py"),
-        (("rank", "{c}", "n=16"), 1, "no variants to rank"),
+        (("rank", "{c}", "n=16"), 2, "no variants to rank"),
         (("calibrate", "no_model", "-o", "x.yaml"), 2, "no model is called 'no_model'"),
         (("calibrate", "madd_only", "-o", "x.yaml", "--device", "zz"), 2, "zz"),
     ],

@@ -10,10 +10,11 @@ import pytest
 
 from perflex import Calibration
 from perflex.__main__ import main
-from perflex._demo import DemoRow, _pairs, _rows, measurement_kernels, run_demo, write_demo
+from perflex._demo import DemoRow, _pairs, _rows, run_demo, write_demo
 from perflex._demo_sizes import matrix_sizes, multiply_add_rate, scaled_tags
 from perflex._fake_device import FakeDevice
 from perflex._gather import kernel_feature_values
+from perflex._kernel_sets import measurement_kernels
 from perflex.errors import FileFormatError
 from perflex.models import load_model
 from uipick import ALL_GENERATORS, KernelCollection

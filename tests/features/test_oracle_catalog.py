@@ -1,0 +1,81 @@
+"""Every generator of the catalog: counts per work-item against what Oclgrind executes."""
+
+from __future__ import annotations
+
+import pytest
+
+from oracles import oclgrind
+from perflex.features import count_features, extract_scop
+from uipick import ALL_GENERATORS, KernelCollection
+
+# Tags that make one or more small kernels of each generator.
+SMALL = {
+    "matmul_sq": [
+        "dtype:float32,float64", "prefetch:True,False", "lsize_0:8", "lsize_1:8", "groups_fit:True", "n:16,24",
+    ],
+    "matmul_sq_mem": [
+        "dtype:float32", "prefetch:True,False", "lsize_0:8", "lsize_1:8", "groups_fit:True", "n:16",
+        "keep:aLD,bLD,cST,aLD_bLD",
+    ],
+    "flops_add_pattern": ["dtype:float32", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64"],
+    "flops_mul_pattern": ["dtype:float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64", "nvars:16"],
+    "flops_madd_pattern": ["dtype:float32", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64"],
+    "flops_add_chain": ["dtype:float32", "groups_fit:True,False", "lid_stride_1:16", "nelements:256", "m:5"],
+    "flops_madd_chain": ["dtype:float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:5"],
+    "gmem_pattern": [
+        "dtype:float32,float64", "groups_fit:True,False", "lid_stride_1:32", "n_arrays:1,3", "nelements:512",
+    ],
+    "lmem_move": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:24"],
+    "lmem_madd": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:3", "depth:16,32"],
+    "barrier_local": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:3"],
+    "empty": ["ngroups:4"],
+    "overlap_ratio": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:4,16"],
+    "overlap_madd": ["dtype:float32", "lsize_0:8", "lsize_1:8", "groups_fit:True,False", "n:16", "m:3", "chains:2"],
+}  # fmt: skip
+WIDTH = {"float32": 4, "float64": 8}
+
+
+def test_every_generator_is_checked() -> None:
+    assert set(SMALL) == {generator.name for generator in ALL_GENERATORS}
+
+
+def counted(kernel) -> dict[str, int]:
+    """Executed instances by what Oclgrind can tell apart."""
+    entries = count_features(extract_scop(kernel.kernel), kernel.sizes, per_work_item=True)
+    found = dict.fromkeys(("add", "mul", "madd", "div", "barrier"), 0)
+    traffic = {(space, direction): [0, 0] for space in ("global", "local") for direction in ("load", "store")}
+    for entry in entries:
+        words = entry.identifier.split("_")
+        if entry.identifier.startswith("f_op_float"):
+            found[words[-1]] += int(entry.value)
+        elif entry.identifier.startswith("f_mem_access"):
+            space = next(word for word in words if word in {"global", "local"})
+            direction = next(word for word in words if word in {"load", "store"})
+            width = next(WIDTH[word] for word in words if word in WIDTH)
+            traffic[space, direction][0] += int(entry.value)
+            traffic[space, direction][1] += int(entry.value) * width
+        elif entry.identifier == "f_sync_barrier_local":
+            found["barrier"] += int(entry.value)
+    return found | {f"{space} {direction}": tuple(pair) for (space, direction), pair in traffic.items()}
+
+
+def executed(run: oclgrind.Executed) -> dict[str, object]:
+    """The same, as Oclgrind saw it."""
+    found: dict[str, object] = {
+        "add": run.adds, "mul": run.muls, "madd": run.madds(), "div": run.divs, "barrier": run.barriers,
+    }  # fmt: skip
+    for space in ("global", "local"):
+        found[f"{space} load"] = (run.load(space).count, run.load(space).bytes)
+        found[f"{space} store"] = (run.store(space).count, run.store(space).bytes)
+    return found
+
+
+@oclgrind.needs_oclgrind
+@pytest.mark.parametrize("generator", SMALL)
+def test_counts_are_what_oclgrind_executes(generator: str) -> None:
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels([generator, *SMALL[generator]])
+    kernels = [kernel for kernel in kernels if kernel.generator == generator]
+    assert kernels
+    runs = oclgrind.run_jobs([(kernel.kernel, dict(kernel.sizes)) for kernel in kernels])
+    for kernel, run in zip(kernels, runs, strict=True):
+        assert counted(kernel) == executed(run), kernel.name

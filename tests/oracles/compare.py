@@ -1,0 +1,80 @@
+"""Symbolic counts of a kernel against brute-force enumeration: one comparison for tests and benchmarks.
+
+Guards are not domain conditions in the paper's counting (both branches count), so the oracle is asked to
+ignore them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import Any
+
+from oracles import brute
+from perflex.features import counts_of, extract_scop, parse_feature
+
+__all__ = ["SUB_GROUP", "check_counts"]
+
+SUB_GROUP = 8
+FEATURE_NAMES = {"fabs": "abs", "fmax": "max"}
+
+
+def operations(counted: brute.Counts) -> Counter[str]:
+    """Floating-point operations per sub-group by kind; the type of a constant argument is loopy's affair."""
+    found: Counter[str] = Counter()
+    for (dtype, name), number in counted.operations_per_sub_group.items():
+        if dtype.startswith("float"):
+            # loopy numbers the versions of a function: max, max_0.
+            kind = re.sub(r"_\d+$", "", name)
+            found[FEATURE_NAMES.get(kind, kind)] += number
+    return found
+
+
+def check_counts(drawn: Any) -> None:
+    """Assert that operations, accesses, footprints and strides are what enumeration finds."""
+    counted = brute.count(drawn.kernel, drawn.sizes, SUB_GROUP, guards=False)
+    scop = extract_scop(drawn.kernel)
+    counts = counts_of(scop)
+
+    kinds = {op.kind for s in scop.statements for op in s.operations if op.dtype.startswith("float")} - {"cmp"}
+    symbolic = {
+        kind: sum(
+            parse_feature(f"f_op_{dtype}_{kind}").value(scop, drawn.sizes, SUB_GROUP)
+            for dtype in ("float32", "float64")
+        )
+        for kind in kinds
+    }
+    enumerated = operations(counted)
+    assert {k: v for k, v in symbolic.items() if v} == {k: v for k, v in enumerated.items() if v}, drawn
+
+    truth, found = defaultdict(list), defaultdict(list)
+    for access in counted.accesses:
+        if access.space != "private":
+            truth[access.array, access.direction].append(access)
+    for item in counts.accesses:
+        if item.array.space != "private":
+            found[item.array.name, item.access.direction].append(item)
+    assert truth.keys() == found.keys(), drawn
+    for key, accesses in truth.items():
+        expected = sorted((a.per_work_item, a.per_sub_group, len(a.elements)) for a in accesses)
+        actual = sorted(
+            (
+                int(item.work_item_count.evaluate(drawn.sizes)),
+                int(counts.sub_group_instances(item.statement, SUB_GROUP).evaluate(drawn.sizes)),
+                int(item.footprint.evaluate(drawn.sizes)),
+            )
+            for item in found[key]
+        )
+        assert actual == expected, (key, drawn)
+        if len(accesses) == 1:
+            check_strides(found[key][0], accesses[0], drawn)
+    assert parse_feature("f_thread_groups").value(scop, drawn.sizes, SUB_GROUP) == counted.groups
+
+
+def check_strides(item: Any, access: Any, drawn: Any) -> None:
+    """A symbolic stride is the stride found at every pair of neighbours; absent pairs say nothing."""
+    pairs = ((item.local_strides, access.local_strides), (item.group_strides, access.group_strides))
+    for symbolic, enumerated in pairs:
+        for axis, stride in enumerate(symbolic):
+            if stride is not None and axis in enumerated:
+                assert stride.evaluate(drawn.sizes) == enumerated[axis], (access.text, axis, drawn)

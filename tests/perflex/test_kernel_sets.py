@@ -1,0 +1,78 @@
+"""The measurement kernels of a model description."""
+
+from __future__ import annotations
+
+import pytest
+
+from perflex._demo_sizes import scaled_tags
+from perflex._kernel_sets import measurement_kernels
+from perflex.errors import TagError
+from perflex.models import KernelSet, ModelDescription, load_model, model_names
+
+
+def description(*sets: KernelSet) -> ModelDescription:
+    return ModelDescription("mine", "mine", "f_cl_wall_time", "p_a * f_thread_groups", {}, sets)
+
+
+EMPTY = ("empty", "ngroups:16,64")
+MADD = ("flops_madd_pattern", "dtype:float32", "groups_fit:True", "nelements:131072", "m:64")
+
+
+def test_sets_are_joined_and_a_kernel_in_two_of_them_is_measured_once() -> None:
+    kernels = measurement_kernels(description(KernelSet(EMPTY), KernelSet(MADD), KernelSet(("empty", "ngroups:64"))))
+    assert [kernel.generator for kernel in kernels] == ["empty", "empty", "flops_madd_pattern"]
+    assert len({kernel.name for kernel in kernels}) == 3
+
+
+def test_sizes_follow_the_device() -> None:
+    kernels = measurement_kernels(description(KernelSet(EMPTY), KernelSet(MADD)), 2.0)
+    assert [dict(kernel.sizes) for kernel in kernels[:2]] == [{"ngroups": 16}, {"ngroups": 64}]
+    assert kernels[2].sizes["nelements"] == 262144
+
+
+@pytest.mark.parametrize(
+    ("match", "generators"),
+    [(None, {"lmem_move"}), ("superset", {"lmem_move"}), ("Intersect", {"lmem_move", "lmem_madd", "overlap_ratio"})],
+)
+def test_match_conditions(match: str | None, generators: set[str]) -> None:
+    tags = ("lmem_move", "lmem") if match == "Intersect" else ("lmem_move",)
+    found = {kernel.generator for kernel in measurement_kernels(description(KernelSet(tags, match)))}
+    assert found & generators == found
+    assert "lmem_move" in found
+
+
+@pytest.mark.parametrize(
+    ("kernel_set", "message"),
+    [
+        (KernelSet(()), "set 1 of the measurement kernels has no tags"),
+        (KernelSet(EMPTY, "bogus"), "no match condition is called 'bogus'; there are identical, subset, superset"),
+        (KernelSet(("emty",)), "no generator has the tag 'emty'; did you mean empty"),
+        (KernelSet(("empty", "ngroups:-1")), "'-1' is not allowed for argument 'ngroups'"),
+    ],
+)
+def test_sets_that_select_nothing(kernel_set: KernelSet, message: str) -> None:
+    with pytest.raises(TagError, match=message):
+        measurement_kernels(description(kernel_set))
+
+
+@pytest.mark.parametrize(
+    "tag", ["nelements:x", "nelements:-5", "n:1.5", "n:", "nelements", "n:16,", "nelements:\u00b2"]
+)
+def test_what_is_no_number_is_left_for_the_generators_to_refuse(tag: str) -> None:
+    assert scaled_tags(["flops", tag], 3.0) == ["flops", tag]
+    if ":" in tag:
+        sets = description(KernelSet(("flops_madd_pattern" if tag.startswith("nel") else "matmul_sq", tag)))
+        with pytest.raises(TagError):
+            measurement_kernels(sets, 3.0)
+
+
+def test_blanks_in_tags_do_not_hide_a_size() -> None:
+    assert scaled_tags(["n : 288, 544"], 1.0) == ["n:288,544"]
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_shipped_models_have_kernels_enough_and_never_what_the_demo_predicts(name: str) -> None:
+    shipped = load_model(name)
+    kernels = measurement_kernels(shipped)
+    assert len(kernels) > len(shipped.parameters)
+    assert "matmul_sq" not in {kernel.generator for kernel in kernels}
