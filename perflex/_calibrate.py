@@ -11,6 +11,7 @@ import numpy as np
 
 from perflex._calibration import Calibration
 from perflex._fit import fit_model
+from perflex._fit_problem import require_fittable
 from perflex._gather import gather_feature_values
 from perflex._table import scale_features_by_output
 from perflex._timing import TimingOptions
@@ -71,7 +72,7 @@ def calibrate(
     Raises
     ------
     CalibrationError
-        The output is no wall time, or the kernels do not determine the parameters.
+        The output is no wall time, the model cannot be fitted, or the kernels do not determine the parameters.
     DeviceError, NoMatchError, MissingSizeError
         As `gather_feature_values`.
     """
@@ -81,6 +82,7 @@ def calibrate(
             "or use gather_feature_values and fit_model"
         )
         raise CalibrationError(msg, feature=model.output_feature)
+    require_fittable(model)
     chosen = _chosen(model, device)
     options = timing or TimingOptions()
     table = gather_feature_values(

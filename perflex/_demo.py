@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex._calibrate import calibrate
-from perflex._demo_sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate, scaled_tags
+from perflex._demo_sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate
 from perflex._fit_result import geometric_mean_error
+from perflex._kernel_sets import measurement_kernels
 from perflex._timing import MeasurementFailure, TimingOptions, measure
 from perflex._wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, FileFormatError
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
 
     from perflex._calibration import Calibration
     from perflex._devices import Device
-    from perflex.models import ModelDescription
-    from uipick import MeasurementKernel
 
-__all__ = ["DemoResult", "DemoRow", "measurement_kernels", "run_demo", "write_demo"]
+__all__ = ["DemoResult", "DemoRow", "run_demo", "write_demo"]
 
 SIZES = (288, 416, 544, 672, 800, 928)
 VARIANTS = {"prefetch": "True", "no_prefetch": "False"}
@@ -103,32 +102,6 @@ class DemoResult:
             "sub_group_size": self.calibration.sub_group_size,
             "measurement_kernels": len(self.calibration.fit.kernels),
         }
-
-
-def measurement_kernels(description: ModelDescription, scale: float = 1.0) -> list[MeasurementKernel]:
-    """Generate the measurement kernels of a model description, sized for a device.
-
-    Parameters
-    ----------
-    description
-        From `perflex.models.load_model`.
-    scale
-        The device's speed in multiples of the speed that the description's sizes suit.
-
-    Raises
-    ------
-    TagError
-        A tag set selects nothing.
-    """
-    from uipick import ALL_GENERATORS, KernelCollection, MatchCondition
-
-    kernels: dict[str, MeasurementKernel] = {}
-    for kernel_set in description.measurement_kernels:
-        condition = MatchCondition[kernel_set.match.upper()] if kernel_set.match else MatchCondition.SUPERSET
-        tags = scaled_tags(kernel_set.tags, scale) if scale != 1.0 else list(kernel_set.tags)
-        for kernel in KernelCollection(ALL_GENERATORS, condition).generate_kernels(tags):
-            kernels[kernel.name] = kernel
-    return list(kernels.values())
 
 
 def run_demo(

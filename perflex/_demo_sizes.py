@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perflex._timing import MeasurementFailure, TimingOptions, measure
 
@@ -75,13 +75,14 @@ def _element_counts(counts: Iterable[int], scale: float) -> tuple[int, ...]:
 
 def scaled_tags(tags: Sequence[str], scale: float) -> list[str]:
     """Return filter tags with ``n`` and ``nelements`` scaled to a device; all other tags stay."""
-    scaled = []
-    for tag in tags:
-        argument, colon, text = tag.partition(":")
-        rules: dict[str, Any] = {"n": matrix_sizes, "nelements": _element_counts}
-        if colon and argument in rules:
-            values = rules[argument]([int(value) for value in text.split(",")], scale)
-            scaled.append(f"{argument}:{','.join(map(str, values))}")
-        else:
-            scaled.append(tag)
-    return scaled
+    return [_scaled(tag, scale) for tag in tags]
+
+
+def _scaled(tag: str, scale: float) -> str:
+    argument, _, text = (part.strip() for part in tag.partition(":"))
+    rule = {"n": matrix_sizes, "nelements": _element_counts}.get(argument)
+    values = [value.strip() for value in text.split(",")]
+    # What is no number stays, for the generators say best which values they allow.
+    if rule is None or not all(value.isdecimal() for value in values):
+        return tag
+    return f"{argument}:{','.join(map(str, rule([int(value) for value in values], scale)))}"

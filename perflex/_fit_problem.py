@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perflex._model import Model
     from perflex._table import FeatureTable
 
-__all__ = ["Problem", "pose"]
+__all__ = ["Problem", "pose", "require_fittable"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,23 @@ class Problem:
         return jacobian
 
 
+def require_fittable(model: Model) -> None:
+    """Make sure that a model can be fitted, whatever the measurements say.
+
+    Raises
+    ------
+    CalibrationError
+        The model cannot be differentiated by its parameters, or has none.
+    """
+    if rough := model.rough_calls():
+        cause = f"{rough[0]} cannot be differentiated by its parameters, so the model cannot be fitted"
+        msg = f"{cause}; write overlap(g, o, p_edge) instead of max(g, o)"
+        raise CalibrationError(msg, model=model)
+    if not model.params():
+        msg = f"the model {model.expression!r} has no parameters to fit; add factors such as p_madd"
+        raise CalibrationError(msg, model=model)
+
+
 def pose(model: Model, table: FeatureTable) -> Problem:
     """Return the problem of fitting a model to a table.
 
@@ -82,14 +99,8 @@ def pose(model: Model, table: FeatureTable) -> Problem:
         The model cannot be differentiated, has no parameters, or a column is missing; a value is not
         finite; there are fewer rows than parameters.
     """
-    if rough := model.rough_calls():
-        cause = f"{rough[0]} cannot be differentiated by its parameters, so the model cannot be fitted"
-        msg = f"{cause}; write overlap(g, o, p_edge) instead of max(g, o)"
-        raise CalibrationError(msg, model=model)
+    require_fittable(model)
     parameters = model.params()
-    if not parameters:
-        msg = f"the model {model.expression!r} has no parameters to fit; add factors such as p_madd"
-        raise CalibrationError(msg, model=model)
     columns = {feature: table.column(feature) for feature in model.all_features()}
     weight = np.ones(len(table)) if table.scale is None else np.asarray(table.scale, dtype=np.float64)
     for feature, column in {**columns, "scale": weight}.items():

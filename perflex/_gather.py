@@ -273,7 +273,8 @@ def _time(
     failures = []
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, MeasurementFailure):
-            failures.append((outcome.label, outcome.reason))
+            # Reasons begin with the label, for they are errors of their own elsewhere.
+            failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
         else:
             seconds[index], spread[index] = outcome.seconds, outcome.spread
     return seconds, spread, failures

@@ -33,17 +33,20 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
     from perflex._calibrate import calibrate as run
-    from perflex._demo import measurement_kernels
+    from perflex._cli.writable import require_writable_file
     from perflex._demo_sizes import REFERENCE_RATE, multiply_add_rate
     from perflex._devices import find_device
+    from perflex._kernel_sets import measurement_kernels
     from perflex._timing import TimingOptions
-    from perflex._wall_time import device_of, wall_time_identifier
+    from perflex._wall_time import device_of, is_wall_time, wall_time_identifier
     from perflex.models import load_model
 
     session = session_of(context)
     description = load_model(model)
-    named = description.output != "f_cl_wall_time"
-    where = device_of(description.output) if named and not device else find_device(device or None)
+    require_writable_file(out)
+    # Checks the output feature, too; a device on the command line comes before the one in the file.
+    where = find_device(device) if device and is_wall_time(description.output) else device_of(description.output)
+    named = not device and description.output != "f_cl_wall_time"
     session.remarks.print(f"device: {where}", markup=False)
     scale = 1.0 if fixed_sizes else multiply_add_rate(where) / REFERENCE_RATE
     kernels = measurement_kernels(description, scale)

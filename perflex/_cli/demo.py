@@ -28,23 +28,18 @@ def demo(
     trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 15,
 ) -> None:
     """Calibrate a matrix multiplication model without timing one, then predict two variants and measure them."""
-    from perflex._cli.arguments import ArgumentError
+    from perflex._cli.writable import require_writable_folder
     from perflex._demo import run_demo, write_demo
     from perflex._devices import find_device
     from perflex._timing import TimingOptions
 
     session = session_of(context)
     chosen = _sizes(sizes)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "table.csv").touch()
-    except OSError as error:
-        msg = f"cannot write to {out}: {error.strerror or error}; name another folder with --out"
-        raise ArgumentError(msg, path=out) from error
+    require_writable_folder(out)
     where = find_device(device or None)
     session.remarks.print(f"device: {where}", markup=False)
     options = TimingOptions(trials=trials, min_trials=min(5, trials), budget_s=0.3)
-    with session.progress("demo:") as progress:
+    with session.warnings_shown(), session.progress("demo:") as progress:
         result = run_demo(where, sizes=chosen, timing=options, progress=progress)
     paths = write_demo(result, out)
     if not session.quiet:

@@ -71,9 +71,12 @@ def rank(
 ) -> None:
     """Order variants by predicted run time, fastest first."""
     from perflex._calibration import Calibration
-    from perflex._cli.arguments import load_kernel, read_sizes
+    from perflex._cli.arguments import ArgumentError, load_kernel, read_sizes
     from perflex._rank import rank as ordered
 
+    if not any(map(_is_kernel, words)):
+        msg = "there are no variants to rank; name some as KERNEL.py:function before the sizes"
+        raise ArgumentError(msg)
     variants = {word: load_kernel(word) for word in words if _is_kernel(word)}
     sizes = read_sizes(word for word in words if not _is_kernel(word))
     with session_of(context).warnings_shown():

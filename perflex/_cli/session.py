@@ -54,9 +54,12 @@ class Session:
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PerflexWarning)
-            yield
-        for text in dict.fromkeys(str(entry.message) for entry in caught):
-            self.remarks.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+            try:
+                yield
+            finally:
+                # Also before an error: a kernel that was left out may be why a fit has too little to go by.
+                for text in dict.fromkeys(str(entry.message) for entry in caught):
+                    self.remarks.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Callable[[int, int, str], None]]:

@@ -191,7 +191,7 @@ def test_the_output_of_a_model_file_must_be_a_time(
 def test_places_that_cannot_be_written_are_found_before_measuring(
     command: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices_module, "find_device", lambda *_: pytest.fail("looked for devices first"))
+    monkeypatch.setattr(devices_module, "_listed", lambda: pytest.fail("looked for devices first"))
     (tmp_path / "file").write_text("in the way")
     code, out, err = run(capfd, *[word.format(folder=tmp_path) for word in command])
     assert (code, out) == (2, "")

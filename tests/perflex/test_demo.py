@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +17,8 @@ from perflex._demo_sizes import matrix_sizes, multiply_add_rate, scaled_tags
 from perflex._fake_device import FakeDevice
 from perflex._gather import kernel_feature_values
 from perflex._kernel_sets import measurement_kernels
-from perflex.errors import FileFormatError
+from perflex._warnings import PerflexWarning
+from perflex.errors import CalibrationError, FileFormatError, MeasurementError
 from perflex.models import load_model
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -147,6 +150,92 @@ def test_bad_options_are_one_line_and_exit_code_2(
     assert error.startswith("perflex: error: ")
     assert message in error
     assert "\n" not in error
+
+
+@pytest.fixture
+def demo_run(result: object, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+    """The command meets a demo that was run before; its options are kept."""
+    calls: list[dict[str, object]] = []
+
+    def run(device: object, **options: object) -> object:
+        calls.append({"device": device, **options})
+        warnings.warn("p_add is not determined", PerflexWarning, stacklevel=1)
+        return result
+
+    monkeypatch.setattr("perflex._demo.run_demo", run)
+    monkeypatch.setattr("perflex._devices.find_device", lambda spec: f"device {spec}")
+    return calls
+
+
+def test_the_command_prints_what_was_found(
+    demo_run: list[dict[str, object]], result: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "some" / "where"
+    words = ["--out", str(out), "--device", "mine", "--sizes", "96,160,96", "--trials", "3"]
+    assert main(["demo", *words]) == 0
+    printed, remarks = capfd.readouterr()
+    (call,) = demo_run
+    assert call["device"] == "device mine"
+    assert call["sizes"] == (96, 160)
+    assert (call["timing"].trials, call["timing"].min_trials) == (3, 3)
+    for row in result.rows:
+        (line,) = [line for line in printed.splitlines() if f" {row.size} " in line and f" {row.variant} " in line]
+        assert f"{1e3 * row.predicted_s:.3f} ms" in line
+        assert f"{1e3 * row.measured_s:.3f} ms" in line
+        assert f"{100 * row.relative_error:+.1f} %" in line
+    assert "geometric mean of relative error: prefetch " in printed
+    assert f"ranked right: {result.pairs_ranked_right} of {result.pairs} sizes" in printed
+    assert "none of them a matrix multiplication" in printed
+    assert "odd multiples" not in printed
+    assert printed.splitlines()[-4:] == [str(path) for path in write_order(out)]
+    assert remarks == "device: device mine\nwarning: p_add is not determined\n"
+
+
+def write_order(folder: Path) -> list[Path]:
+    names = ("table.csv", "matmul.png", "calibration.yaml", "summary.json")
+    assert sorted(names) == sorted(path.name for path in folder.iterdir())
+    return [folder / name for name in names]
+
+
+def test_quiet_prints_the_paths_alone(
+    demo_run: list[dict[str, object]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--out", str(tmp_path), "--quiet"]) == 0
+    printed, remarks = capfd.readouterr()
+    assert printed.splitlines() == [str(path) for path in write_order(tmp_path)]
+    assert remarks == ""
+    assert demo_run[0]["sizes"] == ()
+
+
+def test_sizes_that_the_demo_chose_are_explained(
+    demo_run: list[dict[str, object]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    assert "sizes are odd multiples of 32" in capfd.readouterr().out
+    assert demo_run
+
+
+def test_a_target_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = true_device(0.1)
+
+    def law(label: str, sizes: dict[str, int]) -> float:
+        if label.startswith("matmul_sq("):
+            msg = f"{label}: out of resources"
+            raise MeasurementError(msg, kernel=label)
+        return device.law(label, sizes)
+
+    monkeypatch.setattr("perflex._demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
+    monkeypatch.setattr("perflex._demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
+    with pytest.raises(MeasurementError, match=r"matmul_sq\(.*out of resources"):
+        run_demo(replace(device, law=law), sizes=(96,))
+
+
+def test_matrix_multiplications_may_not_calibrate_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(["matmul_sq", "dtype:float32", "n:64"])
+    monkeypatch.setattr("perflex._demo.measurement_kernels", lambda *_: kernels)
+    monkeypatch.setattr("perflex._demo.multiply_add_rate", lambda _: 1e11)
+    with pytest.raises(CalibrationError, match="must not be calibrated with the matrix multiplications"):
+        run_demo(FakeDevice(lambda *_: pytest.fail("measured")), sizes=(96,))
 
 
 def test_a_file_in_the_way_of_the_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
