@@ -12,6 +12,7 @@ import numpy as np
 
 from perflex._calibrate import calibrate
 from perflex._demo_sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate
+from perflex._drift import drift, reference_times
 from perflex._fit_result import geometric_mean_error
 from perflex._kernel_sets import measurement_kernels
 from perflex._timing import MeasurementFailure, TimingOptions, measure
@@ -31,6 +32,7 @@ SIZES = (288, 416, 544, 672, 800, 928)
 VARIANTS = {"prefetch": "True", "no_prefetch": "False"}
 # Two times count as different when they are further apart than this fraction of the smaller one.
 _DIFFERENT = 0.10
+_REFERENCES = 6
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,9 @@ class DemoResult:
     pairs, pairs_ranked_right
         Sizes at which the variants' measured times differ by more than 10 %, and those of them at which the
         predicted order is the measured one.
+    drift
+        By which fraction some measurement kernels took longer beside the matrix multiplications than for the
+        calibration; None if not known. It is part of every error.
     seconds
         Wall time of the whole demo.
     """
@@ -87,6 +92,7 @@ class DemoResult:
     geomean_error: dict[str, float]
     pairs: int
     pairs_ranked_right: int
+    drift: float | None
     seconds: float
 
     def summary(self) -> dict[str, Any]:
@@ -97,6 +103,7 @@ class DemoResult:
             "pairs": self.pairs,
             "pairs_ranked_right": self.pairs_ranked_right,
             "seconds": round(self.seconds, 3),
+            "drift": self.drift,
             "noise_floor": self.calibration.noise_floor,
             "sizes": sorted({row.size for row in self.rows}),
             "sub_group_size": self.calibration.sub_group_size,
@@ -160,9 +167,11 @@ def run_demo(
         for variant, flag in VARIANTS.items()
     }
     predicted = {key: float(calibration.predict(kernel.kernel, kernel.sizes)) for key, kernel in targets.items()}
-    jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in targets.values()]
+    references = reference_times(calibration, kernels, _REFERENCES)
+    jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets.values(), *references)]
+    outcomes = measure(jobs, device, options, progress)
     measured = {}
-    for key, outcome in zip(targets, measure(jobs, device, options, progress), strict=True):
+    for key, outcome in zip(targets, outcomes, strict=False):
         if isinstance(outcome, MeasurementFailure):
             raise outcome.error
         measured[key] = outcome.seconds
@@ -178,6 +187,7 @@ def run_demo(
         },
         pairs=pairs,
         pairs_ranked_right=right,
+        drift=drift(list(references.values()), outcomes[len(targets) :]),
         seconds=time.perf_counter() - start,
     )
 

@@ -91,6 +91,9 @@ def _remarks(result: DemoResult, *, given: bool) -> list[str]:
     floor = result.calibration.noise_floor
     if floor is not None:
         lines.append(f"noise floor: {100 * floor:.1f} % (median spread of repeated timings)")
+    if result.drift is not None:
+        again = f"drift: measurement kernels timed again beside the predicted ones took {100 * result.drift:+.1f} %"
+        lines.append(f"{again} of their time for the calibration, which is part of the errors")
     kernels = len(result.calibration.fit.kernels)
     lines.append(f"{kernels} measurement kernels, none of them a matrix multiplication; {result.seconds:.0f} s in all")
     if not given:

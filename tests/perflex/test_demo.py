@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -107,6 +108,7 @@ def test_where_the_model_is_true_the_demo_finds_it(result: object) -> None:
         (96, "prefetch"), (96, "no_prefetch"), (160, "prefetch"), (160, "no_prefetch"),
     ]  # fmt: skip
     assert result.pairs_ranked_right == result.pairs
+    assert result.drift == pytest.approx(0.0, abs=1e-6)
 
 
 def test_files_that_scripts_read(result: object, tmp_path: Path) -> None:
@@ -186,6 +188,7 @@ def test_the_command_prints_what_was_found(
     assert "geometric mean of relative error: prefetch " in printed
     assert f"ranked right: {result.pairs_ranked_right} of {result.pairs} sizes" in printed
     assert "none of them a matrix multiplication" in printed
+    assert re.search(r"beside the predicted ones took [+-]0\.0 % of their time", printed)
     assert "odd multiples" not in printed
     assert printed.splitlines()[-4:] == [str(path) for path in write_order(out)]
     assert remarks == "device: device mine\nwarning: p_add is not determined\n"
@@ -228,6 +231,23 @@ def test_a_target_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("perflex._demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
     with pytest.raises(MeasurementError, match=r"matmul_sq\(.*out of resources"):
         run_demo(replace(device, law=law), sizes=(96,))
+
+
+def test_a_machine_that_becomes_slower_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = true_device(0.1)
+    slower = []
+
+    def law(label: str, sizes: dict[str, int]) -> float:
+        if label.startswith("matmul_sq("):
+            slower.append(label)
+        return device.law(label, sizes) * (1.25 if slower else 1.0)
+
+    monkeypatch.setattr("perflex._demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
+    monkeypatch.setattr("perflex._demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
+    result = run_demo(replace(device, law=law), sizes=(96,))
+    assert result.drift == pytest.approx(0.25, abs=1e-6)
+    assert [row.relative_error for row in result.rows] == pytest.approx([-0.2, -0.2], abs=0.01)
+    assert result.summary()["drift"] == result.drift
 
 
 def test_matrix_multiplications_may_not_calibrate_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:

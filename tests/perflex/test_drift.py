@@ -1,0 +1,48 @@
+"""Whether a device is still as fast as when it was calibrated."""
+
+from __future__ import annotations
+
+import pytest
+
+from perflex import Model, calibrate
+from perflex._drift import drift, reference_times
+from perflex._fake_device import FakeDevice
+from perflex._timing import MeasurementFailure, Timing
+from perflex.errors import MeasurementError
+from uipick import ALL_GENERATORS, KernelCollection
+
+
+def timing(seconds: float) -> Timing:
+    return Timing("k", seconds, 0.0, (seconds,), "median")
+
+
+FAILURE = MeasurementFailure("k", "gone", "run", MeasurementError("gone"))
+
+
+def test_drift_is_the_median_ratio_less_one() -> None:
+    assert drift([1.0, 2.0, 4.0], [timing(1.0), timing(2.5), timing(40.0)]) == pytest.approx(0.25)
+    assert drift([2.0], [timing(1.0)]) == pytest.approx(-0.5)
+
+
+def test_failures_are_passed_over() -> None:
+    assert drift([1.0, 2.0], [FAILURE, timing(3.0)]) == pytest.approx(0.5)
+    assert drift([1.0], [FAILURE]) is None
+    assert drift([], []) is None
+
+
+def test_reference_times_are_those_of_the_calibration() -> None:
+    tags = ["flops_madd_pattern", "dtype:float32", "groups_fit:True", "nelements:32768,65536,131072", "m:64"]
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+
+    def law(_: str, sizes: dict[str, int]) -> float:
+        # Far from proportional, so that the model fits badly: measured times are wanted, not predicted ones.
+        return {32768: 5e-3, 65536: 1e-3, 131072: 4e-3}[sizes["nelements"]]
+
+    model = Model("f_cl_wall_time_fake", "p_madd * f_op_float32_madd")
+    calibration = calibrate(model, kernels, device=FakeDevice(law))
+    assert calibration.fit.geometric_mean_error > 0.1
+    found = reference_times(calibration, kernels, 2)
+    assert [kernel.sizes["nelements"] for kernel in found] == [32768, 131072]
+    assert list(found.values()) == pytest.approx([5e-3, 4e-3])
+    other = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "ngroups:16"])
+    assert reference_times(calibration, other, 2) == {}
