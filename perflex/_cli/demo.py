@@ -92,8 +92,10 @@ def _remarks(result: DemoResult, *, given: bool) -> list[str]:
     if floor is not None:
         lines.append(f"noise floor: {100 * floor:.1f} % (median spread of repeated timings)")
     if result.drift is not None:
-        again = f"drift: measurement kernels timed again beside the predicted ones took {100 * result.drift:+.1f} %"
-        lines.append(f"{again} of their time for the calibration, which is part of the errors")
+        lines.append(
+            f"drift {100 * result.drift:+.1f} %: change of measurement kernels' times from the calibration to the "
+            "check (it is part of every error, and near 0 on a machine that does nothing else)"
+        )
     kernels = len(result.calibration.fit.kernels)
     lines.append(f"{kernels} measurement kernels, none of them a matrix multiplication; {result.seconds:.0f} s in all")
     if not given:
