@@ -71,8 +71,18 @@ class AccessCounts:
 
     @property
     def exact(self) -> bool:
-        """Whether the count is exact rather than an upper bound."""
-        return not self.statement.guarded
+        """Whether the count is exact, rather than an upper bound or what the user stated."""
+        return self.statement.exact and not self.access.stated
+
+    @cached_property
+    def footprint_exact(self) -> bool:
+        """Whether the footprint is exact, rather than an upper bound or what the user stated."""
+        return self.owner.footprint_exact((self,))
+
+    @cached_property
+    def axis_strides(self) -> tuple[QuasiPolynomial, ...]:
+        """Distance between neighbours along each axis of the access relation's range, in elements."""
+        return self.array.strides if self.access.strides is None else self.access.strides
 
 
 class ScopCounts:
@@ -88,7 +98,7 @@ class ScopCounts:
         key = statement.domain
         if key not in self._instances:
             self._instances[key] = QuasiPolynomial.points(statement.domain, self.scop.assumptions)
-        return self._instances[key]
+        return self._instances[key] * statement.weight()
 
     def sub_group_instances(self, statement: Statement, sub_group_size: int) -> QuasiPolynomial:
         """Return how many sub-group instances of a statement are executed."""
@@ -97,7 +107,7 @@ class ScopCounts:
             launch = self.scop.launches[statement.launch]
             active = statement.domain.apply(_to_sub_groups(launch, statement.domain, sub_group_size))
             self._sub_groups[key] = QuasiPolynomial.points(active, self.scop.assumptions)
-        return self._sub_groups[key]
+        return self._sub_groups[key] * statement.weight()
 
     def sub_group_runs(self, statement: Statement, outer_loops: int, sub_group_size: int) -> QuasiPolynomial:
         """Return how often sub-groups enter the loops of a statement below its `outer_loops` outermost ones."""
@@ -108,32 +118,46 @@ class ScopCounts:
             first = len(launch.groups) + 1 + outer_loops
             entered = entered.project_out(isl.dim_type.set, first, entered.dim(isl.dim_type.set) - first)
             self._sub_groups[key] = QuasiPolynomial.points(entered, self.scop.assumptions)
-        return self._sub_groups[key]
+        return self._sub_groups[key] * statement.weight(outer_loops)
 
     def barrier_instances(self, barrier: Barrier) -> QuasiPolynomial:
         """Return how many times work-groups reach a barrier, over the launch."""
         launch = self.scop.launches[barrier.launch]
         first = len(launch.groups)
         per_group = barrier.domain.project_out(isl.dim_type.set, first, len(launch.items))
-        return QuasiPolynomial.points(per_group, self.scop.assumptions)
+        return QuasiPolynomial.points(per_group, self.scop.assumptions) * barrier.weight()
 
     def barriers_per_work_item(self, barrier: Barrier) -> QuasiPolynomial | None:
         """Return how many times each work-item reaches a barrier; None where work-groups differ in that."""
         launch = self.scop.launches[barrier.launch]
         sequential = barrier.domain.project_out(isl.dim_type.set, 0, len(launch.groups) + len(launch.items))
-        alike = QuasiPolynomial.points(sequential, self.scop.assumptions)
+        alike = QuasiPolynomial.points(sequential, self.scop.assumptions) * barrier.weight()
         difference = alike * launch.group_count + self.barrier_instances(barrier) * -1
         # isl subtracts exactly, but only where both are known to hold: on the sizes the kernel is valid for.
         symbolic = difference.isl_object.gist_params(self.scop.assumptions)
         return alike if QuasiPolynomial(symbolic, difference.deferred).is_zero else None
 
     def footprint(self, accesses: tuple[AccessCounts, ...]) -> QuasiPolynomial:
-        """Return how many distinct elements of one array the accesses touch together (Algorithm 2)."""
-        touched: Any = None
+        """Return how many distinct elements the accesses touch together (Algorithm 2).
+
+        Elements of an array that is subscripted in different ways (an index tuple here, a flattened one there)
+        are counted once for each way.
+        """
+        touched: dict[Any, Any] = {}
         for item in accesses:
             elements = item.access.relation.intersect_domain(item.statement.domain).range()
-            touched = elements if touched is None else touched.union(elements)
-        return QuasiPolynomial.points(touched.coalesce(), self.scop.assumptions)
+            key = (item.array.name, item.axis_strides)
+            touched[key] = touched[key].union(elements) if key in touched else elements
+        return _total([QuasiPolynomial.points(one.coalesce(), self.scop.assumptions) for one in touched.values()])
+
+    def footprint_exact(self, accesses: tuple[AccessCounts, ...]) -> bool:
+        """Return whether `footprint` is exact, rather than an upper bound or what the user stated."""
+        ways = {(item.array.name, item.axis_strides) for item in accesses}
+        return (
+            all(item.exact and item.access.relation.is_single_valued() for item in accesses)
+            and len(ways) == len({name for name, _ in ways})
+            and all(item.access.distinct for item in accesses)
+        )
 
     @cached_property
     def accesses(self) -> tuple[AccessCounts, ...]:
@@ -206,7 +230,8 @@ def _to_sub_groups(launch: Launch, domain: Any, sub_group_size: int) -> Any:
 def _stride(statement: Statement, access: Access, array: Array, axis: int) -> QuasiPolynomial | None:
     """Return the address distance of neighbours along an instance axis, or None if it varies."""
     total = QuasiPolynomial.constant(0)
-    for steps, stride in zip(_steps(statement, access, axis), array.strides, strict=True):
+    strides = array.strides if access.strides is None else access.strides
+    for steps, stride in zip(_steps(statement, access, axis), strides, strict=True):
         if steps is None:
             return None
         if steps:
@@ -217,9 +242,12 @@ def _stride(statement: Statement, access: Access, array: Array, axis: int) -> Qu
 def _steps(statement: Statement, access: Access, axis: int) -> list[int | None]:
     """Return by how much each array index grows per step along an instance axis; None if that varies."""
     kinds = isl.dim_type
+    axes = access.relation.dim(kinds.out)
+    if not access.relation.is_single_valued():
+        return [None] * axes
     function = access.relation.as_pw_multi_aff()
     steps: list[int | None] = []
-    for position in range(access.relation.dim(kinds.out)):
+    for position in range(axes):
         pieces = function.get_at(position).get_pieces()
         plain = len(pieces) == 1 and _coefficient(pieces[0][1], axis)
         if isinstance(plain, int) and not isinstance(plain, bool):

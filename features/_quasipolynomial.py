@@ -100,9 +100,11 @@ class QuasiPolynomial:
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
         return QuasiPolynomial(self.isl_object.add(other.isl_object), self.deferred + other.deferred)
 
-    def __mul__(self, other: QuasiPolynomial | int) -> QuasiPolynomial:
-        if isinstance(other, int):
-            scaled = self.isl_object.scale_val(isl.Val(other))
+    def __mul__(self, other: QuasiPolynomial | int | Fraction) -> QuasiPolynomial:
+        if not isinstance(other, QuasiPolynomial):
+            if other == 1:
+                return self
+            scaled = self.isl_object.scale_val(isl.Val(str(other)))
             return QuasiPolynomial(scaled, tuple((factor * other, sets) for factor, sets in self.deferred))
         left, right = self.isl_object, other.isl_object
         if not left.get_space().is_equal(right.get_space()):

@@ -147,7 +147,7 @@ class _Counter:
             times = sum(o.count for o in statement.operations if (o.kind, o.dtype) == (feature.kind, feature.dtype))
             if times:
                 total = total + self._instances(statement) * times
-                exact = exact and not statement.guarded
+                exact = exact and statement.exact
         unit = "operation" if self.per_work_item else feature.unit
         return CountedFeature(feature.identifier, self._value(total), str(total), unit, exact)
 

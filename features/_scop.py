@@ -11,6 +11,7 @@ relations go from these instances to array elements.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -73,11 +74,19 @@ class Access:
     direction
         ``"load"`` or ``"store"``.
     relation
-        isl map from the statement's instances to the array's index tuple.
+        isl map from the statement's instances to the array's index tuple. An instance with several images
+        touches one of them, which one is not known: it has no strides, and footprints are upper bounds.
     tag
         The user's memory access tag, or None.
     text
         The access as written, for messages.
+    strides
+        Distance between neighbours along each axis of the relation's range, in elements, where that is not
+        the array's own index tuple (a flattened subscript such as ``n*i + j`` has the axes ``i`` and ``j``).
+    distinct
+        Whether different images of the relation are certainly different elements.
+    stated
+        What the user stated about it that the kernel cannot tell, for messages.
     """
 
     array: str
@@ -85,6 +94,9 @@ class Access:
     relation: Any
     tag: str | None = None
     text: str = ""
+    strides: tuple[QuasiPolynomial, ...] | None = None
+    distinct: bool = True
+    stated: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,6 +147,11 @@ class Statement:
         The private variable it updates from its own old value, if any.
     assigns
         The private variable it sets afresh, if any: there a recurrence begins again.
+    averages
+        Loops whose trip count depends on data, with how many executions one iteration of the domain stands
+        for on average: a loop of 2.5 trips has the iterations 0, 1, 2 in the domain and the average 5/6.
+    stated
+        What the user stated about it that the kernel cannot tell, for messages.
     """
 
     name: str
@@ -146,6 +163,17 @@ class Statement:
     guarded: bool = False
     recurrence: Recurrence | None = None
     assigns: str = ""
+    averages: tuple[tuple[str, Fraction], ...] = ()
+    stated: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether its counts are exact, rather than upper bounds or what the user stated."""
+        return not self.guarded and not self.stated
+
+    def weight(self, outer_loops: int | None = None) -> Fraction:
+        """Return executions per instance of the domain, over all loops or so many outermost ones."""
+        return _weight(self.averages, self.loops, outer_loops)
 
     @property
     def loops(self) -> tuple[str, ...]:
@@ -155,17 +183,27 @@ class Statement:
 
 @dataclass(frozen=True)
 class Barrier:
-    """A barrier: ``kind`` is ``"local"`` or ``"global"``; domain and schedule are as a statement's."""
+    """A barrier: ``kind`` is ``"local"`` or ``"global"``; the rest is as a statement's."""
 
     kind: str
     domain: Any
     launch: int = 0
     schedule: tuple[int | str, ...] = ()
+    averages: tuple[tuple[str, Fraction], ...] = ()
+
+    def weight(self) -> Fraction:
+        """Return executions per instance of the domain."""
+        return _weight(self.averages, self.loops, None)
 
     @property
     def loops(self) -> tuple[str, ...]:
         """Sequential loops around it, outermost first."""
         return tuple(step for step in self.schedule if isinstance(step, str))
+
+
+def _weight(averages: tuple[tuple[str, Fraction], ...], loops: tuple[str, ...], outer_loops: int | None) -> Fraction:
+    counted = [average for loop, average in averages if outer_loops is None or loop in loops[:outer_loops]]
+    return prod(counted, start=Fraction(1))
 
 
 @dataclass(frozen=True)

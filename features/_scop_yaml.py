@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from fractions import Fraction
 from typing import Any
 
 import yaml
@@ -50,6 +51,7 @@ def scop_to_yaml(scop: Scop) -> str:
                 "domain": str(barrier.domain),
                 "launch": barrier.launch,
                 "schedule": list(barrier.schedule),
+                "averages": _average_documents(barrier.averages),
             }
             for barrier in scop.barriers
         ],
@@ -72,6 +74,9 @@ def _statement_document(statement: Statement) -> dict[str, Any]:
                 "relation": str(access.relation),
                 "tag": access.tag,
                 "text": access.text,
+                "strides": None if access.strides is None else [_text(stride) for stride in access.strides],
+                "distinct": access.distinct,
+                "stated": access.stated,
             }
             for access in statement.accesses
         ],
@@ -86,7 +91,13 @@ def _statement_document(statement: Statement) -> dict[str, Any]:
             "operations": _operation_documents(statement.recurrence.operations),
         },
         "assigns": statement.assigns,
+        "averages": _average_documents(statement.averages),
+        "stated": statement.stated,
     }
+
+
+def _average_documents(averages: tuple[tuple[str, Fraction], ...]) -> dict[str, str]:
+    return {loop: str(average) for loop, average in averages}
 
 
 def _operation_documents(operations: tuple[Operation, ...]) -> list[dict[str, Any]]:
@@ -216,7 +227,18 @@ class _Reader:
             guarded=bool(item.get("guarded", False)),
             recurrence=self._recurrence(item.get("recurrence"), where),
             assigns=str(item.get("assigns") or ""),
+            averages=self._averages(item, where),
+            stated=str(item.get("stated") or ""),
         )
+
+    @staticmethod
+    def _averages(item: Any, where: str) -> tuple[tuple[str, Fraction], ...]:
+        averages = item.get("averages") or {}
+        try:
+            return tuple((str(loop), Fraction(str(average))) for loop, average in averages.items())
+        except (AttributeError, ValueError):
+            msg = f"Scop description: averages of {where} must map loops to numbers, e.g. {{j: 5/6}}, not {averages!r}"
+            raise FileFormatError(msg) from None
 
     def _operations(self, item: Any, where: str) -> tuple[Operation, ...]:
         owner = f"an operation of {where}"
@@ -240,16 +262,27 @@ class _Reader:
             msg = f"the access to {array!r} in {where} has direction {direction!r}; use load or store"
             raise UnsupportedKernelError(msg, access=array)
         relation = self._isl(isl.Map, self._field(item, "relation", where), f"the relation of {array!r} in {where}")
-        tag = item.get("tag")
+        tag, strides = item.get("tag"), item.get("strides")
         return Access(
             array=array,
             direction=direction,
             relation=relation.align_params(self._space()),
             tag=None if tag is None else str(tag),
             text=str(item.get("text") or array),
+            strides=None
+            if strides is None
+            else tuple(self._polynomial(stride, f"a stride of {array!r} in {where}") for stride in strides),
+            distinct=bool(item.get("distinct", True)),
+            stated=str(item.get("stated") or ""),
         )
 
     def _barrier(self, item: Any) -> Barrier:
         domain = self._set(self._field(item, "domain", "a barrier"), "the domain of a barrier")
         kind = str(self._field(item, "kind", "a barrier"))
-        return Barrier(kind, domain, int(item.get("launch", 0)), tuple(item.get("schedule") or ()))
+        return Barrier(
+            kind,
+            domain,
+            int(item.get("launch", 0)),
+            tuple(item.get("schedule") or ()),
+            self._averages(item, "a barrier"),
+        )
