@@ -10,6 +10,8 @@ from perflex.features._loopy_polynomial import affine_in_parameters, parameter_s
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from perflex.features._loopy_trips import TripCounts
+
 __all__ = ["DomainMaker", "align_parameters"]
 
 
@@ -27,10 +29,13 @@ class DomainMaker:
         A preprocessed loopy kernel.
     parameters
         Size parameters, in the order of the Scop.
+    trips
+        Stated trip counts of loops whose bounds depend on data.
     """
 
-    def __init__(self, kernel: Any, parameters: Sequence[str]) -> None:
+    def __init__(self, kernel: Any, parameters: Sequence[str], trips: TripCounts) -> None:
         self._kernel = kernel
+        self._trips = trips
         self._parameters = tuple(parameters)
         self._assumptions = isl.Set.from_basic_set(kernel.assumptions)
         self._made: dict[object, tuple[Any, Any]] = {}
@@ -54,7 +59,7 @@ class DomainMaker:
 
     def trips(self, inames: frozenset[str]) -> Any:
         """Return the set of iterations of some loops, other loops projected out."""
-        domain = isl.Set.from_basic_set(self._kernel.get_inames_domain(inames))
+        domain = self._trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(inames)))
         kinds = isl.dim_type
         for i in range(domain.dim(kinds.set) - 1, -1, -1):
             if domain.get_dim_name(kinds.set, i) not in inames:
@@ -126,7 +131,7 @@ class DomainMaker:
 
     def _renamed(self, inames: frozenset[str], source: Sequence[str]) -> Any:
         """Return loopy's domain with its dimensions in the given order, others projected out."""
-        raw = isl.Set.from_basic_set(self._kernel.get_inames_domain(inames))
+        raw = self._trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(inames)))
         names = [raw.get_dim_name(isl.dim_type.set, i) for i in range(raw.dim(isl.dim_type.set))]
         order = isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(source)}] }}")
         return raw.apply(order).coalesce().align_params(self._assumptions.get_space())

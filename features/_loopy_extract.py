@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from typing import Any
 from weakref import finalize
 
 from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
-from perflex.features._loopy_domains import DomainMaker, align_parameters
-from perflex.features._loopy_expression import ExpressionReader, RawAccess
+from perflex.features._loopy_domains import DomainMaker
+from perflex.features._loopy_facts import KernelTypes
 from perflex.features._loopy_linearization import Place, read_linearization
+from perflex.features._loopy_parameters import size_parameters
 from perflex.features._loopy_polynomial import polynomial_in_parameters
+from perflex.features._loopy_statement import StatementMaker
+from perflex.features._loopy_subscript import AccessMaker
+from perflex.features._loopy_trips import TripCounts
+from perflex.features._options import AnnotatedKernel, CountingOptions
 from perflex.features._quasipolynomial import QuasiPolynomial
-from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
+from perflex.features._scop import Array, Barrier, Launch, Scop
 
 __all__ = ["extract_scop"]
 
 # By identity, as long as the kernel lives: comparing kernels by value is slow.
-_remembered: dict[int, Scop] = {}
+_remembered: dict[tuple[int, CountingOptions], Scop] = {}
+_PLAINLY = CountingOptions()
 
 
 def extract_scop(kernel: Any) -> Scop:
@@ -29,7 +34,7 @@ def extract_scop(kernel: Any) -> Scop:
     ----------
     kernel
         A loopy ``TranslationUnit`` with one entry point; it need not be preprocessed or scheduled. Calls
-        to other loopy kernels are inlined.
+        to other loopy kernels are inlined. Or one that the user annotated (`annotate`), or a Scop.
 
     Returns
     -------
@@ -43,9 +48,12 @@ def extract_scop(kernel: Any) -> Scop:
     """
     if isinstance(kernel, Scop):
         return kernel
-    key = id(kernel)
+    options = _PLAINLY
+    if isinstance(kernel, AnnotatedKernel):
+        kernel, options = kernel.translation_unit, kernel.options
+    key = id(kernel), options
     if key not in _remembered:
-        _remembered[key] = _Extraction(*_linearized(kernel)).scop()
+        _remembered[key] = _Extraction(*_linearized(kernel), options).scop()
         finalize(kernel, _remembered.pop, key, None)
     return _remembered[key]
 
@@ -65,10 +73,10 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
     (name,) = t_unit.entrypoints
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # loopy's advice on scheduling is for its users, not for counting
-        for callee, callable_ in list(t_unit.callables_table.items()):
-            if callee != name and isinstance(callable_, CallableKernel):
-                t_unit = lp.inline_callable_kernel(t_unit, callee)
         try:
+            for callee, callable_ in list(t_unit.callables_table.items()):
+                if callee != name and isinstance(callable_, CallableKernel):
+                    t_unit = lp.inline_callable_kernel(t_unit, callee)
             t_unit = lp.preprocess_program(t_unit)
             kernel = lp.get_one_linearized_kernel(t_unit[name], t_unit.callables_table)
         except (lp.diagnostic.LoopyError, RuntimeError) as error:
@@ -79,23 +87,31 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
 
 
 class _Extraction:
-    def __init__(self, kernel: Any, callables: Any) -> None:
-        from loopy.type_inference import TypeReader
-
+    def __init__(self, kernel: Any, callables: Any, options: CountingOptions) -> None:
         self.kernel = kernel
         self.callables = callables
         self.program = read_linearization(kernel.linearization)
-        self.parameters = _size_parameters(kernel)
+        self.parameters = size_parameters(kernel, options)
         self.assumptions = isl.Set.from_basic_set(kernel.assumptions)
-        self.domains = DomainMaker(kernel, self.parameters)
+        trips = TripCounts(kernel, self.parameters, options)
+        self.trips = trips
+        self.domains = DomainMaker(kernel, self.parameters, trips)
+        self.types = KernelTypes(kernel, callables)
         self.launches = [self._launch(ids, host) for ids, host in self.program.launches]
-        self.type_reader = TypeReader(kernel, callables)
-        self._check_parameters()
+        self.accesses = AccessMaker(kernel, self.types, self.parameters, options, trips.displaced)
+        self.maker = StatementMaker(kernel, self.types, self.parameters, options, self.accesses, trips)
+        for insn_id, _ in options.instructions:
+            if insn_id not in kernel.id_to_insn or hasattr(kernel.id_to_insn[insn_id], "expression"):
+                msg = f"what is stated for instruction {insn_id!r} fits no literal code in the kernel"
+                raise self._refuse(msg)
 
     def scop(self) -> Scop:
         statements = tuple(
-            statement for statement in (self._statement(*entry) for entry in self.program.instructions) if statement
+            statement
+            for insn_id, place in self.program.instructions
+            for statement in self.maker.statements(insn_id, place, *self._domain_of(insn_id, place))
         )
+        self.accesses.check_used()
         used = {access.array for statement in statements for access in statement.accesses}
         names = [name for name in (*self.kernel.arg_dict, *self.kernel.temporary_variables) if name in used]
         return Scop(
@@ -110,22 +126,6 @@ class _Extraction:
 
     def _refuse(self, message: str, **context: object) -> UnsupportedKernelError:
         return UnsupportedKernelError(f"kernel {self.kernel.name!r}: {message}", kernel=self.kernel.name, **context)
-
-    def _check_parameters(self) -> None:
-        from loopy.kernel.data import ValueArg
-
-        for name in self.parameters:
-            argument = self.kernel.arg_dict.get(name)
-            if not isinstance(argument, ValueArg):
-                loops = [
-                    iname
-                    for domain in self.kernel.domains
-                    if name in domain.get_var_names(isl.dim_type.param)
-                    for iname in domain.get_var_names(isl.dim_type.set)
-                ]
-                which = ", ".join(loops)
-                msg = f"the trip count of loop {which} depends on the data ({name!r} is computed in the kernel)"
-                raise self._refuse(msg, loop=loops[0] if loops else name)
 
     # launches and arrays
 
@@ -154,17 +154,13 @@ class _Extraction:
 
         variable = self.kernel.get_var_descriptor(name)
         spaces = {AddressSpace.GLOBAL: "global", AddressSpace.LOCAL: "local", AddressSpace.PRIVATE: "private"}
-        if variable.dim_tags is not None and any(not hasattr(tag, "stride") for tag in variable.dim_tags):
-            msg = f"array {name!r} has a vector or separate-array axis, which has no stride"
-            raise self._refuse(msg, array=name)
-        strides = get_strides(variable) if variable.shape else ()
-        return Array(
-            name=name,
-            space=spaces[variable.address_space],
-            dtype=str(variable.dtype.numpy_dtype),
-            shape=tuple(self._simplified(extent) for extent in variable.shape or ()),
-            strides=tuple(self._simplified(stride) for stride in strides),
-        )
+        element = self.types.element(variable.dtype.numpy_dtype, f"array {name!r} of kernel {self.kernel.name!r}")
+        shape = [self._simplified(extent) for extent in variable.shape or ()]
+        strides = [self._simplified(stride) for stride in (get_strides(variable) if variable.shape else ())]
+        if element.lanes > 1:
+            shape.append(QuasiPolynomial.constant(element.lanes))
+            strides = [*(stride * element.width for stride in strides), QuasiPolynomial.constant(1)]
+        return Array(name, spaces[variable.address_space], element.name, tuple(shape), tuple(strides))
 
     # statements and barriers
 
@@ -172,97 +168,8 @@ class _Extraction:
         launch, group_extents = self.launches[place.launch]
         return self.domains.domain(inames, place.loops, group_extents, launch.items, all_items=all_items)
 
-    def _dtype_of(self, expr: Any) -> Any:
-        return self.type_reader(expr).numpy_dtype
-
-    def _is_array(self, name: str) -> bool:
-        from loopy.kernel.array import ArrayBase
-
-        variable = self.kernel.arg_dict.get(name) or self.kernel.temporary_variables.get(name)
-        if not isinstance(variable, ArrayBase):
-            return False
-        return bool(variable.shape) or not self._is_private(variable)
-
-    @staticmethod
-    def _is_private(variable: Any) -> bool:
-        from loopy.kernel.data import AddressSpace
-
-        return bool(variable.address_space == AddressSpace.PRIVATE)
-
-    def _reader(self, insn_id: str) -> ExpressionReader:
-        return ExpressionReader(self._dtype_of, self._is_array, self._function_name, self.kernel.name, insn_id)
-
-    def _function_name(self, name: str) -> str:
-        return str(getattr(self.callables.get(name), "name", name))
-
-    def _statement(self, insn_id: str, place: Place) -> Statement | None:
-        from loopy.kernel.instruction import (
-            BarrierInstruction,
-            CInstruction,
-            MultiAssignmentBase,
-            NoOpInstruction,
-        )
-
-        insn = self.kernel.id_to_insn[insn_id]
-        if isinstance(insn, (BarrierInstruction, NoOpInstruction)):
-            return None
-        if isinstance(insn, CInstruction) or not isinstance(insn, MultiAssignmentBase):
-            msg = f"instruction {insn_id!r} is literal code ({type(insn).__name__}); what it executes is not known"
-            raise self._refuse(msg, instruction=insn_id)
-        loads, stores = self._reader(insn_id), self._reader(insn_id)
-        loads.read(insn.expression)
-        for assignee in insn.assignees:
-            stores.read(assignee)
-        for predicate in insn.predicates:
-            loads.read(predicate)
-        domain, named_space = self._domain(insn.within_inames, place)
-        recurrence, assigns = self._private_update(insn, loads)
-        accesses = [self._access(raw, "load", named_space, insn_id) for raw in loads.accesses]
-        accesses += [self._access(raw, "store", named_space, insn_id) for raw in stores.accesses]
-        return Statement(
-            name=insn_id,
-            domain=domain,
-            accesses=tuple(accesses),
-            operations=tuple(
-                Operation(kind, dtype, count) for (kind, dtype), count in sorted(loads.operations.items())
-            ),
-            launch=place.launch,
-            schedule=place.schedule,
-            guarded=bool(insn.predicates) or loads.conditional,
-            recurrence=recurrence,
-            assigns=assigns,
-        )
-
-    def _private_update(self, insn: Any, reader: ExpressionReader) -> tuple[Recurrence | None, str]:
-        """Return how the instruction updates a private scalar from its old value, or which one it sets afresh."""
-        if len(insn.assignees) != 1 or getattr(insn.assignee, "mapper_method", "") != "map_variable":
-            return None, ""
-        name = str(insn.assignee.name)
-        if self._is_array(name):
-            return None, ""
-        path = reader.path_from(insn.expression, name)
-        if path is None:
-            return None, name
-        counted = sorted(Counter(path).items())
-        return Recurrence(name, tuple(Operation(kind, dtype, count) for (kind, dtype), count in counted)), ""
-
-    def _access(self, raw: RawAccess, direction: str, space: Any, insn_id: str) -> Access:
-        from loopy.diagnostic import ExpressionToAffineConversionError
-        from loopy.symbolic import guarded_pwaff_from_expr
-
-        relation = isl.Map.from_domain(isl.Set.universe(space))
-        try:
-            for index in raw.indices:
-                axis = isl.Map.from_pw_aff(guarded_pwaff_from_expr(space, index, frozenset()))
-                relation = relation.flat_range_product(axis)
-        except ExpressionToAffineConversionError:
-            where = f"access {raw.text} in instruction {insn_id!r}"
-            msg = f"{where}: subscript {index} is not quasi-affine in the loop variables"
-            raise self._refuse(msg, access=raw.text) from None
-        kinds = isl.dim_type
-        for position in range(relation.dim(kinds.in_)):
-            relation = relation.set_dim_id(kinds.in_, position, isl.Id(f"i{position}"))
-        return Access(raw.array, direction, align_parameters(relation, self.parameters), raw.tag, raw.text)
+    def _domain_of(self, insn_id: str, place: Place) -> tuple[Any, Any]:
+        return self._domain(self.kernel.id_to_insn[insn_id].within_inames, place)
 
     def _barrier(self, kind: str, origin: str | None, place: Place) -> Barrier:
         if origin is not None and origin in self.kernel.id_to_insn:
@@ -272,7 +179,7 @@ class _Extraction:
         groups, _, _ = self.domains.axes(inames)
         kept = frozenset(groups.values()) | frozenset(place.loops)
         domain, _ = self._domain(kept, place, all_items=True)
-        return Barrier(kind, domain, place.launch, place.schedule)
+        return Barrier(kind, domain, place.launch, place.schedule, self.trips.averages(place.loops))
 
     def _neighbour_inames(self, place: Place) -> frozenset[str]:
         """Inames of an instruction in the same loops: it says which group axes bound those loops."""
@@ -280,25 +187,3 @@ class _Extraction:
             if other.launch == place.launch and other.loops[: len(place.loops)] == place.loops:
                 return frozenset(self.kernel.id_to_insn[insn_id].within_inames)
         return frozenset(place.loops)
-
-
-def _size_parameters(kernel: Any) -> tuple[str, ...]:
-    """Return the arguments that loop bounds, shapes, strides or subscripts depend on, sorted."""
-    from loopy.kernel.array import ArrayBase
-    from loopy.kernel.data import ValueArg
-    from loopy.symbolic import DependencyMapper, get_dependencies
-
-    names = set(kernel.outer_params())
-    for variable in (*kernel.args, *kernel.temporary_variables.values()):
-        if isinstance(variable, ArrayBase) and isinstance(variable.shape, tuple):
-            strides = [tag.stride for tag in variable.dim_tags or () if hasattr(tag, "stride")]
-            names |= get_dependencies((*variable.shape, *strides))
-    subscripts = DependencyMapper(include_subscripts=True)
-    for insn in kernel.instructions:
-        for expr in (*getattr(insn, "assignees", ()), getattr(insn, "expression", None)):
-            if expr is not None:
-                for dependency in subscripts(expr):
-                    if getattr(dependency, "mapper_method", "") == "map_subscript":
-                        names |= get_dependencies(dependency.index)
-    known = set(kernel.outer_params())
-    return tuple(sorted(name for name in names if name in known or isinstance(kernel.arg_dict.get(name), ValueArg)))

@@ -1,0 +1,82 @@
+"""Sums, products and numbers in loopy's expressions, as the generated code takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["factors", "is_constant", "is_number", "is_product", "is_square", "operands", "terms_of"]
+
+_OPERANDS = (
+    "children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child", "condition",
+    "then", "else_", "shiftee", "shift",
+)  # fmt: skip
+
+
+def operands(expr: Any) -> list[Any]:
+    """Return the operands of an expression node."""
+    found: list[Any] = []
+    for name in _OPERANDS:
+        value = getattr(expr, name, None)
+        if value is not None:
+            found += value if isinstance(value, tuple) else [value]
+    return found
+
+
+def _flattened(expr: Any, method: str) -> list[Any]:
+    """Children of nested sums or products: code is generated without parentheses between them."""
+    if getattr(expr, "mapper_method", None) != method:
+        return [expr]
+    return [inner for child in expr.children for inner in _flattened(child, method)]
+
+
+def factors(product: Any) -> list[Any]:
+    """Return the factors of a product that are multiplied: all but signs, numbers in front as one."""
+    return _folded([factor for factor in _flattened(product, "map_product") if not _is_sign(factor)])
+
+
+def terms_of(total: Any) -> list[Any]:
+    """Return the terms of a sum that are added: all but zeros, numbers in front as one."""
+    return _folded([term for term in _flattened(total, "map_sum") if not _is_constant_zero(term)])
+
+
+def _folded(parts: list[Any]) -> list[Any]:
+    """Let the numbers that come first be one, as compilers do."""
+    numbers = next((i for i, part in enumerate(parts) if not is_constant(part)), len(parts))
+    return parts[max(0, numbers - 1) :]
+
+
+def is_constant(expr: Any) -> bool:
+    """Whether an expression is a number, or sums, products and quotients of numbers only."""
+    method = getattr(expr, "mapper_method", None)
+    if method in {"map_sum", "map_product"}:
+        return all(is_constant(child) for child in expr.children)
+    if method == "map_quotient":
+        return is_constant(expr.numerator) and is_constant(expr.denominator)
+    return is_number(expr)
+
+
+def is_number(expr: Any) -> bool:
+    """Whether an expression is a plain number."""
+    return getattr(expr, "mapper_method", None) is None
+
+
+def _is_sign(expr: Any) -> bool:
+    return is_number(expr) and bool(expr in {1, -1})
+
+
+def _is_constant_zero(expr: Any) -> bool:
+    return is_number(expr) and bool(expr == 0)
+
+
+def is_square(expr: Any) -> bool:
+    """Whether a power has the exponent 2."""
+    return is_number(expr.exponent) and bool(expr.exponent == 2)
+
+
+def is_product(expr: Any) -> bool:
+    """Whether an expression ends in a multiplication, which a sum can fuse."""
+    method = getattr(expr, "mapper_method", None)
+    if method == "map_product" and not is_constant(expr):
+        parts = factors(expr)
+        return len(parts) >= 2 or any(is_product(part) for part in parts)
+    return method == "map_power" and is_square(expr)

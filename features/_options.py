@@ -1,0 +1,187 @@
+"""What a user states about a kernel: how to count it, and what its description cannot tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import UnsupportedKernelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["ANYWHERE", "AnnotatedKernel", "CountingOptions", "InstructionCounts", "annotate"]
+
+BRANCHES = ("both", "domain")
+# The stand-in of an access that may touch any element of its array.
+ANYWHERE = "anywhere"
+
+
+@dataclass(frozen=True)
+class InstructionCounts:
+    """What one execution of a literal code instruction does.
+
+    Attributes
+    ----------
+    operations
+        Number of operations by type and kind, e.g. ``{"float32_sin": 1}``, named as in ``f_op_...``.
+    loads, stores
+        Accesses with loopy's subscripts, e.g. ``"x[i]"``; a name in them is a loop variable or a size. An
+        access tag is written ``"x$tag[i]"``.
+    """
+
+    operations: tuple[tuple[str, int], ...] = ()
+    loads: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, operations: Mapping[str, int] | None = None, loads: Iterable[str] = (), stores: Iterable[str] = ()
+    ) -> InstructionCounts:
+        """Make one from a mapping and any iterables.
+
+        Raises
+        ------
+        UnsupportedKernelError
+            A number of operations is no integer, or negative.
+        """
+        counted = tuple(sorted((operations or {}).items()))
+        for name, count in counted:
+            if not isinstance(count, int) or count < 0:
+                msg = f"stated operations must be whole numbers, e.g. {{{name!r}: 2}}, not {count!r}"
+                raise UnsupportedKernelError(msg)
+        return cls(counted, tuple(loads), tuple(stores))
+
+
+@dataclass(frozen=True)
+class CountingOptions:
+    """How a kernel is counted, and stand-ins for what depends on its data; made by `annotate`.
+
+    Attributes
+    ----------
+    branches
+        ``"both"``: all branches of a condition count (paper Section 4: the cost under divergence).
+        ``"domain"``: a branch counts where its condition holds, if that is affine in loop variables and sizes.
+    subscripts
+        Whether integer arithmetic in subscripts counts, as in the generated code.
+    trip_counts
+        Average trip count of loops whose bounds depend on data: a number, or an affine expression in sizes.
+    accesses
+        Subscripts to count instead of indirect or non-affine ones, by access text, array name or ``tag:NAME``.
+    instructions
+        What literal code does, by instruction identifier.
+    """
+
+    branches: str = "both"
+    subscripts: bool = False
+    trip_counts: tuple[tuple[str, Fraction | str], ...] = ()
+    accesses: tuple[tuple[str, str], ...] = ()
+    instructions: tuple[tuple[str, InstructionCounts], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.branches not in BRANCHES:
+            msg = f"branches={self.branches!r} is not known; use {' or '.join(map(repr, BRANCHES))}"
+            raise UnsupportedKernelError(msg)
+
+
+@dataclass(frozen=True, eq=False)
+class AnnotatedKernel:
+    """A loopy kernel with `CountingOptions`; taken wherever a kernel is.
+
+    Attributes
+    ----------
+    translation_unit
+        The loopy kernel.
+    options
+        How it is counted.
+    """
+
+    translation_unit: Any
+    options: CountingOptions = field(default_factory=CountingOptions)
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return ",".join(sorted(self.translation_unit.entrypoints))
+
+    @property
+    def entrypoints(self) -> frozenset[str]:
+        """Names of the kernel's entry points."""
+        return frozenset(self.translation_unit.entrypoints)
+
+
+def annotate(
+    kernel: Any,
+    *,
+    branches: str | None = None,
+    subscripts: bool | None = None,
+    trip_counts: Mapping[str, float | Fraction | str] | None = None,
+    accesses: Mapping[str, str] | None = None,
+    instructions: Mapping[str, InstructionCounts] | None = None,
+) -> AnnotatedKernel:
+    """State how a kernel is counted, and what stands for that which depends on its data.
+
+    Parameters
+    ----------
+    kernel
+        A loopy translation unit, or an annotated one, whose statements are kept unless made anew here.
+    branches
+        ``"both"`` (default) counts all branches of a condition, as the paper does; ``"domain"`` counts a
+        branch where its condition holds, if the condition is affine.
+    subscripts
+        Whether integer arithmetic in subscripts is counted (default: no).
+    trip_counts
+        Average trip count of loops whose bounds depend on data, e.g. ``{"j": 7.5}``, or an affine expression
+        in sizes: ``{"j": "m + 1"}``.
+    accesses
+        Subscripts that stand for indirect or non-affine ones, e.g. ``{"x[idx[i]]": "4*i"}``. Keys are accesses
+        as written, array names, or ``"tag:NAME"``; in values, names are loop variables (also those that were
+        split since), sizes, or ``lid0, gid0, ...``. ``"anywhere"`` means any element of the array.
+    instructions
+        What literal code instructions do, by identifier: see `InstructionCounts.of`.
+
+    Returns
+    -------
+    AnnotatedKernel
+        To be used instead of the kernel: counted, timed, predicted. Counts that rest on a stand-in are
+        marked as not exact.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        A statement makes no sense by itself; whether it fits the kernel shows when the kernel is counted.
+    """
+    before = CountingOptions()
+    if isinstance(kernel, AnnotatedKernel):
+        kernel, before = kernel.translation_unit, kernel.options
+    options = CountingOptions(
+        branches=before.branches if branches is None else branches,
+        subscripts=before.subscripts if subscripts is None else subscripts,
+        trip_counts=_merged(before.trip_counts, {loop: _trips(loop, n) for loop, n in (trip_counts or {}).items()}),
+        accesses=_merged(before.accesses, {_plain(key): str(value) for key, value in (accesses or {}).items()}),
+        instructions=_merged(before.instructions, instructions or {}),
+    )
+    return AnnotatedKernel(kernel, options)
+
+
+def _merged(before: tuple[tuple[str, Any], ...], new: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted((dict(before) | dict(new)).items()))
+
+
+def _plain(key: str) -> str:
+    return key.replace(" ", "")
+
+
+def _trips(loop: str, count: float | Fraction | str) -> Fraction | str:
+    try:
+        number = Fraction(str(count))
+    except ValueError:
+        if isinstance(count, str):
+            return count
+        msg = f"the trip count of loop {loop!r} must be a number or an expression in sizes, not {count!r}"
+        raise UnsupportedKernelError(msg, loop=loop) from None
+    if number <= 0:
+        msg = f"the average trip count of loop {loop!r} must be above zero, not {count!r}"
+        raise UnsupportedKernelError(msg, loop=loop)
+    return number
