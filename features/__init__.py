@@ -25,6 +25,7 @@ from perflex.features._launch_features import LaunchFamily
 from perflex.features._loopy_extract import extract_scop
 from perflex.features._memory_features import MemoryAccessFamily, describe_access
 from perflex.features._operation_features import OperationFamily
+from perflex.features._options import AnnotatedKernel, CountingOptions, InstructionCounts, annotate
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._report import CountedFeature, count_features
 from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
@@ -34,11 +35,14 @@ __all__ = [
     "Access",
     "AccessCounts",
     "Amount",
+    "AnnotatedKernel",
     "Array",
     "Barrier",
     "CountedFeature",
+    "CountingOptions",
     "Feature",
     "FeatureFamily",
+    "InstructionCounts",
     "Launch",
     "Operation",
     "QuasiPolynomial",
@@ -46,6 +50,7 @@ __all__ = [
     "Scop",
     "ScopCounts",
     "Statement",
+    "annotate",
     "content_hash",
     "count_features",
     "counts_of",

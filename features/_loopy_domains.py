@@ -12,12 +12,22 @@ if TYPE_CHECKING:
 
     from perflex.features._loopy_trips import TripCounts
 
-__all__ = ["DomainMaker", "align_parameters"]
+__all__ = ["DomainMaker", "align_parameters", "assumptions_on"]
 
 
 def align_parameters(isl_object: Any, parameters: Sequence[str]) -> Any:
     """Give an isl object the parameters in the given order, so that equal things compare equal."""
     return isl_object.align_params(parameter_space(parameters))
+
+
+def assumptions_on(kernel: Any, parameters: Sequence[str]) -> Any:
+    """Return what a kernel assumes of its size parameters; of values it computes itself nothing is kept."""
+    kinds = isl.dim_type
+    assumed = isl.Set.from_basic_set(kernel.assumptions)
+    for position in range(assumed.dim(kinds.param) - 1, -1, -1):
+        if assumed.get_dim_name(kinds.param, position) not in parameters:
+            assumed = assumed.project_out(kinds.param, position, 1)
+    return align_parameters(assumed, parameters)
 
 
 class DomainMaker:
@@ -37,7 +47,7 @@ class DomainMaker:
         self._kernel = kernel
         self._trips = trips
         self._parameters = tuple(parameters)
-        self._assumptions = isl.Set.from_basic_set(kernel.assumptions)
+        self._assumptions = assumptions_on(kernel, parameters)
         self._made: dict[object, tuple[Any, Any]] = {}
 
     def axes(self, inames: Iterable[str]) -> tuple[dict[int, str], dict[int, str], set[str]]:

@@ -384,4 +384,5 @@ class ExpressionReader:
         name = self.facts.function_name(name)
         kind = _FUNCTION_NAMES.get(name, name)
         if kind:
-            self.count(kind, expr)
+            # What is compared has a type; that there is a result does not.
+            self.count(kind, expr.parameters[0] if kind == "cmp" else expr)

@@ -6,9 +6,8 @@ import warnings
 from typing import Any
 from weakref import finalize
 
-from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
-from perflex.features._loopy_domains import DomainMaker
+from perflex.features._loopy_domains import DomainMaker, assumptions_on
 from perflex.features._loopy_facts import KernelTypes
 from perflex.features._loopy_linearization import Place, read_linearization
 from perflex.features._loopy_parameters import size_parameters
@@ -92,7 +91,7 @@ class _Extraction:
         self.callables = callables
         self.program = read_linearization(kernel.linearization)
         self.parameters = size_parameters(kernel, options)
-        self.assumptions = isl.Set.from_basic_set(kernel.assumptions)
+        self.assumptions = assumptions_on(kernel, self.parameters)
         trips = TripCounts(kernel, self.parameters, options)
         self.trips = trips
         self.domains = DomainMaker(kernel, self.parameters, trips)

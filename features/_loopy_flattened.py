@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex._islpy import isl
 from perflex.features._loopy_polynomial import parameter_space
-from perflex.features._loopy_terms import is_number
+from perflex.features._loopy_terms import flat_factors, flat_terms
 from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
@@ -57,11 +57,10 @@ def flattened_axes(index: Any, domain: Any, space: Any, parameters: Sequence[str
     Flattened or None
         None if a term is not a product of size parameters and something affine in the loop variables.
     """
-    from pymbolic.mapper.distributor import DistributeMapper
+    from pymbolic.mapper.distributor import distribute
 
     groups: dict[Monomial, list[Any]] = {}
-    expanded = DistributeMapper()(index)
-    for term in expanded.children if getattr(expanded, "mapper_method", "") == "map_sum" else (expanded,):
+    for term in flat_terms(distribute(index)):
         monomial, rest = _split(term, frozenset(parameters))
         groups.setdefault(monomial, []).append(rest)
     if len(groups) < 2 and () in groups:
@@ -80,20 +79,14 @@ def _split(term: Any, parameters: frozenset[str]) -> tuple[Monomial, Any]:
     """Return (size parameters, sorted; everything else) of a product."""
     names: list[str] = []
     rest: Any = 1
-    for factor in term.children if getattr(term, "mapper_method", "") == "map_product" else (term,):
-        method = getattr(factor, "mapper_method", "")
-        if method == "map_variable" and factor.name in parameters:
-            names.append(factor.name)
-        elif (
-            method == "map_power"
-            and getattr(factor.base, "name", None) in parameters
-            and is_number(factor.exponent)
-            and isinstance(factor.exponent, int)
-            and factor.exponent > 0
-        ):
-            names += [factor.base.name] * factor.exponent
+    for factor in flat_factors(term):
+        base, exponent = factor, 1
+        if getattr(factor, "mapper_method", "") == "map_power" and isinstance(factor.exponent, int):
+            base, exponent = factor.base, factor.exponent
+        if getattr(base, "name", None) in parameters and exponent > 0:
+            names += [base.name] * exponent
         else:
-            rest = rest * factor
+            rest = rest * (base if exponent == 1 else factor)
     return tuple(sorted(names)), rest
 
 

@@ -147,8 +147,8 @@ class StatementMaker:
         counts = dict(self.options.instructions).get(insn.id)
         if counts is None:
             msg = (
-                f"kernel {self.kernel.name!r}: instruction {insn.id!r} is literal code ({type(insn).__name__}), and what "
-                f"it executes is not known; state it: annotate(kernel, instructions={{{insn.id!r}: "
+                f"kernel {self.kernel.name!r}: instruction {insn.id!r} is literal code ({type(insn).__name__}), and "
+                f"what it executes is not known; state it: annotate(kernel, instructions={{{insn.id!r}: "
                 "InstructionCounts.of({'float32_add': 1}, loads=['x[i]'], stores=['y[i]'])})"
             )
             raise UnsupportedKernelError(msg, kernel=self.kernel.name, instruction=insn.id)

@@ -10,6 +10,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features._loopy_domains import align_parameters
 from perflex.features._loopy_flattened import flattened_axes
 from perflex.features._loopy_polynomial import affine_in_parameters, polynomial_in_parameters
+from perflex.features._loopy_terms import flat_factors, flat_terms
 from perflex.features._options import ANYWHERE
 from perflex.features._scop import Access
 
@@ -158,7 +159,8 @@ class AccessMaker:
     # what the user stated
 
     def _stand_in(self, raw: RawAccess, insn_id: str) -> tuple[str, str]:
-        for key in (_plain(raw.text), raw.array, f"tag:{raw.tag}"):
+        written = f"{raw.array}[{_canonical_tuple(raw.indices)}]"
+        for key in (written, raw.array, f"tag:{raw.tag}"):
             if key in self._stand_ins:
                 self._used.add(key)
                 return key, self._stand_ins[key]
@@ -269,9 +271,8 @@ def parsed_by_user(text: str, what: str, kernel_name: str) -> Any:
 
     try:
         return parse(text)
-    except ParseError as error:
-        first = str(error).strip().splitlines()[0]
-        msg = f"kernel {kernel_name!r}: {what}, cannot be read as an expression: {first}"
+    except ParseError:
+        msg = f"kernel {kernel_name!r}: {what}, cannot be read as an expression; write it as loopy would"
         raise UnsupportedKernelError(msg, kernel=kernel_name) from None
 
 
@@ -285,17 +286,27 @@ def rewritten(kernel: Any, expr: Any) -> Any:
     return expr
 
 
-def _plain(text: str) -> str:
-    return text.replace(" ", "")
-
-
 def _key(kernel: Any, key: str) -> str:
-    """Return a key as the transformed kernel writes the access."""
+    """Return a key as the transformed kernel writes the access, whatever the order of terms and factors."""
     if "[" not in key:
         return key
     parsed = rewritten(kernel, parsed_by_user(key, f"access {key!r}", kernel.name))
-    inside = ", ".join(map(str, parsed.index_tuple))
-    return _plain(f"{parsed.aggregate}[{inside}]")
+    return f"{parsed.aggregate}[{_canonical_tuple(parsed.index_tuple)}]"
+
+
+def _canonical_tuple(indices: Sequence[Any]) -> str:
+    return ",".join(map(_canonical, indices))
+
+
+def _canonical(expr: Any) -> str:
+    method = getattr(expr, "mapper_method", "")
+    if method == "map_sum":
+        return f"({'+'.join(sorted(map(_canonical, flat_terms(expr))))})"
+    if method == "map_product":
+        return f"({'*'.join(sorted(map(_canonical, flat_factors(expr))))})"
+    if method == "map_subscript":
+        return f"{expr.aggregate}[{_canonical_tuple(expr.index_tuple)}]"
+    return str(expr).replace(" ", "")
 
 
 def _one() -> QuasiPolynomial:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["factors", "is_constant", "is_number", "is_product", "is_square", "operands", "terms_of"]
+__all__ = [
+    "factors",
+    "flat_factors",
+    "flat_terms",
+    "is_constant",
+    "is_number",
+    "is_product",
+    "is_square",
+    "operands",
+    "terms_of",
+]
 
 _OPERANDS = (
     "children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child", "condition",
@@ -15,6 +25,8 @@ _OPERANDS = (
 def operands(expr: Any) -> list[Any]:
     """Return the operands of an expression node."""
     found: list[Any] = []
+    if is_number(expr):  # a Python number has a numerator, too
+        return found
     for name in _OPERANDS:
         value = getattr(expr, name, None)
         if value is not None:
@@ -29,14 +41,24 @@ def _flattened(expr: Any, method: str) -> list[Any]:
     return [inner for child in expr.children for inner in _flattened(child, method)]
 
 
+def flat_factors(product: Any) -> list[Any]:
+    """Return the factors of nested products."""
+    return _flattened(product, "map_product")
+
+
+def flat_terms(total: Any) -> list[Any]:
+    """Return the terms of nested sums."""
+    return _flattened(total, "map_sum")
+
+
 def factors(product: Any) -> list[Any]:
     """Return the factors of a product that are multiplied: all but signs, numbers in front as one."""
-    return _folded([factor for factor in _flattened(product, "map_product") if not _is_sign(factor)])
+    return _folded([factor for factor in flat_factors(product) if not _is_sign(factor)])
 
 
 def terms_of(total: Any) -> list[Any]:
     """Return the terms of a sum that are added: all but zeros, numbers in front as one."""
-    return _folded([term for term in _flattened(total, "map_sum") if not _is_constant_zero(term)])
+    return _folded([term for term in flat_terms(total) if not _is_constant_zero(term)])
 
 
 def _folded(parts: list[Any]) -> list[Any]:

@@ -59,7 +59,7 @@ class TripCounts:
                 others = f"those that do are {', '.join(sorted(dependent))}" if dependent else "none of its loops do"
                 msg = f"has no loop {loop!r} whose bounds depend on data; {others}"
                 raise self._refuse(msg, loop)
-        for loop, count in self._stated.items():
+        for count in self._stated.values():
             if isinstance(count, str):
                 affine_in_parameters(_parsed(count), self._parameters)
 
@@ -150,12 +150,8 @@ class TripCounts:
 
     def averages(self, loops: Iterable[str]) -> tuple[tuple[str, Fraction], ...]:
         """Return how many executions an iteration stands for, for loops where that is not one."""
-        counts = [(loop, self._stated.get(loop)) for loop in loops]
-        return tuple(
-            (loop, count / ceil(count))
-            for loop, count in counts
-            if isinstance(count, Fraction) and count.denominator > 1
-        )
+        counts = {loop: count for loop in loops if isinstance(count := self._stated.get(loop), Fraction)}
+        return tuple((loop, count / ceil(count)) for loop, count in counts.items() if count.denominator > 1)
 
     def stated(self, loops: Iterable[str]) -> str:
         """Return what was stated about any of some loops, for messages."""
