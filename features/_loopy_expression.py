@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features._loopy_terms import factors, is_constant, is_product, is_square, terms_of
+from perflex.features._operation_features import operation_of_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -382,7 +383,7 @@ class ExpressionReader:
         if not isinstance(name, str):  # a reduction's combiner, e.g. of an argmax
             name = type(name).__name__.lower()
         name = self.facts.function_name(name)
-        kind = _FUNCTION_NAMES.get(name, name)
+        kind = _FUNCTION_NAMES.get(name, operation_of_function(name))
         if kind:
             # What is compared has a type; that there is a result does not.
             self.count(kind, expr.parameters[0] if kind == "cmp" else expr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from perflex.features._feature import Sizes
     from perflex.features._scop import Scop
 
-__all__ = ["DTYPES", "OPERATIONS", "OperationFamily", "OperationFeature"]
+__all__ = ["DTYPES", "OPERATIONS", "OperationFamily", "OperationFeature", "operation_of_function"]
 
 DTYPES = (
     "float16", "float32", "float64", "complex64", "complex128",
@@ -28,6 +29,15 @@ OPERATIONS = (
     "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
     "sinpi", "cospi", "hypot", "erf", "erfc", "floor", "ceil", "round", "trunc", "sign", "fmod", "conj",
 )  # fmt: skip
+
+
+# A function that is none of the above, e.g. a user's own.
+_CALL = re.compile(r"call:[A-Za-z_]\w*")
+
+
+def operation_of_function(name: str) -> str:
+    """Return what a call of a function is called as an operation: its name, or ``call:NAME`` for unknown ones."""
+    return name if name in OPERATIONS else f"call:{name}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,7 @@ class OperationFamily:
             return None
         dtype, _, kind = identifier.removeprefix("f_op_").partition("_")
         for what, word, known in (("element type", dtype, DTYPES), ("operation", kind, OPERATIONS)):
-            if word not in known:
+            if word not in known and not (what == "operation" and _CALL.fullmatch(word)):
                 near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
                 hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
                 msg = f"feature {identifier!r} names an unknown {what} {word!r}; {hint}"

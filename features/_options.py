@@ -155,6 +155,9 @@ def annotate(
     before = CountingOptions()
     if isinstance(kernel, AnnotatedKernel):
         kernel, before = kernel.translation_unit, kernel.options
+    if not hasattr(kernel, "entrypoints"):
+        msg = f"only a loopy kernel can be annotated, not a {type(kernel).__name__}"
+        raise UnsupportedKernelError(msg)
     options = CountingOptions(
         branches=before.branches if branches is None else branches,
         subscripts=before.subscripts if subscripts is None else subscripts,

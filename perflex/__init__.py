@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from perflex._rank import RankedVariant, rank
     from perflex._table import FeatureTable, scale_features_by_output
     from perflex.errors import PerflexError
+    from perflex.features import InstructionCounts, annotate
 
 __all__ = [
     "Calibration",
     "FeatureTable",
     "FitResult",
+    "InstructionCounts",
     "Model",
     "PerflexError",
     "RankedVariant",
+    "annotate",
     "calibrate",
     "fit_model",
     "gather_feature_values",
@@ -50,9 +53,11 @@ _HOME = {
     "Calibration": "perflex._calibration",
     "FeatureTable": "perflex._table",
     "FitResult": "perflex._fit",
+    "InstructionCounts": "perflex.features",
     "Model": "perflex._model",
     "PerflexError": "perflex.errors",
     "RankedVariant": "perflex._rank",
+    "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",

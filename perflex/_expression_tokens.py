@@ -17,7 +17,7 @@ _SPACE = re.compile(r"[ \t\r\n]+")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _OPERATOR = re.compile(r"\*\*|[-+*/(),]")
-_FIELD_KEY = re.compile(r"_(tag|lstrides|gstrides|afr|after)$")
+_FIELD_KEY = re.compile(r"_(tag|lstrides|gstrides|afr|after|call)$")
 _STRIDES = re.compile(r"\{[A-Za-z0-9_:;<>=.*+-]*\}")
 _FIELD_VALUE = {
     "tag": re.compile(r"[A-Za-z0-9_]+"),
@@ -25,6 +25,7 @@ _FIELD_VALUE = {
     "gstrides": _STRIDES,
     "afr": re.compile(r"[<>]?=?(?:[0-9]+(?:\.[0-9]+)?|[A-Za-z][A-Za-z0-9_]*)"),
     "after": re.compile(r"[0-9]+"),
+    "call": re.compile(r"[A-Za-z0-9_]+"),
 }
 _FIELD_FORM = {
     "tag": "letters, digits and _",
@@ -32,6 +33,7 @@ _FIELD_FORM = {
     "gstrides": "{axis:stride;...} without blanks, e.g. {0:16}",
     "afr": "a comparison and a number or size parameter, e.g. >1",
     "after": "a number of operations, e.g. 48",
+    "call": "a function's name: letters, digits and _",
 }
 
 
@@ -144,7 +146,7 @@ def _stray(character: str) -> str:
         return "quotes have no place in a model string; names stand by themselves"
     if character in ":{};<>=":
         return (
-            f"{character!r} only belongs into a feature's tag:, lstrides:, gstrides:, afr: or after: field; "
+            f"{character!r} only belongs into a feature's tag:, lstrides:, gstrides:, afr:, after: or call: field; "
             "check the spelling of the feature"
         )
     if not character.isascii():

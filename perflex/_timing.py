@@ -191,7 +191,8 @@ def _started(index: int, job: Job, backend: Backend, options: TimingOptions) -> 
     """Build a kernel, run it for a first time, and decide how often it will be timed."""
     kernel, sizes, label = job
     try:
-        runnable = backend.prepare(kernel, sizes, label)
+        # What a user states about a kernel changes how it is counted, not how it runs.
+        runnable = backend.prepare(getattr(kernel, "translation_unit", kernel), sizes, label)
     except PerflexError as error:
         return MeasurementFailure(label, error.message, "prepare", error)
     try:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["ArgumentError", "load_kernel", "read_sizes"]
+    from perflex.features import AnnotatedKernel, Scop
+
+__all__ = ["ArgumentError", "load_kernel", "read_pairs", "read_sizes"]
 
 
 class ArgumentError(PerflexError):
@@ -48,8 +50,26 @@ def read_sizes(words: Iterable[str]) -> dict[str, int]:
     return sizes
 
 
-def load_kernel(reference: str) -> lp.TranslationUnit:
-    """Return the kernel that a function in a Python file makes.
+def read_pairs(words: Iterable[str], option: str, example: str) -> dict[str, str]:
+    """Read an option's values of the form ``key=value``.
+
+    Raises
+    ------
+    ArgumentError
+        A word has another form.
+    """
+    pairs: dict[str, str] = {}
+    for word in words:
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if not equals or not key or not value:
+            msg = f"cannot read {option} {word!r}; write e.g. {example}"
+            raise ArgumentError(msg, word=word)
+        pairs[key] = value
+    return pairs
+
+
+def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop:
+    """Return the kernel that a function in a Python file makes, or that a Scop's YAML file describes.
 
     The file is executed, as ``python FILE`` would; modules beside it can be imported. What the user's own
     code raises is passed on as it is.
@@ -57,14 +77,19 @@ def load_kernel(reference: str) -> lp.TranslationUnit:
     Parameters
     ----------
     reference
-        ``KERNEL.py:function``; the function takes no arguments and returns a loopy translation unit.
+        ``KERNEL.py:function``; the function takes no arguments and returns a loopy translation unit, one with
+        annotations (`perflex.annotate`), a measurement kernel, or a `Scop`. Or ``KERNEL.yaml``, a Scop.
 
     Raises
     ------
+    FileFormatError, UnsupportedKernelError
+        The YAML file describes no kernel.
     ArgumentError
         There is no such file or function, the file is no valid Python, the function needs arguments or
         returns something else.
     """
+    if reference.endswith((".yaml", ".yml")):
+        return _described(reference)
     name, colon, function_name = reference.rpartition(":")
     if not colon or not name or not function_name.isidentifier():
         msg = f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it"
@@ -82,10 +107,23 @@ def load_kernel(reference: str) -> lp.TranslationUnit:
         sys.path.remove(folder)
     import loopy as lp
 
-    if not isinstance(kernel, lp.TranslationUnit):
+    from perflex.features import AnnotatedKernel, Scop
+
+    kernel = getattr(kernel, "kernel", kernel)  # of a measurement kernel
+    if not isinstance(kernel, (lp.TranslationUnit, AnnotatedKernel, Scop)):
         msg = f"{function_name} in {path} returns a {type(kernel).__name__}; it must return a loopy TranslationUnit"
         raise ArgumentError(msg, path=path)
     return kernel
+
+
+def _described(name: str) -> Scop:
+    from perflex.features import scop_from_yaml
+
+    path = Path(name)
+    if not path.is_file():
+        msg = f"there is no file {name}"
+        raise ArgumentError(msg, path=path)
+    return scop_from_yaml(path.read_text(encoding="utf-8"))
 
 
 def _module(path: Path) -> ModuleType:

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["features"]
 
 
+class Branches(StrEnum):
+    """Which branches of a condition count."""
+
+    both = "both"
+    domain = "domain"
+
+
 class Granularity(StrEnum):
     """What one count is."""
 
@@ -25,7 +32,7 @@ class Granularity(StrEnum):
     work_item = "work-item"
 
 
-def features(
+def features(  # noqa: PLR0913 - one argument per option
     context: typer.Context,
     kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
     sizes: Annotated[list[str] | None, typer.Argument(help="name=value; without sizes counts stay symbolic.")] = None,
@@ -40,13 +47,34 @@ def features(
             "--per", help="paper: on-chip work and uniform accesses per sub-group; work-item: executed instances."
         ),
     ] = Granularity.paper,
+    branches: Annotated[
+        Branches | None,
+        typer.Option("--branches", help="both count (as under divergence), or each where its affine condition holds."),
+    ] = None,
+    subscripts: Annotated[bool, typer.Option("--subscripts", help="Count integer arithmetic in subscripts.")] = False,
+    trip_count: Annotated[
+        list[str] | None, typer.Option("--trip-count", help="LOOP=AVERAGE of a data-dependent loop; may be repeated.")
+    ] = None,
+    access: Annotated[
+        list[str] | None,
+        typer.Option("--access", help="'x[idx[i]]=4*i' or '...=anywhere' for an indirect access; may be repeated."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")] = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
-    from perflex._cli.arguments import load_kernel, read_sizes
-    from perflex.features import count_features, extract_scop
+    from perflex._cli.arguments import load_kernel, read_pairs, read_sizes
+    from perflex.features import annotate, count_features, extract_scop
 
-    scop = extract_scop(load_kernel(kernel))
+    loaded = load_kernel(kernel)
+    if branches or subscripts or trip_count or access:
+        loaded = annotate(
+            loaded,
+            branches=branches and branches.value,
+            subscripts=subscripts or None,
+            trip_counts=read_pairs(trip_count or (), "--trip-count", "j=7.5"),
+            accesses=read_pairs(access or (), "--access", "x[idx[i]]=4*i"),
+        )
+    scop = extract_scop(loaded)
     given = read_sizes(sizes or ())
     counted = count_features(
         scop,
