@@ -231,6 +231,7 @@ class ExpressionReader:
         """Return the access to one component of a vector, as in ``x[i].s0``."""
         fields = {f"s{i:x}": i for i in range(16)} | {"x": 0, "y": 1, "z": 2, "w": 3}
         inner = expr.aggregate
+        self.facts.dtype_of(inner)  # a vector, no structure
         if getattr(inner, "mapper_method", "") != "map_subscript" or expr.name not in fields:
             self._refuse(f"looks up {expr}")
         access = self._raw(inner.aggregate, inner.index_tuple)

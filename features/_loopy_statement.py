@@ -82,10 +82,10 @@ class StatementMaker:
         reader = ExpressionReader(facts, self.kernel.name, insn_id)
         recurrence, assigns, stated = None, "", self.trips.stated(place.loops)
         if hasattr(insn, "expression"):
-            self._read(insn, reader)
+            stated = _joined(stated, self._read(insn, reader))
             recurrence, assigns = self._private_update(insn, facts)
         else:
-            stated = ", ".join(filter(None, (stated, self._read_code(insn, reader))))
+            stated = _joined(stated, self._read_code(insn, reader))
         made = []
         for where, work in reader.work.items():
             whole = where == Where()
@@ -111,11 +111,13 @@ class StatementMaker:
 
     # what it does
 
-    def _read(self, insn: Any, reader: ExpressionReader) -> None:
+    def _read(self, insn: Any, reader: ExpressionReader) -> str:
+        """Read an instruction; return what is assumed about it, for messages."""
         from contextlib import ExitStack
 
         from loopy.kernel.instruction import AtomicUpdate
 
+        assumed = ""
         with ExitStack() as stack:
             for predicate in sorted(insn.predicates, key=str):
                 # The generated code tests them one after the other; which comes first is not ours to know.
@@ -129,6 +131,8 @@ class StatementMaker:
             for atomicity in getattr(insn, "atomicity", ()):
                 if isinstance(atomicity, AtomicUpdate):
                     reader.count("atomic", insn.assignee)
+                    assumed = "atomic updates that succeed at once"
+        return assumed
 
     def _private_update(self, insn: Any, facts: StatementFacts) -> tuple[Recurrence | None, str]:
         """Return how the instruction updates a private scalar from its old value, or which one it sets afresh."""
@@ -195,6 +199,10 @@ class StatementMaker:
         loads = [self.accesses.access(raw, "load", instances, insn_id) for raw in work.loads]
         stores = [self.accesses.access(raw, "store", instances, insn_id) for raw in work.stores]
         return (*loads, *stores)
+
+
+def _joined(*texts: str) -> str:
+    return ", ".join(filter(None, texts))
 
 
 def _operations(counted: Counter[tuple[str, str]]) -> tuple[Operation, ...]:

@@ -151,7 +151,7 @@ class Statement:
         Loops whose trip count depends on data, with how many executions one iteration of the domain stands
         for on average: a loop of 2.5 trips has the iterations 0, 1, 2 in the domain and the average 5/6.
     stated
-        What the user stated about it that the kernel cannot tell, for messages.
+        What the user stated or the count assumes about it because the kernel cannot tell, for messages.
     """
 
     name: str

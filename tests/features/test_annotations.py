@@ -1,0 +1,213 @@
+"""What a kernel's description cannot tell and the user states: against Oclgrind, and against equivalent kernels."""
+
+from __future__ import annotations
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from oracles import oclgrind
+from oracles._oclgrind_child import _input_array
+from perflex.errors import UnsupportedKernelError
+from perflex.features import InstructionCounts, annotate, count_features, counts_of, extract_scop, scop_to_yaml
+from perflex.features import scop_from_yaml as read_scop
+
+N = 40
+
+
+def parallel(kernel, iname="i", width=8):
+    return lp.split_iname(kernel, iname, width, outer_tag="g.0", inner_tag="l.0")
+
+
+def make(domains, text, args):
+    return lp.make_kernel(domains, text, [*args, ...], assumptions="n >= 8", lang_version=(2018, 2))
+
+
+def csr(bounds="start", loop="start + j"):
+    """Sparse matrix-vector product; the loop runs from 0, or from where the row starts."""
+    domain = "[len] -> {[j]: 0 <= j < len}" if bounds == "length" else "[start, end] -> {[j]: start <= j < end}"
+    text = f"""
+    for i
+        <> start = rowptr[i] {{id=first}}
+        <> end = rowptr[i + 1] {{id=last}}
+        <> len = end - start {{id=length, dep=first:last}}
+        y[i] = sum(j, vals[{loop}]*x[cols[{loop}]]) {{dep=length:first:last}}
+    end
+    """
+    args = [
+        lp.GlobalArg("rowptr", np.int32, shape=("n + 1",)),
+        lp.GlobalArg("cols", np.int32, shape=("5*n",)),
+        lp.GlobalArg("vals", np.float32, shape=("5*n",)),
+        lp.GlobalArg("x,y", np.float32, shape=("n",)),
+        lp.ValueArg("n", np.int32),
+    ]
+    return parallel(make(["{[i]: 0 <= i < n}", domain], text, args))
+
+
+def gathered():
+    args = [lp.GlobalArg("x,y", np.float32, shape=("n",)), lp.GlobalArg("idx", np.int32, shape=("n",))]
+    return parallel(make("{[i]: 0 <= i < n}", "y[i] = x[idx[i]]", args))
+
+
+def literal(code="y[i] = sin(x[i]);"):
+    insn = lp.CInstruction(
+        "i", code, read_variables=frozenset(["x", "i"]), assignees=("y[i]",), id="lit", within_inames=frozenset("i")
+    )
+    args = [lp.GlobalArg("x,y", np.float32, shape=("n",)), lp.ValueArg("n", np.int32)]
+    return parallel(lp.make_kernel("{[i]: 0 <= i < n}", [insn], args, assumptions="n >= 8", lang_version=(2018, 2)))
+
+
+def counted(kernel, sizes=None):
+    scop = extract_scop(kernel)
+    return {entry.identifier: entry for entry in count_features(scop, sizes or {"n": N}, per_work_item=True)}
+
+
+def traffic(kernel, array, direction):
+    items = [i for i in counts_of(extract_scop(kernel)).accesses if i.array.name == array]
+    return sum(i.work_item_count.evaluate({"n": N}) for i in items if i.access.direction == direction)
+
+
+ROWS = _input_array("rowptr", (N + 1,), np.dtype(np.int32))
+TRIPS = float(np.maximum(np.diff(ROWS), 0).mean())
+ROW_WISE = {"vals[start + j]": "5*i + j", "cols[start + j]": "5*i + j", "x": "anywhere"}
+
+
+@oclgrind.needs_oclgrind
+@pytest.mark.parametrize("bounds", ["length", "start"])
+def test_average_trip_counts_give_what_oclgrind_executes(bounds):
+    assert 1 < TRIPS < 2  # the data make the loop short and uneven
+    kernel = csr(bounds, "start + j" if bounds == "length" else "j")
+    accesses = ROW_WISE if bounds == "length" else {"vals": "5*i + j", "cols": "5*i + j", "x": "anywhere"}
+    stated = annotate(kernel, trip_counts={"j": TRIPS}, accesses=accesses)
+    run = oclgrind.run(kernel, {"n": N})
+    assert counted(stated)["f_op_float32_madd"].value == pytest.approx(run.madds(), rel=1e-12)
+    loads = sum(traffic(stated, array, "load") for array in ("rowptr", "cols", "vals", "x"))
+    assert loads == pytest.approx(run.load("global").count, rel=1e-12)
+    assert not counted(stated)["f_op_float32_madd"].exact
+    assert traffic(stated, "y", "store") == run.store("global").count == N
+
+
+def test_a_whole_trip_count_is_the_kernel_with_that_constant():
+    stated = annotate(csr("length"), trip_counts={"j": 6}, accesses=ROW_WISE)
+    constant = parallel(
+        make(
+            "{[i, j]: 0 <= i < n and 0 <= j < 6}",
+            "y[i] = sum(j, vals[5*i + j]*w[5*i + j])",
+            [lp.GlobalArg("vals,w", np.float32, shape=("5*n",)), lp.GlobalArg("y", np.float32, shape=("n",))],
+        )
+    )
+    mine = next(i for i in counts_of(extract_scop(stated)).accesses if i.array.name == "vals")
+    theirs = next(i for i in counts_of(extract_scop(constant)).accesses if i.array.name == "vals")
+    assert (mine.local_strides, mine.group_strides) == (theirs.local_strides, theirs.group_strides)
+    assert mine.work_item_count == theirs.work_item_count
+    assert mine.footprint == theirs.footprint
+
+
+def test_a_trip_count_may_depend_on_sizes():
+    stated = annotate(csr("length"), trip_counts={"j": "n + 2"}, accesses=ROW_WISE)
+    assert counted(stated)["f_op_float32_madd"].value == N * (N + 2)
+
+
+def test_a_loop_that_starts_at_a_constant_keeps_its_start():
+    args = [lp.GlobalArg("x,y", np.float32, shape=("2*n",)), lp.GlobalArg("k", np.int32, shape=("n",))]
+    text = "<> m = k[i] {id=m}\ny[i] = sum(j, x[j]) {dep=m}"
+    kernel = parallel(make(["{[i]: 0 <= i < n}", "[i, m] -> {[j]: i <= j < m}"], text, args))
+    item = next(
+        i for i in counts_of(extract_scop(annotate(kernel, trip_counts={"j": 3}))).accesses if i.array.name == "x"
+    )
+    assert item.work_item_count.evaluate({"n": N}) == 3 * N
+    assert item.footprint.evaluate({"n": N}) == N + 2
+
+
+def test_a_split_data_dependent_loop_takes_the_count_of_its_outer_part():
+    kernel = lp.split_iname(csr("length"), "j", 4)
+    stated = annotate(kernel, trip_counts={"j_outer": 2.5}, accesses=ROW_WISE)
+    assert counted(stated)["f_op_float32_madd"].value == 10 * N
+
+
+def test_an_indirect_access_counts_as_its_stand_in():
+    entries = counted(annotate(gathered(), accesses={"x[idx[i]]": "4*i"}))
+    strided = entries["f_mem_access_global_float32_load_lstrides:{0:4}_gstrides:{0:32}"]
+    assert strided.value == N
+    assert not strided.exact
+    assert entries["f_mem_access_global_int32_load_lstrides:{0:1}_gstrides:{0:8}"].exact
+
+
+@pytest.mark.parametrize("value", ["lid0 + 8*gid0", "i", "i_inner + 8*i_outer", "8*gid0 + i_inner"])
+def test_stand_ins_know_loops_before_and_after_splitting_and_hardware_axes(value):
+    items = counts_of(extract_scop(annotate(gathered(), accesses={"x": value}))).accesses
+    item = next(i for i in items if i.array.name == "x")
+    assert [str(s) for s in (*item.local_strides, *item.group_strides)] == ["1", "8"]
+    assert item.access.stated
+
+
+def test_anywhere_has_no_strides_and_the_whole_array_as_bound():
+    items = counts_of(extract_scop(annotate(gathered(), accesses={"x": "anywhere"}))).accesses
+    item = next(i for i in items if i.array.name == "x")
+    assert item.local_strides == (None,)
+    assert not item.is_uniform
+    assert item.footprint.evaluate({"n": N}) == N
+    assert not item.footprint_exact
+
+
+@oclgrind.needs_oclgrind
+def test_stated_literal_code_counts_as_oclgrind_executes_it():
+    counts = InstructionCounts.of({"float32_sin": 1}, loads=["x[i]"], stores=["y[i]"])
+    entries = counted(annotate(literal(), instructions={"lit": counts}))
+    run = oclgrind.run(literal(), {"n": N})
+    assert entries["f_op_float32_sin"].value == run.called("sin") == N
+    load = entries["f_mem_access_global_float32_load_lstrides:{0:1}_gstrides:{0:8}"]
+    assert load.value == run.load("global").count
+    assert not load.exact
+
+
+STATED = InstructionCounts.of({"float32_sin": 1}, ["x[i]"], ["y[i]"])
+REFUSED = {
+    "an indirect access": (gathered(), {}, r"access x\[idx\[.*is indirect.*accesses="),
+    "a data-dependent loop": (csr("length"), {}, r"loop 'j'.*depends on the data \(len.*trip_counts=\{'j': 8\}"),
+    "literal code": (literal(), {}, r"instruction 'lit' is literal code.*InstructionCounts"),
+    "an offset from data": (csr("length"), {"trip_counts": {"j": 2}}, r"vals\[start \+ j\].*start depends on the data"),
+    "a first iteration from data": (csr("start", "j"), {"trip_counts": {"j": 2}}, r"vals\[j\].*j depends on the data"),
+    "no such loop": (csr("length"), {"trip_counts": {"j": 2, "k": 2}}, "no loop 'k'"),
+    "a loop that needs nothing": (gathered(), {"trip_counts": {"i": 2}}, "none of its loops do"),
+    "a count below zero": (csr("length"), {"trip_counts": {"j": -1}}, "above zero"),
+    "a count that is no number": (csr("length"), {"trip_counts": {"j": None}}, "a number or an expression"),
+    "an access that needs nothing": (gathered(), {"accesses": {"x": "i", "y": "i"}}, "'y' fits no access that needs"),
+    "too many subscripts": (gathered(), {"accesses": {"x": "i, i"}}, "2 subscripts; array 'x' has 1"),
+    "an unknown name": (gathered(), {"accesses": {"x": "q"}}, "'q', stated for x, is not quasi-affine.*lid0"),
+    "no expression": (gathered(), {"accesses": {"x": "i +"}}, "cannot be read as an expression"),
+    "no such instruction": (gathered(), {"accesses": {"x": "i"}, "instructions": {"lit": STATED}}, "'lit' fits no"),
+    "no such operation": (
+        literal(), {"instructions": {"lit": InstructionCounts.of({"float32_sinn": 1})}}, "did you mean sin",
+    ),
+    "no such array": (literal(), {"instructions": {"lit": InstructionCounts.of((), ["q[i]"])}}, r"'q\[i\]'.*no array"),
+    "unknown branches": (gathered(), {"branches": "some"}, "'both' or 'domain'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_known_or_makes_no_sense_is_refused_with_the_fix(case):
+    kernel, stated, message = REFUSED[case]
+    with pytest.raises(UnsupportedKernelError, match=message):
+        extract_scop(annotate(kernel, **stated) if stated else kernel)
+
+
+def test_only_loopy_kernels_are_annotated():
+    with pytest.raises(UnsupportedKernelError, match="not a str"):
+        annotate("kernel", branches="domain")
+
+
+def test_annotations_add_up():
+    first = annotate(csr("length"), trip_counts={"j": 2})
+    both = annotate(first, accesses=ROW_WISE)
+    assert counted(both)["f_op_float32_madd"].value == 2 * N
+    again = annotate(both, trip_counts={"j": 4})
+    assert counted(again)["f_op_float32_madd"].value == 4 * N
+    assert counted(both)["f_op_float32_madd"].value == 2 * N
+
+
+def test_stated_scops_survive_a_file():
+    scop = extract_scop(annotate(csr("length"), trip_counts={"j": 7.5}, accesses=ROW_WISE))
+    text = scop_to_yaml(scop)
+    assert scop_to_yaml(read_scop(text)) == text
+    assert count_features(read_scop(text), {"n": N}) == count_features(scop, {"n": N})
