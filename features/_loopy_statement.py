@@ -86,7 +86,7 @@ class StatementMaker:
             recurrence, assigns = self._private_update(insn, facts)
         else:
             stated = _joined(stated, self._read_code(insn, reader))
-        made = []
+        made: list[Statement] = []
         for where, work in reader.work.items():
             whole = where == Where()
             if not whole and not (work.operations or work.loads or work.stores):
