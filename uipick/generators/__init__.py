@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from uipick.generators._work_removed import work_removed
 from uipick.generators.barrier_local import BARRIER_LOCAL
 from uipick.generators.empty import EMPTY
 from uipick.generators.flops_chain import FLOPS_ADD_CHAIN, FLOPS_MADD_CHAIN
@@ -10,7 +11,6 @@ from uipick.generators.gmem_pattern import GMEM_PATTERN
 from uipick.generators.lmem_madd import LMEM_MADD
 from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
-from uipick.generators.matmul_mem import MATMUL_SQ_MEM
 from uipick.generators.overlap_madd import OVERLAP_MADD
 from uipick.generators.overlap_ratio import OVERLAP_RATIO
 
@@ -18,7 +18,7 @@ __all__ = ["ALL_GENERATORS"]
 
 ALL_GENERATORS = (
     MATMUL_SQ,
-    MATMUL_SQ_MEM,
+    work_removed(MATMUL_SQ, ("aLD", "bLD", "cST")),
     FLOPS_ADD_PATTERN,
     FLOPS_MUL_PATTERN,
     FLOPS_MADD_PATTERN,
