@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any
 from weakref import finalize
 
@@ -98,7 +99,7 @@ class _Extraction:
         self.types = KernelTypes(kernel, callables)
         self.launches = [self._launch(ids, host) for ids, host in self.program.launches]
         self.accesses = AccessMaker(kernel, self.types, self.parameters, options, trips.displaced)
-        self.maker = StatementMaker(kernel, self.types, self.parameters, options, self.accesses, trips)
+        self.maker = StatementMaker(kernel, self.types, self.parameters, options, self.accesses, trips, self._sharing())
         for insn_id, _ in options.instructions:
             if insn_id not in kernel.id_to_insn or hasattr(kernel.id_to_insn[insn_id], "expression"):
                 msg = f"what is stated for instruction {insn_id!r} fits no literal code in the kernel"
@@ -121,6 +122,16 @@ class _Extraction:
             arrays=tuple(self._array(name) for name in names),
             statements=statements,
             barriers=tuple(self._barrier(*entry) for entry in self.program.barriers),
+        )
+
+    def _sharing(self) -> frozenset[str]:
+        """Instructions that share a condition with the one before them in the same loops."""
+        pairs = pairwise(self.program.instructions)
+        return frozenset(
+            after
+            for (before, place), (after, next_place) in pairs
+            if (place.launch, place.loops) == (next_place.launch, next_place.loops)
+            and self.kernel.id_to_insn[before].predicates & self.kernel.id_to_insn[after].predicates
         )
 
     def _refuse(self, message: str, **context: object) -> UnsupportedKernelError:

@@ -76,7 +76,17 @@ class KernelTypes:
 
     def dtype_of(self, expr: Any) -> tuple[str, int]:
         """Return the name of an expression's element type, and the elements of its vectors."""
-        found = self.element(self._reader(expr).numpy_dtype, f"{expr} in kernel {self._kernel.name!r}")
+        from loopy.diagnostic import LoopyError
+
+        try:
+            dtype = self._reader(expr).numpy_dtype
+        except (LoopyError, AttributeError) as error:  # the latter for unknown functions and the like
+            msg = (
+                f"the type of {expr} in kernel {self._kernel.name!r} is not known; declare its names as arguments, and "
+                "register its functions with lp.register_callable"
+            )
+            raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
+        found = self.element(dtype, f"{expr} in kernel {self._kernel.name!r}")
         return found.name, found.lanes
 
     def element(self, dtype: Any, what: str) -> ElementType:

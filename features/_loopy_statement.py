@@ -47,6 +47,8 @@ class StatementMaker:
         Makes the accesses.
     trips
         Stated trip counts.
+    sharing
+        Instructions that share a condition with the one before them.
     """
 
     kernel: Any
@@ -55,6 +57,7 @@ class StatementMaker:
     options: CountingOptions
     accesses: AccessMaker
     trips: TripCounts
+    sharing: frozenset[str]
 
     def statements(self, insn_id: str, place: Place, domain: Any, space: Any) -> list[Statement]:
         """Return what an instruction does: a statement for all its instances, more for parts of them.
@@ -119,13 +122,16 @@ class StatementMaker:
 
         assumed = ""
         with ExitStack() as stack:
-            for predicate in sorted(insn.predicates, key=str):
-                # The generated code tests them one after the other; which comes first is not ours to know.
-                reader.read(predicate)
+            # The generated code tests several one after the other, the first one only once for several
+            # instructions in a row that share it.
+            with reader.only(guarded=len(insn.predicates) > 1 or insn.id in self.sharing):
+                for predicate in sorted(insn.predicates, key=str):
+                    reader.read(predicate)
             for predicate in sorted(insn.predicates, key=str):
                 branch = reader.facts.branch(predicate)
                 stack.enter_context(reader.only(guarded=True) if branch is None else reader.only((branch[0],)))
-            reader.read(insn.expression)
+            with reader.taken_as(self._assigned_type(insn)):
+                reader.read(insn.expression)
             for assignee in insn.assignees:
                 reader.write(assignee)
             for atomicity in getattr(insn, "atomicity", ()):
@@ -133,6 +139,9 @@ class StatementMaker:
                     reader.count("atomic", insn.assignee)
                     assumed = "atomic updates that succeed at once"
         return assumed
+
+    def _assigned_type(self, insn: Any) -> str | None:
+        return self.types.dtype_of(insn.assignees[0])[0] if len(insn.assignees) == 1 else None
 
     def _private_update(self, insn: Any, facts: StatementFacts) -> tuple[Recurrence | None, str]:
         """Return how the instruction updates a private scalar from its old value, or which one it sets afresh."""
