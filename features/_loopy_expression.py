@@ -24,7 +24,10 @@ _FUNCTION_NAMES = {
     "isnan": "cmp",
     "real": "",
     "imag": "",
+    "make_tuple": "",
 }
+# Base reduction of a segmented one -> what combining two values costs where no new segment begins.
+_SEGMENTED = {"SumReductionOperation": "add", "ProductReductionOperation": "mul"}
 
 
 @dataclass(frozen=True)
@@ -423,10 +426,25 @@ class ExpressionReader:
                 self.read(parameter)
         function = expr.function
         name = getattr(function, "name", function)
-        if not isinstance(name, str):  # a reduction's combiner, e.g. of an argmax
-            name = type(name).__name__.lower()
+        if not isinstance(name, str):
+            self._combine(expr, name)
+            return
         name = self.facts.function_name(name)
         kind = _FUNCTION_NAMES.get(name, operation_of_function(name))
         if kind:
             # What is compared has a type, the result has not; that of a complex absolute value is real.
             self.count(kind, expr.parameters[0] if kind in {"cmp", "abs"} else expr)
+
+    def _combine(self, expr: Any, combiner: Any) -> None:
+        """Count one step of a reduction over tuples: what is executed besides choosing between them."""
+        name = type(combiner).__name__
+        if name == "ArgExtOp":
+            self.count("cmp", expr.parameters[0])
+            return
+        reduction = getattr(combiner, "reduction_op", None)
+        kind = _SEGMENTED.get(getattr(getattr(reduction, "base_reduction_class", None), "__name__", ""))
+        if kind is None:
+            self._refuse(f"combines values by {name} ({expr})")
+        else:
+            with self.only(guarded=True):
+                self.count(kind, expr.parameters[0])

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 from weakref import finalize
 
+from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
 from perflex.features._loopy_domains import DomainMaker, assumptions_on
 from perflex.features._loopy_facts import KernelTypes
@@ -25,6 +26,8 @@ __all__ = ["extract_scop"]
 # By identity, as long as the kernel lives: comparing kernels by value is slow.
 _remembered: dict[tuple[int, CountingOptions], Scop] = {}
 _PLAINLY = CountingOptions()
+# What loopy lets through besides its own errors, for kernels that cannot be scheduled.
+_SCHEDULING_FAILURES = (RuntimeError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
 
 
 def extract_scop(kernel: Any) -> Scop:
@@ -62,6 +65,7 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
     """Return (scheduled kernel, callables table) of the single entry point."""
     import loopy as lp
     from loopy.kernel.function_interface import CallableKernel
+    from pytools.graph import CycleError
 
     if not isinstance(t_unit, lp.TranslationUnit):
         msg = f"expected a loopy TranslationUnit or a Scop, got {type(t_unit).__name__}"
@@ -79,7 +83,7 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
                     t_unit = lp.inline_callable_kernel(t_unit, callee)
             t_unit = lp.preprocess_program(t_unit)
             kernel = lp.get_one_linearized_kernel(t_unit[name], t_unit.callables_table)
-        except (lp.diagnostic.LoopyError, RuntimeError) as error:
+        except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             msg = f"loopy cannot schedule kernel {name!r}: {first}"
             raise UnsupportedKernelError(msg, kernel=name) from error
