@@ -422,8 +422,10 @@ class ExpressionReader:
 
     def _map_call(self, expr: Any) -> None:
         for parameter in expr.parameters:
-            with self.taken_as(None if is_constant(parameter) else self.facts.dtype_of(parameter)[0]):
-                self.read(parameter)
+            if not is_constant(parameter):
+                dtype = self.facts.dtype_of(parameter)[0]
+                with self.taken_as(dtype if dtype.startswith("float") else self.facts.dtype_of(expr)[0]):
+                    self.read(parameter)
         function = expr.function
         name = getattr(function, "name", function)
         if not isinstance(name, str):

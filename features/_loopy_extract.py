@@ -9,8 +9,8 @@ from weakref import finalize
 
 from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
-from perflex.features._loopy_domains import DomainMaker, assumptions_on
-from perflex.features._loopy_facts import KernelTypes
+from perflex.features._loopy_domains import DomainMaker, Instances, assumptions_on
+from perflex.features._loopy_facts import KernelTypes, strides_of
 from perflex.features._loopy_linearization import Place, read_linearization
 from perflex.features._loopy_parameters import size_parameters
 from perflex.features._loopy_polynomial import polynomial_in_parameters
@@ -113,7 +113,7 @@ class _Extraction:
         statements = tuple(
             statement
             for insn_id, place in self.program.instructions
-            for statement in self.maker.statements(insn_id, place, *self._domain_of(insn_id, place))
+            for statement in self.maker.statements(insn_id, place, self._instances_of(insn_id, place))
         )
         self.accesses.check_used()
         used = {access.array for statement in statements for access in statement.accesses}
@@ -163,14 +163,13 @@ class _Extraction:
         return QuasiPolynomial(polynomial.gist_params(self.assumptions.params()))
 
     def _array(self, name: str) -> Array:
-        from loopy.kernel.array import get_strides
         from loopy.kernel.data import AddressSpace
 
         variable = self.kernel.get_var_descriptor(name)
         spaces = {AddressSpace.GLOBAL: "global", AddressSpace.LOCAL: "local", AddressSpace.PRIVATE: "private"}
         element = self.types.element(variable.dtype.numpy_dtype, f"array {name!r} of kernel {self.kernel.name!r}")
         shape = [self._simplified(extent) for extent in variable.shape or ()]
-        strides = [self._simplified(stride) for stride in (get_strides(variable) if variable.shape else ())]
+        strides = [self._simplified(stride) for stride in strides_of(variable, self.kernel.name)]
         if element.lanes > 1:
             shape.append(QuasiPolynomial.constant(element.lanes))
             strides = [*(stride * element.width for stride in strides), QuasiPolynomial.constant(1)]
@@ -178,12 +177,12 @@ class _Extraction:
 
     # statements and barriers
 
-    def _domain(self, inames: frozenset[str], place: Place, *, all_items: bool = False) -> tuple[Any, Any]:
+    def _instances(self, inames: frozenset[str], place: Place, *, all_items: bool = False) -> Instances:
         launch, group_extents = self.launches[place.launch]
         return self.domains.domain(inames, place.loops, group_extents, launch.items, all_items=all_items)
 
-    def _domain_of(self, insn_id: str, place: Place) -> tuple[Any, Any]:
-        return self._domain(self.kernel.id_to_insn[insn_id].within_inames, place)
+    def _instances_of(self, insn_id: str, place: Place) -> Instances:
+        return self._instances(self.kernel.id_to_insn[insn_id].within_inames, place)
 
     def _barrier(self, kind: str, origin: str | None, place: Place) -> Barrier:
         if origin is not None and origin in self.kernel.id_to_insn:
@@ -192,7 +191,7 @@ class _Extraction:
             inames = self._neighbour_inames(place)
         groups, _, _ = self.domains.axes(inames)
         kept = frozenset(groups.values()) | frozenset(place.loops)
-        domain, _ = self._domain(kept, place, all_items=True)
+        domain = self._instances(kept, place, all_items=True).domain
         return Barrier(kind, domain, place.launch, place.schedule, self.trips.averages(place.loops))
 
     def _neighbour_inames(self, place: Place) -> frozenset[str]:

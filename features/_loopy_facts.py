@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perflex.features._loopy_expression import RawAccess
     from perflex.features._options import CountingOptions
 
-__all__ = ["ElementType", "KernelTypes", "StatementFacts"]
+__all__ = ["ElementType", "KernelTypes", "StatementFacts", "strides_of"]
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,35 @@ class KernelTypes:
 
     def address(self, access: RawAccess) -> Any:
         """Return the expression that the generated code computes an access's address from, in elements."""
-        from loopy.kernel.array import get_strides
         from loopy.symbolic import simplify_using_aff
 
-        strides = get_strides(self._kernel.get_var_descriptor(access.array))
+        strides = strides_of(self._kernel.get_var_descriptor(access.array), self._kernel.name)
         total: Any = 0
         for stride, index in zip(strides, access.indices, strict=False):
             total = total + stride * index
         return total if is_number(total) else simplify_using_aff(self._kernel, total)
+
+
+def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
+    """Return the stride of each axis of an array, loopy expressions in elements (components of vectors).
+
+    Raises
+    ------
+    UnsupportedKernelError
+        An axis has none: it is spread over several arguments.
+    """
+    from loopy.kernel.array import SeparateArrayArrayDimTag, get_strides
+
+    if not variable.shape:
+        return ()
+    if any(isinstance(tag, SeparateArrayArrayDimTag) for tag in variable.dim_tags or ()):
+        msg = (
+            f"kernel {kernel_name!r}: array {variable.name!r} has an axis that is spread over several arguments "
+            "(sep), which has no stride; make it an axis in memory, or several arrays"
+        )
+        raise UnsupportedKernelError(msg, kernel=kernel_name, array=variable.name)
+    strides: tuple[Any, ...] = get_strides(variable)
+    return strides
 
 
 @dataclass(frozen=True)

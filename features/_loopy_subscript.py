@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
 from perflex.features._loopy_domains import align_parameters
+from perflex.features._loopy_facts import strides_of
 from perflex.features._loopy_flattened import flattened_axes
 from perflex.features._loopy_polynomial import affine_in_parameters, polynomial_in_parameters
 from perflex.features._loopy_terms import flat_factors, flat_terms
@@ -17,40 +17,15 @@ from perflex.features._scop import Access
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perflex.features._loopy_domains import Instances
     from perflex.features._loopy_expression import RawAccess
     from perflex.features._loopy_facts import KernelTypes
     from perflex.features._options import CountingOptions
     from perflex.features._quasipolynomial import QuasiPolynomial
 
-__all__ = ["AccessMaker", "Instances", "rewritten"]
+__all__ = ["AccessMaker", "parsed_by_user", "rewritten"]
 
 _KINDS = isl.dim_type
-
-
-@dataclass(frozen=True)
-class Instances:
-    """The instances of a statement that make an access.
-
-    Attributes
-    ----------
-    domain
-        isl set of them.
-    space
-        The same space with loopy's names, and ``lane`` last where there are lanes.
-    lanes
-        Elements of the vectors that are accessed; 1 for scalars.
-    """
-
-    domain: Any
-    space: Any
-    lanes: int = 1
-
-    @property
-    def axes(self) -> dict[str, str]:
-        """Hardware axis (``lid0``, ``gid1``) -> name of its dimension in `space`."""
-        names = self.space.get_var_names(_KINDS.set)
-        hardware = (self.domain.get_dim_name(_KINDS.set, i) for i in range(len(names)))
-        return {axis: name for axis, name in zip(hardware, names, strict=True) if axis[:3] in {"lid", "gid"}}
 
 
 class AccessMaker:
@@ -117,6 +92,8 @@ class AccessMaker:
             relation = relation.flat_range_product(isl.Map.from_pw_aff(lane))
             if more.get("strides") is not None:
                 more["strides"] = (*(stride * element.width for stride in more["strides"]), _one())
+        if instances.places is not None:
+            relation = instances.places.apply_range(relation)
         for position in range(relation.dim(_KINDS.in_)):
             relation = relation.set_dim_id(_KINDS.in_, position, isl.Id(f"i{position}"))
         return Access(raw.array, direction, align_parameters(relation, self._parameters), raw.tag, raw.text, **more)
@@ -127,7 +104,6 @@ class AccessMaker:
         self, indices: Sequence[Any], array: str, instances: Instances
     ) -> tuple[Any, tuple[QuasiPolynomial, ...] | None, bool] | None:
         """Return (relation, strides if not the array's own, whether images are distinct); None if not known."""
-        from loopy.kernel.array import get_strides
         from loopy.symbolic import get_dependencies
 
         if any(get_dependencies(index) & self._displaced for index in indices):
@@ -135,7 +111,7 @@ class AccessMaker:
         relation = isl.Map.from_domain(isl.Set.universe(instances.space))
         strides: list[QuasiPolynomial] = []
         own, distinct = True, True
-        axes = get_strides(self._kernel.get_var_descriptor(array)) if indices else ()
+        axes = strides_of(self._kernel.get_var_descriptor(array), self._kernel.name) if indices else ()
         for position, index in enumerate(indices):
             affine = quasi_affine(index, instances.space)
             if affine is not None:
