@@ -33,6 +33,11 @@ class Certainty:
         """Whether the count is exact."""
         return not self.bound and not self.stated
 
+    @property
+    def relation(self) -> str:
+        """How the true number relates to the count: ``"="``, ``"<="``, or ``"~"`` where the user stated something."""
+        return "~" if self.stated else "<=" if self.bound else "="
+
     def __or__(self, other: Certainty) -> Certainty:
         return Certainty(self.bound or other.bound, self.stated or other.stated)
 

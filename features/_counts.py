@@ -192,10 +192,10 @@ class ScopCounts:
         return {id(item): position for position, item in enumerate(self.accesses)}
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        """Names of all arrays and access tags."""
+    def names(self) -> dict[str, frozenset[str]]:
+        """Names by the field of an identifier that takes them: ``"array"`` and ``"tag"``."""
         tags = {item.access.tag for item in self.accesses if item.access.tag}
-        return frozenset(tags | {array.name for array in self.scop.arrays})
+        return {"array": frozenset(array.name for array in self.scop.arrays), "tag": frozenset(tags)}
 
     @cached_property
     def accesses(self) -> tuple[AccessCounts, ...]:

@@ -62,7 +62,7 @@ class Footprint:
     @cached_property
     def afr_relation(self) -> str:
         """How the true ratio relates to `afr`: ``"="``, ``"<="``, ``">="``, or ``"~"`` where neither is certain."""
-        if self.accesses_certainty.stated or self.elements_certainty.stated:
+        if self.certainty.stated:
             return "~"
         return {(False, False): "=", (True, False): "<=", (False, True): ">=", (True, True): "~"}[
             self.accesses_certainty.bound, self.elements_certainty.bound
@@ -106,7 +106,9 @@ def select_accesses(
     selected = tuple(
         item
         for item in everything
-        if array in {None, item.array.name} and tag in {None, item.access.tag} and direction in {None, item.access.direction}
+        if array in {None, item.array.name}
+        and tag in {None, item.access.tag}
+        and direction in {None, item.access.direction}
     )
     if not selected:
         wanted_words = {"array": array, "tag": tag, "direction": direction}

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._islpy import isl
 from perflex.features._polynomial_pieces import read_piece
-from perflex.features._rational import polynomial_of, quotient_text
+from perflex.features._quasipolynomial import QuasiPolynomial
+from perflex.features._rational import Polynomial, polynomial_of, quotient_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from perflex.features._quasipolynomial import QuasiPolynomial
 
 __all__ = ["Ratio"]
 
@@ -37,6 +35,11 @@ class Ratio:
     numerator: QuasiPolynomial
     denominator: QuasiPolynomial
     assumptions: Any
+
+    @classmethod
+    def of(cls, count: QuasiPolynomial, assumptions: Any) -> Ratio:
+        """Return a count as a ratio to one, for its formula."""
+        return cls(count, QuasiPolynomial.constant(1), assumptions)
 
     def evaluate(self, sizes: Mapping[str, Any]) -> Any:
         """Return the value at given sizes; nan where the denominator is zero.
@@ -62,35 +65,48 @@ class Ratio:
         above, below = np.broadcast_arrays(np.asarray(above, dtype=float), np.asarray(below, dtype=float))
         return np.divide(above, below, out=np.full(above.shape, np.nan), where=below != 0)
 
-    def __str__(self) -> str:
-        return self._text
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether the text is a formula, rather than what stands for it."""
+        return bool(self._cases) and len(self._cases) <= _MOST_CASES
 
-    @cached_property
-    def _text(self) -> str:
-        """The formula, e.g. ``n/16``, or cases ``1 : n = 3; (7*n - 14)/(n + 4) : n >= 4``."""
+    def __str__(self) -> str:
+        """Return the formula, e.g. ``n/16``, or cases such as ``1 : n = 3; (7*n - 14)/(n + 4) : n >= 4``."""
         if self.numerator.deferred or self.denominator.deferred:
             return "counted at given sizes"
+        if self.denominator.is_zero:
+            return "nothing touched"
+        if not self.is_symbolic:
+            return "differs by case"
+        shown = [(text, _condition(domain, self.assumptions)) for text, domain in self._cases.items()]
+        return "; ".join(f"{text} : {condition}" if condition else text for text, condition in shown)
+
+    @cached_property
+    def _cases(self) -> dict[str, Any]:
+        """Formulas, each with the isl parameter set of the sizes it holds for."""
         cases: dict[str, Any] = {}
-        for above, over in _pieces(self.numerator):
-            for below, under in _pieces(self.denominator):
+        if self.numerator.deferred or self.denominator.deferred:
+            return cases
+        if self.numerator.is_zero and not self.denominator.is_zero:
+            return {"0": self.assumptions}
+        for over in _domains(self.numerator):
+            for under in _domains(self.denominator):
                 both = over.intersect(under).intersect(self.assumptions)
                 if both.is_empty():
                     continue
-                text = quotient_text(_polynomial(above, both), _polynomial(below, both))
+                text = quotient_text(_polynomial(self.numerator, both), _polynomial(self.denominator, both))
                 cases[text] = cases[text].union(both) if text in cases else both
-        if len(cases) > _MOST_CASES:
-            return "differs by case; give sizes"
-        shown = [(text, _condition(domain, self.assumptions)) for text, domain in cases.items()]
-        return "; ".join(f"{text} : {condition}" if condition else text for text, condition in shown) or "nothing touched"
+        return cases
 
 
-def _pieces(count: QuasiPolynomial) -> list[tuple[Any, Any]]:
-    return [(polynomial, domain.params()) for domain, polynomial in count.isl_object.get_pieces()]
+def _domains(count: QuasiPolynomial) -> list[Any]:
+    return [domain.params() for domain, _ in count.isl_object.get_pieces()]
 
 
-def _polynomial(polynomial: Any, domain: Any) -> Any:
-    # Where the domain fixes a size, so does this.
-    return polynomial_of(read_piece(domain, polynomial.gist_params(domain)))
+def _polynomial(count: QuasiPolynomial, domain: Any) -> Polynomial:
+    """Return the polynomial on a part of one piece; where that fixes a size, so does the polynomial."""
+    pieces = count.isl_object.intersect_params(domain).gist_params(domain).get_pieces()
+    return polynomial_of(read_piece(*pieces[0])) if pieces else {}
 
 
 def _condition(domain: Any, assumptions: Any) -> str:

@@ -126,7 +126,9 @@ def _sum_text(polynomial: _Dense, variables: list[str]) -> str:
     text = ""
     for powers in sorted(polynomial, reverse=True):
         coefficient = polynomial[powers]
-        factors = [name if power == 1 else f"{name}^{power}" for name, power in zip(variables, powers, strict=True) if power]
+        factors = [
+            name if power == 1 else f"{name}^{power}" for name, power in zip(variables, powers, strict=True) if power
+        ]
         if abs(coefficient) != 1 or not factors:
             factors.insert(0, str(abs(coefficient)))
         sign = (" - " if coefficient < 0 else " + ") if text else ("-" if coefficient < 0 else "")
