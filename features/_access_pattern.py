@@ -114,7 +114,13 @@ class AccessPattern:
         for count in range(len(words), 0, -1):
             longer = "_".join([name, *(getattr(self, word) for word in words[:count])])
             if longer in names[field]:
-                return replace(self, **{field: longer}, **dict.fromkeys(words[:count]))
+                renamed = replace(self, array=longer) if field == "array" else replace(self, tag=longer)
+                return replace(
+                    renamed,
+                    space=None if "space" in words[:count] else self.space,
+                    dtype=None if "dtype" in words[:count] else self.dtype,
+                    direction=None if "direction" in words[:count] else self.direction,
+                )
         return self
 
     def fits(self, item: AccessCounts, sizes: Mapping[str, Any]) -> bool:

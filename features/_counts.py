@@ -100,6 +100,8 @@ class ScopCounts:
         self._instances: dict[Any, QuasiPolynomial] = {}
         self._sub_groups: dict[Any, QuasiPolynomial] = {}
         self._footprints: dict[tuple[int, ...], Footprint] = {}
+        # Distinct elements by the accesses that touch them, as (statement, access).
+        self.touched: dict[frozenset[tuple[int, int]], QuasiPolynomial] = {}
 
     def instances(self, statement: Statement) -> QuasiPolynomial:
         """Return how many work-item instances of a statement are executed."""
@@ -151,7 +153,7 @@ class ScopCounts:
         Elements of an array that is subscripted in different ways (an index tuple here, a flattened one there)
         are counted once for each way.
         """
-        return touched_elements(accesses, self.scop.assumptions)
+        return touched_elements(accesses, self)
 
     def footprint_exact(self, accesses: tuple[AccessCounts, ...]) -> bool:
         """Return whether `footprint` is exact, rather than an upper bound or what the user stated."""

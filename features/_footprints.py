@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -71,12 +72,17 @@ class Footprint:
 
 def footprint_of(accesses: Sequence[AccessCounts], counts: ScopCounts) -> Footprint:
     """Return the footprint of some accesses of one Scop."""
-    total = elements = size = QuasiPolynomial.constant(0)
+    # Accesses of one statement are equally many.
+    times = Counter(id(item.statement) for item in accesses)
+    first = {id(item.statement): item for item in reversed(accesses)}
+    total = _sum(first[statement].work_item_count * count for statement, count in times.items())
+    elements = size = QuasiPolynomial.constant(0)
     certainty = Certainty()
     for item in accesses:
-        total = total + item.work_item_count
         certainty = certainty | certainty_of_access(item)
-    for itemsize, touched in _by_array(accesses, counts.scop.assumptions):
+    parts = _by_array(accesses, counts)
+    for itemsize in dict.fromkeys(itemsize for itemsize, _ in parts):
+        touched = _sum(part for other, part in parts if other == itemsize)
         elements = elements + touched
         size = size + touched * itemsize
     ratio = Ratio(total, elements, counts.scop.assumptions)
@@ -119,26 +125,35 @@ def select_accesses(
     return selected
 
 
-def touched_elements(accesses: Iterable[AccessCounts], assumptions: Any) -> QuasiPolynomial:
+def touched_elements(accesses: Iterable[AccessCounts], counts: ScopCounts) -> QuasiPolynomial:
     """Return how many distinct elements the accesses touch together (Algorithm 2).
 
     Elements of an array that is subscripted in different ways (an index tuple here, a flattened one there)
     are counted once for each way.
     """
+    return _sum(touched for _, touched in _by_array(accesses, counts))
+
+
+def _sum(parts: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
     total = QuasiPolynomial.constant(0)
-    for _, touched in _by_array(accesses, assumptions):
-        total = total + touched
+    for part in parts:
+        total = total + part
     return total
 
 
-def _by_array(accesses: Iterable[AccessCounts], assumptions: Any) -> list[tuple[int, QuasiPolynomial]]:
+def _by_array(accesses: Iterable[AccessCounts], counts: ScopCounts) -> list[tuple[int, QuasiPolynomial]]:
     """Return (bytes per element, distinct elements) for each array and way of subscripting it."""
-    touched: dict[Any, list[Any]] = {}
-    sizes: dict[Any, int] = {}
+    ways: dict[Any, list[AccessCounts]] = {}
     for item in accesses:
-        touched.setdefault(_way(item), []).append(_elements(item))
-        sizes[_way(item)] = item.array.itemsize
-    return [(sizes[way], QuasiPolynomial.points(_union(sets), assumptions)) for way, sets in touched.items()]
+        ways.setdefault(_way(item), []).append(item)
+    parts = []
+    for members in ways.values():
+        key = frozenset((id(item.statement), id(item.access)) for item in members)
+        if key not in counts.touched:
+            union = _union([_elements(item) for item in members])
+            counts.touched[key] = QuasiPolynomial.points(union, counts.scop.assumptions)
+        parts.append((members[0].array.itemsize, counts.touched[key]))
+    return parts
 
 
 def footprint_certainty(accesses: Sequence[AccessCounts]) -> Certainty:

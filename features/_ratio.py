@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Ratio"]
 
 _MOST_CASES = 3
+# Pairs of pieces that are looked at; more hardly ever make few cases.
+_MOST_PAIRS = 12
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,11 @@ class Ratio:
             return cases
         if self.numerator.is_zero and not self.denominator.is_zero:
             return {"0": self.assumptions}
-        for over in _domains(self.numerator):
-            for under in _domains(self.denominator):
+        above, below = _domains(self.numerator), _domains(self.denominator)
+        if len(above) * len(below) > _MOST_PAIRS:
+            return cases
+        for over in above:
+            for under in below:
                 both = over.intersect(under).intersect(self.assumptions)
                 if both.is_empty():
                     continue

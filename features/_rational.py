@@ -37,7 +37,7 @@ def polynomial_of(piece: Piece) -> Polynomial:
 
 
 def _floor_text(floor: Affine) -> str:
-    parts = {((name, 1),): Fraction(coefficient) for name, coefficient in floor.parameters}
+    parts: Polynomial = {((name, 1),): Fraction(coefficient) for name, coefficient in floor.parameters}
     parts |= {((_floor_text(inner), 1),): Fraction(coefficient) for coefficient, inner in floor.floors}
     if floor.constant:
         parts[()] = Fraction(floor.constant)
