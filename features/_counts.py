@@ -103,6 +103,10 @@ class ScopCounts:
         # Distinct elements by the accesses that touch them, as (statement, access).
         self.touched: dict[frozenset[tuple[int, int]], QuasiPolynomial] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is remembered by identity means nothing in another process.
+        return counts_of, (self.scop,)
+
     def instances(self, statement: Statement) -> QuasiPolynomial:
         """Return how many work-item instances of a statement are executed."""
         key = statement.domain
