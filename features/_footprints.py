@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import NoMatchError
-from perflex.features._cardinality import TooManyOperationsError, limited
+from perflex.features._cardinality import SYMBOLIC_LIMIT, TooManyOperationsError, card, limited
 from perflex.features._certainty import Certainty, certainty_of_access
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._ratio import Ratio
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from perflex.features._counts import AccessCounts, ScopCounts
 
 __all__ = ["Footprint", "footprint_certainty", "footprint_of", "select_accesses", "touched_elements"]
-
-# Simplifying a union only makes counting it faster; hundreds of stencil points need a fraction of this.
-_UNION_LIMIT = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -150,10 +147,18 @@ def _by_array(accesses: Iterable[AccessCounts], counts: ScopCounts) -> list[tupl
     for members in ways.values():
         key = frozenset((id(item.statement), id(item.access)) for item in members)
         if key not in counts.touched:
-            union = _union([_elements(item) for item in members])
-            counts.touched[key] = QuasiPolynomial.points(union, counts.scop.assumptions)
+            counts.touched[key] = _points([_elements(item) for item in members], counts.scop.assumptions)
         parts.append((members[0].array.itemsize, counts.touched[key]))
     return parts
+
+
+def _points(sets: Sequence[Any], assumptions: Any) -> QuasiPolynomial:
+    union = _union(sets)
+    try:
+        return QuasiPolynomial(card(_coalesced(union), assumptions))
+    except TooManyOperationsError:
+        # Simplified for all sizes, the set may be harder to count than the plain union at given ones.
+        return QuasiPolynomial.points_at_sizes(union, assumptions)
 
 
 def footprint_certainty(accesses: Sequence[AccessCounts]) -> Certainty:
@@ -192,16 +197,17 @@ def _union(sets: Sequence[Any]) -> Any:
     total = sets[0]
     for elements in list(dict.fromkeys(sets))[1:]:
         total = total.union(elements)
-    try:
-        with limited(_UNION_LIMIT):
-            return total.coalesce()
-    except TooManyOperationsError:
-        return total
+    return total
+
+
+def _coalesced(union: Any) -> Any:
+    with limited(SYMBOLIC_LIMIT):
+        return union.coalesce()
 
 
 def _is_within(part: Any, whole: Any) -> bool:
     try:
-        with limited(_UNION_LIMIT):
+        with limited(SYMBOLIC_LIMIT):
             return bool(part.is_subset(whole))
     except TooManyOperationsError:
         return False

@@ -57,8 +57,12 @@ class QuasiPolynomial:
         try:
             return cls(card(domain, assumptions))
         except TooManyOperationsError:
-            one = cls.constant(1)
-            return cls(isl.PwQPolynomial("{ 0 }"), ((one, (domain.intersect_params(assumptions),)),))
+            return cls.points_at_sizes(domain, assumptions)
+
+    @classmethod
+    def points_at_sizes(cls, domain: Any, assumptions: Any) -> QuasiPolynomial:
+        """Return the number of points of an isl set, to be counted when sizes are given."""
+        return cls(isl.PwQPolynomial("{ 0 }"), ((cls.constant(1), (domain.intersect_params(assumptions),)),))
 
     @classmethod
     def constant(cls, value: int) -> QuasiPolynomial:
