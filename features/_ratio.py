@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex._islpy import isl
 from perflex.features._polynomial_pieces import read_piece
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._rational import Polynomial, polynomial_of, quotient_text
@@ -80,8 +81,15 @@ class Ratio:
             return "nothing touched"
         if not self.is_symbolic:
             return "differs by case"
-        shown = [(text, _condition(domain, self.assumptions)) for text, domain in self._cases.items()]
+        shown = [(text, _condition(domain, self._sizes)) for text, domain in self._cases.items()]
         return "; ".join(f"{text} : {condition}" if condition else text for text, condition in shown)
+
+    @cached_property
+    def _sizes(self) -> Any:
+        """The sizes that formulas are for: the valid ones above zero, so that ``n > 0`` goes without saying."""
+        names = dict.fromkeys((*self.numerator.parameters, *self.denominator.parameters))
+        above_zero = " and ".join(f"{name} >= 1" for name in names)
+        return isl.Set(f"[{', '.join(names)}] -> {{ : {above_zero} }}").params().intersect(self.assumptions)
 
     @cached_property
     def _cases(self) -> dict[str, Any]:
@@ -90,13 +98,13 @@ class Ratio:
         if self.numerator.deferred or self.denominator.deferred:
             return cases
         if self.numerator.is_zero and not self.denominator.is_zero:
-            return {"0": self.assumptions}
+            return {"0": self._sizes}
         above, below = _domains(self.numerator), _domains(self.denominator)
         if len(above) * len(below) > _MOST_PAIRS:
             return cases
         for over in above:
             for under in below:
-                both = over.intersect(under).intersect(self.assumptions)
+                both = over.intersect(under).intersect(self._sizes)
                 if both.is_empty():
                     continue
                 text = quotient_text(_polynomial(self.numerator, both), _polynomial(self.denominator, both))
@@ -114,6 +122,6 @@ def _polynomial(count: QuasiPolynomial, domain: Any) -> Polynomial:
     return polynomial_of(read_piece(*pieces[0])) if pieces else {}
 
 
-def _condition(domain: Any, assumptions: Any) -> str:
-    left = domain.coalesce().gist(assumptions)
+def _condition(domain: Any, sizes: Any) -> str:
+    left = domain.coalesce().gist(sizes)
     return str(left).partition(":")[2].strip(" }")

@@ -156,21 +156,37 @@ def test_elements_that_are_not_known(stated: str, relation: str) -> None:
     assert x.afr_relation == relation
 
 
-def test_two_ways_of_subscripting_one_array_make_a_bound() -> None:
-    kernel = lp.make_kernel(
-        "{[i,j]: 0<=i,j<n}",
-        "out[i,j] = x[n*i + j] + x[i]",
-        [
-            lp.GlobalArg("x", np.float32, shape=("n*n",)),
-            lp.GlobalArg("out", np.float32, shape=("n", "n")),
-            ...,
-        ],
-        target=lp.PyOpenCLTarget(),
-        lang_version=(2018, 2),
-    )
-    found = counts(lp.assume(kernel, "n >= 2")).footprint_of(array="x")
-    assert found.elements.evaluate({"n": 7}) == 7 * 7 + 7 >= 7 * 7
-    assert (found.elements_certainty.bound, found.accesses_certainty.exact, found.afr_relation) == (True, True, ">=")
+TWO_WAYS = """
+schema: perflex-scop/1
+name: two_ways
+parameters: [n]
+assumptions: "[n] -> { : n >= 2 }"
+launches:
+- {groups: [n], items: [1]}
+arrays:
+- {name: x, space: global, dtype: float32, shape: [n], strides: [1]}
+statements:
+- name: first
+  domain: "[n] -> { [g, l, j] : 0 <= g, j < n and l = 0 }"
+  accesses:
+  - {array: x, direction: load, relation: "{ [g, l, j] -> [g] }"}
+  - {array: x, direction: load, relation: "{ [g, l, j] -> [g, j] }", strides: [n, 1], distinct: DISTINCT}
+"""
+
+
+def test_elements_reached_in_two_ways_make_a_bound() -> None:
+    found = ScopCounts(scop_from_yaml(TWO_WAYS.replace("DISTINCT", "true")))
+    together = found.footprint_of(array="x")
+    # x[g] and x[n*g + j] share elements, which the count does not see.
+    assert numbers(together, n=7)[:2] == (2 * 7 * 7, 7 * 7 + 7)
+    assert (str(together.elements_certainty), together.afr_relation) == ("upper bound", ">=")
+    assert together.accesses_certainty.exact
+    assert [item.footprint_exact for item in found.accesses] == [True, True]
+
+
+def test_index_tuples_that_may_be_one_element_make_a_bound() -> None:
+    found = ScopCounts(scop_from_yaml(TWO_WAYS.replace("DISTINCT", "false")))
+    assert [item.footprint_exact for item in found.accesses] == [True, False]
 
 
 def test_unknown_names_are_told() -> None:
