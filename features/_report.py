@@ -79,7 +79,9 @@ def _contained(scop: Scop) -> list[str]:
 
 def access_identifier(item: AccessCounts) -> str:
     """Return the identifier that fits an access and those with its tag, type and strides."""
-    parts = [f"tag:{item.access.tag}"] if item.access.tag else []
+    # Where a stride is missing, the identifier would fit any access of the type.
+    parts = [f"array:{item.array.name}"] if None in (*item.local_strides, *item.group_strides) else []
+    parts += [f"tag:{item.access.tag}"] if item.access.tag else []
     parts += [item.array.space, item.array.dtype, item.access.direction]
     for name, strides in (("lstrides", item.local_strides), ("gstrides", item.group_strides)):
         # On chip, where a work-group stands does not matter.

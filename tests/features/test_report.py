@@ -49,6 +49,8 @@ def test_reuse_and_missing_strides_are_noted() -> None:
     odd = counted(pointwise("x[i % 4] + y[i]"), {"n": 64})
     (note,) = [entry.note for entry in odd.values() if "% 4" in entry.note]
     assert note.endswith("not affine in lid(0)")
+    # Without a stride to go by, the array tells the access from the others.
+    assert odd["f_mem_access_array:x_global_float32_load_gstrides:{0:0}"].value == 64
 
 
 def test_negative_strides_have_identifiers() -> None:
