@@ -12,6 +12,13 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from perflex._islpy import isl
+from perflex.features._footprints import (
+    Footprint,
+    footprint_certainty,
+    footprint_of,
+    select_accesses,
+    touched_elements,
+)
 from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
@@ -92,6 +99,13 @@ class ScopCounts:
         self.scop = scop
         self._instances: dict[Any, QuasiPolynomial] = {}
         self._sub_groups: dict[Any, QuasiPolynomial] = {}
+        self._footprints: dict[tuple[int, ...], Footprint] = {}
+        # Distinct elements by the accesses that touch them, as (statement, access).
+        self.touched: dict[frozenset[tuple[int, int]], QuasiPolynomial] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is remembered by identity means nothing in another process.
+        return counts_of, (self.scop,)
 
     def instances(self, statement: Statement) -> QuasiPolynomial:
         """Return how many work-item instances of a statement are executed."""
@@ -143,21 +157,51 @@ class ScopCounts:
         Elements of an array that is subscripted in different ways (an index tuple here, a flattened one there)
         are counted once for each way.
         """
-        touched: dict[Any, Any] = {}
-        for item in accesses:
-            elements = item.access.relation.intersect_domain(item.statement.domain).range()
-            key = (item.array.name, item.axis_strides)
-            touched[key] = touched[key].union(elements) if key in touched else elements
-        return _total([QuasiPolynomial.points(one.coalesce(), self.scop.assumptions) for one in touched.values()])
+        return touched_elements(accesses, self)
 
     def footprint_exact(self, accesses: tuple[AccessCounts, ...]) -> bool:
         """Return whether `footprint` is exact, rather than an upper bound or what the user stated."""
-        ways = {(item.array.name, item.axis_strides) for item in accesses}
-        return (
-            all(item.exact and item.access.relation.is_single_valued() for item in accesses)
-            and len(ways) == len({name for name, _ in ways})
-            and all(item.access.distinct for item in accesses)
-        )
+        return footprint_certainty(accesses).exact
+
+    def footprint_of(
+        self, *, array: str | None = None, tag: str | None = None, direction: str | None = None
+    ) -> Footprint:
+        """Return what accesses of global arrays touch together, and how often (Section 6.1.1).
+
+        Local and private arrays exist once per work-group and work-item; they have no footprint here.
+
+        Parameters
+        ----------
+        array
+            Accesses of this array only.
+        tag
+            Accesses with this access tag only.
+        direction
+            ``"load"`` or ``"store"`` only.
+
+        Raises
+        ------
+        NoMatchError
+            There is no such access; the message lists what there is.
+        """
+        return self.footprint_among(select_accesses(self, array, tag, direction))
+
+    def footprint_among(self, accesses: tuple[AccessCounts, ...]) -> Footprint:
+        """Return what some of this kernel's `accesses` touch together, and how often."""
+        key = tuple(sorted(self._positions[id(item)] for item in accesses))
+        if key not in self._footprints:
+            self._footprints[key] = footprint_of(accesses, self)
+        return self._footprints[key]
+
+    @cached_property
+    def _positions(self) -> dict[int, int]:
+        return {id(item): position for position, item in enumerate(self.accesses)}
+
+    @cached_property
+    def names(self) -> dict[str, frozenset[str]]:
+        """Names by the field of an identifier that takes them: ``"array"`` and ``"tag"``."""
+        tags = {item.access.tag for item in self.accesses if item.access.tag}
+        return {"array": frozenset(array.name for array in self.scop.arrays), "tag": frozenset(tags)}
 
     @cached_property
     def accesses(self) -> tuple[AccessCounts, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex.features._access_pattern import AccessPattern, parse_pattern
+from perflex.features._access_pattern import ACCESS, AccessPattern, parse_pattern
 from perflex.features._counts import AccessCounts, counts_of
 from perflex.features._feature import Amount
 
@@ -45,7 +45,9 @@ class MemoryAccessFeature:
         return bool(self.selected(scop, sizes))
 
     def inventory(self, scop: Scop) -> list[str]:
-        """Return a description of every access in the kernel."""
+        """Return a description of every access in the kernel, or its arrays where the pattern names one."""
+        if self.pattern.array is not None:
+            return [f"{ACCESS}_array:{array.name}" for array in scop.arrays]
         return [describe_access(item) for item in counts_of(scop).accesses]
 
     def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:
@@ -93,4 +95,4 @@ class MemoryAccessFamily:
             for dtype in ("float32", "float64")
             for direction in ("", "_load", "_store")
         ]
-        return (*plain, "f_mem_access_tag:aLD")
+        return (*plain, "f_mem_access_tag:aLD", "f_mem_access_array:a")

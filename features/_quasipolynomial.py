@@ -10,7 +10,7 @@ import numpy as np
 
 from perflex._islpy import isl
 from perflex.errors import MissingSizeError
-from perflex.features._cardinality import TooManyOperationsError, card, card_at
+from perflex.features._cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
 from perflex.features._polynomial_pieces import Piece, bound_of, names_of, read_piece
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class QuasiPolynomial:
         The symbolic part.
     deferred
         What is added to it: products of a polynomial and the numbers of points of some sets, which are
-        counted when sizes are given because doing so symbolically takes too long.
+        counted when sizes are given because doing so symbolically takes too long. A polynomial without sets is
+        one that takes too long to add.
     """
 
     isl_object: Any
@@ -56,8 +57,12 @@ class QuasiPolynomial:
         try:
             return cls(card(domain, assumptions))
         except TooManyOperationsError:
-            one = cls.constant(1)
-            return cls(isl.PwQPolynomial("{ 0 }"), ((one, (domain.intersect_params(assumptions),)),))
+            return cls.points_at_sizes(domain, assumptions)
+
+    @classmethod
+    def points_at_sizes(cls, domain: Any, assumptions: Any) -> QuasiPolynomial:
+        """Return the number of points of an isl set, to be counted when sizes are given."""
+        return cls(isl.PwQPolynomial("{ 0 }"), ((cls.constant(1), (domain.intersect_params(assumptions),)),))
 
     @classmethod
     def constant(cls, value: int) -> QuasiPolynomial:
@@ -98,7 +103,13 @@ class QuasiPolynomial:
         return tuple(read_piece(domain, polynomial) for domain, polynomial in pieces)
 
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
-        return QuasiPolynomial(self.isl_object.add(other.isl_object), self.deferred + other.deferred)
+        deferred = self.deferred + other.deferred
+        try:
+            with limited(SUM_LIMIT):
+                return QuasiPolynomial(self.isl_object.add(other.isl_object), deferred)
+        except TooManyOperationsError:
+            # Hundreds of pieces on each side; their values add up as well.
+            return QuasiPolynomial(self.isl_object, (*deferred, (QuasiPolynomial(other.isl_object), ())))
 
     def __mul__(self, other: QuasiPolynomial | int | Fraction) -> QuasiPolynomial:
         if not isinstance(other, QuasiPolynomial):
@@ -163,8 +174,14 @@ class QuasiPolynomial:
         return int(total) if total == int(total) else total
 
     def _deferred_arrays(self, sizes: Mapping[str, Any]) -> Any:
-        if not self.deferred:
-            return 0.0
+        total: Any = 0.0
+        for factor, domains in self.deferred:
+            if not domains:
+                total = total + factor.evaluate(sizes)
+        counted = QuasiPolynomial(isl.PwQPolynomial("{ 0 }"), tuple(part for part in self.deferred if part[1]))
+        return total + counted._counted_arrays(sizes) if counted.deferred else total
+
+    def _counted_arrays(self, sizes: Mapping[str, Any]) -> Any:
         names = list(sizes)
         arrays = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in names))
         flat = np.stack([array.ravel() for array in arrays], axis=1)

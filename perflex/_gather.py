@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -257,7 +258,9 @@ def _no_match(feature: Feature, scops: Sequence[Scop]) -> NoMatchError:
     there = list(dict.fromkeys(item for scop in dict.fromkeys(scops) for item in feature.inventory(scop)))
     shown = "; ".join(there[:_LISTED]) or "nothing of the kind"
     more = f"; and {len(there) - _LISTED} more" if len(there) > _LISTED else ""
-    msg = f"feature {feature.identifier} matches nothing in any of the kernels; they contain: {shown}{more}"
+    near = difflib.get_close_matches(feature.identifier, there, n=2, cutoff=0.8)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    msg = f"feature {feature.identifier} matches nothing in any of the kernels; {hint}they contain: {shown}{more}"
     return NoMatchError(msg, feature=feature.identifier, present=tuple(there))
 
 

@@ -6,14 +6,18 @@ ignore them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from typing import Any
 
+import islpy as isl
+import numpy as np
+
 from oracles import brute
 from perflex.features import counts_of, extract_scop, parse_feature
 
-__all__ = ["SUB_GROUP", "check_counts"]
+__all__ = ["SUB_GROUP", "check_counts", "in_python"]
 
 SUB_GROUP = 8
 FEATURE_NAMES = {"fabs": "abs", "fmax": "max"}
@@ -68,7 +72,60 @@ def check_counts(drawn: Any) -> None:
         assert actual == expected, (key, drawn)
         if len(accesses) == 1:
             check_strides(found[key][0], accesses[0], drawn)
+    check_footprints(scop, counted, drawn)
     assert parse_feature("f_thread_groups").value(scop, drawn.sizes, SUB_GROUP) == counted.groups
+
+
+def check_footprints(scop: Any, counted: brute.Counts, drawn: Any) -> None:
+    """Distinct elements and accesses of every array and tag, by direction, are those that enumeration finds."""
+    accesses = counted.select("global")
+    for direction in (None, "load", "store"):
+        selected = [a for a in accesses if direction in {None, a.direction}]
+        groups: dict[str, list[brute.Access]] = defaultdict(list)
+        for access in selected:
+            for name in (f"array:{access.array}", *(f"tag:{tag}" for tag in access.tags)):
+                groups[name].append(access)
+        groups["global"] = selected
+        for name, members in groups.items():
+            feature = parse_feature(f"f_mem_footprint_{name}{f'_{direction}' if direction else ''}")
+            found = feature.footprint(scop, drawn.sizes)
+            touched = {(a.array, int(element)) for a in members for element in a.elements}
+            itemsizes = {a.array: np.dtype(a.dtype).itemsize for a in members}
+            expected = {
+                "elements": len(touched),
+                "bytes": sum(itemsizes[array] for array, _ in touched),
+                "accesses": sum(a.per_work_item for a in members),
+            }
+            actual = {what: int(getattr(found, what).evaluate(drawn.sizes)) for what in expected}
+            assert actual == expected, (name, direction, drawn)
+            assert feature.value(scop, drawn.sizes, SUB_GROUP) == expected["elements"]
+            if touched:
+                ratio = expected["accesses"] / expected["elements"]
+                assert found.afr.evaluate(drawn.sizes) == ratio, (name, direction, drawn)
+                check_formula(found.afr, drawn, ratio)
+
+
+def check_formula(ratio: Any, drawn: Any, expected: float) -> None:
+    """The text of a ratio, read as Python, is the ratio; sizes choose the case."""
+    if not ratio.is_symbolic:
+        return
+    cases = [case.partition(" : ") for case in str(ratio).split("; ")]
+    values = [in_python(formula, drawn.sizes) for formula, _, condition in cases if holds(condition, drawn.sizes)]
+    assert len(values) == 1, (str(ratio), drawn)
+    assert math.isclose(values[0], expected), (str(ratio), drawn)
+
+
+def holds(condition: str, sizes: dict[str, int]) -> bool:
+    """Return whether sizes fulfil a condition in isl's notation."""
+    fixed = " and ".join(
+        [*(f"{name} = {value}" for name, value in sizes.items()), *([f"({condition})"] if condition else [])]
+    )
+    return not isl.Set(f"[{', '.join(sizes)}] -> {{ : {fixed} }}").is_empty()
+
+
+def in_python(formula: str, sizes: dict[str, int]) -> float:
+    """Return the value of a formula with ``^`` for powers at given sizes."""
+    return float(eval(formula.replace("^", "**"), {"floor": math.floor, **sizes}))
 
 
 def check_strides(item: Any, access: Any, drawn: Any) -> None:
