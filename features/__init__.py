@@ -28,7 +28,8 @@ from perflex.features._operation_features import OperationFamily
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._report import CountedFeature, count_features
 from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
-from perflex.features._scop_yaml import content_hash, scop_from_yaml, scop_to_yaml
+from perflex.features._scop_text import content_hash
+from perflex.features._scop_yaml import scop_from_yaml, scop_to_yaml
 
 __all__ = [
     "Access",

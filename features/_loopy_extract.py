@@ -14,6 +14,7 @@ from perflex.features._loopy_expression import ExpressionReader, RawAccess
 from perflex.features._loopy_linearization import Place, read_linearization
 from perflex.features._loopy_polynomial import polynomial_in_parameters
 from perflex.features._quasipolynomial import QuasiPolynomial
+from perflex.features._remembered import kept_scop
 from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 
 __all__ = ["extract_scop"]
@@ -45,7 +46,7 @@ def extract_scop(kernel: Any) -> Scop:
         return kernel
     key = id(kernel)
     if key not in _remembered:
-        _remembered[key] = _Extraction(*_linearized(kernel)).scop()
+        _remembered[key] = kept_scop(kernel, lambda: _Extraction(*_linearized(kernel)).scop())
         finalize(kernel, _remembered.pop, key, None)
     return _remembered[key]
 

@@ -12,12 +12,12 @@ from perflex.features._feature import parse_feature
 from perflex.features._launch_features import LaunchFeature
 from perflex.features._memory_features import MemoryAccessFeature
 from perflex.features._operation_features import OperationFeature
-from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from perflex.features._feature import Feature
+    from perflex.features._quasipolynomial import QuasiPolynomial
     from perflex.features._scop import Scop
 
 __all__ = ["CountedFeature", "count_features"]
@@ -87,7 +87,9 @@ def count_features(
     checked = None if sizes is None else scop.checked(sizes)
     chosen = list(identifiers) or _contained(scop)
     counter = _Counter(scop, checked, sub_group_size, per_work_item)
-    return [counter.count(parse_feature(identifier)) for identifier in chosen]
+    counted = [counter.count(parse_feature(identifier)) for identifier in chosen]
+    counts_of(scop).keep()
+    return counted
 
 
 def _contained(scop: Scop) -> list[str]:
@@ -142,25 +144,22 @@ class _Counter:
         return None if self.sizes is None else float(symbolic.evaluate(self.sizes))
 
     def _operation(self, feature: OperationFeature) -> CountedFeature:
-        total, exact = QuasiPolynomial.constant(0), True
-        for statement in self.scop.statements:
-            times = sum(o.count for o in statement.operations if (o.kind, o.dtype) == (feature.kind, feature.dtype))
-            if times:
-                total = total + self._instances(statement) * times
-                exact = exact and statement.exact
+        total = self.counts.operation_total(feature.kind, feature.dtype, self._granularity)
+        exact = all(
+            statement.exact
+            for statement in self.scop.statements
+            if any((op.kind, op.dtype) == (feature.kind, feature.dtype) for op in statement.operations)
+        )
         unit = "operation" if self.per_work_item else feature.unit
         return CountedFeature(feature.identifier, self._value(total), str(total), unit, exact)
 
-    def _instances(self, statement: Any) -> QuasiPolynomial:
-        if self.per_work_item:
-            return self.counts.instances(statement)
-        return self.counts.sub_group_instances(statement, self.sub_group_size)
+    @property
+    def _granularity(self) -> int | None:
+        return None if self.per_work_item else self.sub_group_size
 
     def _accesses(self, feature: MemoryAccessFeature) -> CountedFeature:
         selected = feature.selected(self.scop, {} if self.sizes is None else self.sizes)
-        total = QuasiPolynomial.constant(0)
-        for item in selected:
-            total = total + (item.work_item_count if self.per_work_item else item.count(self.sub_group_size))
+        total = self.counts.access_total(selected, self._granularity)
         granularities = {
             "sub-group" if item.per_sub_group and not self.per_work_item else "work-item" for item in selected
         }
@@ -191,11 +190,7 @@ class _Counter:
         symbolic, unit = self._launch_expression(feature), feature.unit
         if feature.identifier.startswith("f_sync_barrier_") and self.per_work_item:
             kind = feature.identifier.removeprefix("f_sync_barrier_")
-            executed = QuasiPolynomial.constant(0)
-            for barrier in self.scop.barriers:
-                if barrier.kind == kind:
-                    size = self.scop.launches[barrier.launch].group_size
-                    executed = executed + self.counts.barrier_instances(barrier) * size
+            executed = self.counts.barriers_executed(kind)
             value, symbolic, unit = self._value(executed), str(executed), "barrier, each work-item counted"
         return CountedFeature(feature.identifier, value, symbolic, unit, exact=True)
 
@@ -209,11 +204,5 @@ class _Counter:
         if feature.identifier in symbolic:
             return str(symbolic[feature.identifier]())
         kind = feature.identifier.removeprefix("f_sync_barrier_")
-        total = QuasiPolynomial.constant(0)
-        for barrier in self.scop.barriers:
-            if barrier.kind == kind:
-                each = self.counts.barriers_per_work_item(barrier)
-                if each is None:
-                    return "mean over the work-groups"
-                total = total + each
-        return str(total)
+        met = self.counts.barriers_met(kind)
+        return "mean over the work-groups" if met is None else str(met)
