@@ -23,6 +23,9 @@ SPACES = ("global", "local", "private")
 DIRECTIONS = ("load", "store")
 
 _CONSTRAINT = re.compile(r"(<=|>=|<|>|=)?(.+)")
+_BARE = re.compile(r"[^{}]+")
+_BRACED = re.compile(r"\{[^{}]*\}")
+_TAG = re.compile(r"\w+")
 _FACTOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?")
 
 
@@ -164,13 +167,13 @@ def parse_pattern(identifier: str) -> AccessPattern:
         A field is malformed, unknown or out of order; the message names it.
     """
     rest = identifier.removeprefix("f_mem_access")
-    rest, afr = _cut(identifier, rest, "_afr:", r"[^{}]+")
-    rest, group = _cut(identifier, rest, "_gstrides:", r"\{[^{}]*\}")
-    rest, local = _cut(identifier, rest, "_lstrides:", r"\{[^{}]*\}")
+    rest, afr = _cut(identifier, rest, "_afr:", _BARE)
+    rest, group = _cut(identifier, rest, "_gstrides:", _BRACED)
+    rest, local = _cut(identifier, rest, "_lstrides:", _BRACED)
     tag = None
     if rest.startswith("_tag:"):
         tag, rest = _split_tag(rest.removeprefix("_tag:"))
-        if not re.fullmatch(r"\w+", tag):
+        if not _TAG.fullmatch(tag):
             raise _bad(identifier, f"the memory access tag {tag!r} is not a name")
     words = rest.removeprefix("_").split("_") if rest else []
     found: dict[str, str] = {}
@@ -211,11 +214,11 @@ def _split_tag(text: str) -> tuple[str, str]:
     return "_".join(words[:end]), "".join(f"_{word}" for word in tail)
 
 
-def _cut(identifier: str, text: str, marker: str, shape: str) -> tuple[str, str | None]:
+def _cut(identifier: str, text: str, marker: str, shape: re.Pattern[str]) -> tuple[str, str | None]:
     head, found, tail = text.partition(marker)
     if not found:
         return text, None
-    if not re.fullmatch(shape, tail):
+    if not shape.fullmatch(tail):
         raise _bad(identifier, f"the field {marker.strip('_:')} is malformed or followed by another field")
     return head, tail
 

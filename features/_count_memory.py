@@ -30,6 +30,7 @@ class CountMemory:
         self._values: dict[str, Any] = {}
         self._kept: dict[str, Any] | None = None
         self._fresh: list[str] = []
+        self._polynomials: dict[str, QuasiPolynomial] = {}
 
     def get(self, name: str, compute: Callable[[], _Value]) -> _Value:
         """Return the value of that name: a quasi-polynomial, text, number, truth value, None, or tuples of those."""
@@ -47,10 +48,26 @@ class CountMemory:
         if self._kept is None:
             self._kept = self._load()
         if name in self._kept:
-            return _from_record(self._kept[name])
+            return self._from_record(self._kept[name])
         value = compute()
         self._fresh.append(name)
         return value
+
+    def _from_record(self, record: Any) -> Any:
+        if isinstance(record, dict):
+            return self._polynomial(record["polynomial"])
+        if isinstance(record, list):
+            return tuple([self._from_record(item) for item in record])
+        return record
+
+    def _polynomial(self, record: list[Any]) -> QuasiPolynomial:
+        text, _, _, deferred = record
+        if deferred:
+            return polynomial_from_record(record)
+        # Most are strides of 0 and 1.
+        if text not in self._polynomials:
+            self._polynomials[text] = polynomial_from_record(record)
+        return self._polynomials[text]
 
     @property
     def has_fresh(self) -> bool:
@@ -70,11 +87,3 @@ def _record(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_record(item) for item in value]
     return value
-
-
-def _from_record(record: Any) -> Any:
-    if isinstance(record, dict):
-        return polynomial_from_record(record["polynomial"])
-    if isinstance(record, list):
-        return tuple(_from_record(item) for item in record)
-    return record

@@ -251,6 +251,16 @@ class ScopCounts:
 
         return self.remember("operations", (kind, dtype, sub_group_size), compute)
 
+    @cached_property
+    def exact_operations(self) -> dict[tuple[str, str], bool]:
+        """Whether the count is exact, of each kind and type of operation there is."""
+        exact: dict[tuple[str, str], bool] = {}
+        for statement in self.scop.statements:
+            for operation in statement.operations:
+                kind = operation.kind, operation.dtype
+                exact[kind] = statement.exact and exact.get(kind, True)
+        return exact
+
     def footprint(self, accesses: tuple[AccessCounts, ...]) -> QuasiPolynomial:
         """Return how many distinct elements the accesses touch together (Algorithm 2).
 

@@ -17,20 +17,24 @@ class KeptAsText:
     """A frozen dataclass, some of whose fields may be given as isl's text and are parsed when first read."""
 
     @classmethod
-    def with_texts(cls, texts: Mapping[str, tuple[Any, str]], order: tuple[str, ...] = (), /, **values: Any) -> Self:
+    def with_texts(
+        cls, values: dict[str, Any], texts: Mapping[str, tuple[Any, str]], order: tuple[str, ...] = ()
+    ) -> Self:
         """Make an object without calling its constructor.
 
         Parameters
         ----------
+        values
+            The other fields, and cached attributes that need not be computed again; the object keeps this very dict.
         texts
             isl class and text of each field that is parsed later.
         order
             Names of the parameters such fields get, in this order; isl's own order if there are none.
-        values
-            The other fields, and cached attributes that need not be computed again.
         """
+        values["_texts"] = texts
+        values["_text_order"] = order
         made = cls.__new__(cls)
-        made.__dict__.update(values, _texts=texts, _text_order=order)
+        object.__setattr__(made, "__dict__", values)
         return made
 
     def text_of(self, field: str) -> str:

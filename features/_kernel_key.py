@@ -9,10 +9,11 @@ does not know.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -39,55 +40,62 @@ def kernel_key(kernel: Any, options: str = "") -> str:
     TypeError
         The kernel holds something that has no persistent hash.
     """
-    text = f"{options}|{_text(kernel)}"
+    text = f"{options}|{_WRITERS[type(kernel)](kernel)}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _text(value: Any) -> str:
-    """Return a text that is equal for equal values, and for no others."""
-    kind = type(value)
-    writer = _WRITERS.get(kind)
-    if writer is None:
-        writer = _WRITERS[kind] = _writer_for(kind)
-    return writer(value)
+class _Writers(dict[type, _Writer]):
+    """How objects of each class are written, as texts that are equal for equal objects and for no others."""
+
+    def __missing__(self, kind: type) -> _Writer:
+        writer = self[kind] = _writer_for(kind)
+        return writer
 
 
 def _writer_for(kind: type) -> _Writer:
     """Choose how objects of a class are written."""
+    if is_dataclass(kind):
+        return _fields_writer(kind, tuple(field.name for field in fields(kind)))
+    by_base = _writers_by_base()
+    return next((by_base[base] for base in kind.__mro__ if base in by_base), _text_by_loopy)
+
+
+@lru_cache(maxsize=1)
+def _writers_by_base() -> dict[type, _Writer]:
     from loopy.target import TargetBase
     from loopy.tools import Optional
     from loopy.types import NumpyType
     from pytools import RecordWithoutPickling
 
-    if is_dataclass(kind):
-        return _dataclass_writer(kind)
-    by_base: dict[Any, _Writer] = {
+    return {
+        dict: _mapping_text,
         type: _class_text,
         Enum: _enum_text,
         np.dtype: _dtype_text,
         np.generic: _scalar_text,
         isl.BasicSet: _points_text,
         isl.Set: _points_text,
-        Mapping: _mapping_text,
         Optional: _optional_text,
         RecordWithoutPickling: _record_text,
         TargetBase: _attributes_text,
         NumpyType: _attributes_text,
     }
-    return next((writer for base, writer in by_base.items() if issubclass(kind, base)), _text_by_loopy)
 
 
 def _sequence_text(value: Any) -> str:
-    return f"({','.join([repr(item) if type(item) is str else _text(item) for item in value])})"
+    return f"({','.join([_WRITERS[type(item)](item) for item in value])})" if value else "()"
 
 
 def _set_text(value: Any) -> str:
     # Sets come in another order in each process.
-    return f"{{{','.join(sorted([repr(item) if type(item) is str else _text(item) for item in value]))}}}"
+    return f"{{{','.join(sorted([_WRITERS[type(item)](item) for item in value]))}}}" if value else "{}"
 
 
 def _mapping_text(value: Any) -> str:
-    return f"{{{','.join(sorted([f'{_text(key)}:{_text(item)}' for key, item in value.items()]))}}}"
+    if not value:
+        return "{:}"
+    items = [f"{_WRITERS[type(key)](key)}:{_WRITERS[type(item)](item)}" for key, item in value.items()]
+    return f"{{{','.join(sorted(items))}}}"
 
 
 def _class_text(value: Any) -> str:
@@ -123,18 +131,8 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
     return f"<dtype {dtype.str} {dtype.descr if dtype.names else ''}>"
 
 
-def _dataclass_writer(kind: type) -> _Writer:
-    names = tuple(field.name for field in fields(kind))
-    opening = f"<{kind.__qualname__} "
-    if len(names) == 1:
-        (only,) = names
-        return lambda value: f"{opening}{_text(getattr(value, only))}>"
-    return lambda value: f"{opening}{','.join([_text(getattr(value, name)) for name in names])}>"
-
-
 def _record_text(value: Any) -> str:
-    parts = [f"{name}={_text(getattr(value, name, None))}" for name in _sorted(frozenset(value.fields))]
-    return f"<{type(value).__qualname__} {','.join(parts)}>"
+    return _fields_writer(type(value), _sorted(frozenset(value.fields)))(value)
 
 
 @lru_cache(maxsize=256)
@@ -142,13 +140,32 @@ def _sorted(names: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
+@lru_cache(maxsize=256)
+def _fields_writer(kind: type, names: tuple[str, ...]) -> _Writer:
+    """Return what writes the fields of one class."""
+    opening = f"<{kind.__module__}.{kind.__qualname__}({','.join(names)}) "
+    if len(names) == 1:
+        (only,) = names
+
+        def write_one(value: Any) -> str:
+            item = getattr(value, only)
+            return f"{opening}{_WRITERS[type(item)](item)}>"
+
+        return write_one
+    all_of = attrgetter(*names) if names else lambda _: ()
+
+    def write(value: Any) -> str:
+        return f"{opening}{','.join([_WRITERS[type(item)](item) for item in all_of(value)])}>"
+
+    return write
+
+
 def _attributes_text(value: Any) -> str:
-    parts = [f"{name}={_text(item)}" for name, item in sorted(vars(value).items()) if not name.startswith("_")]
-    return f"<{type(value).__qualname__} {','.join(parts)}>"
+    return f"<{type(value).__qualname__} {_mapping_text({k: v for k, v in vars(value).items() if k[:1] != '_'})}>"
 
 
 def _optional_text(value: Any) -> str:
-    return f"<some {_text(value.value)}>" if value.has_value else "<none>"
+    return f"<some {_WRITERS[type(value.value)](value.value)}>" if value.has_value else "<none>"
 
 
 def _text_by_loopy(value: Any) -> str:
@@ -157,8 +174,10 @@ def _text_by_loopy(value: Any) -> str:
     return f"<{type(value).__qualname__} {LoopyKeyBuilder()(value)}>"
 
 
-_WRITERS: dict[type, _Writer] = {
-    **dict.fromkeys((str, int, float, bool, complex, bytes, type(None)), repr),
-    **dict.fromkeys((tuple, list), _sequence_text),
-    **dict.fromkeys((set, frozenset), _set_text),
-}
+_WRITERS = _Writers(
+    {
+        **dict.fromkeys((str, int, float, bool, complex, bytes, type(None)), repr),
+        **dict.fromkeys((tuple, list), _sequence_text),
+        **dict.fromkeys((set, frozenset), _set_text),
+    }
+)

@@ -13,7 +13,7 @@ from perflex._islpy import isl
 from perflex.errors import MissingSizeError
 from perflex.features._cardinality import TooManyOperationsError, card, card_at
 from perflex.features._kept_text import KeptAsText
-from perflex.features._polynomial_pieces import Piece, bound_of, names_of, read_piece
+from perflex.features._polynomial_pieces import Piece, bound_of, names_of, piece_from_record, read_piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,7 +81,7 @@ class QuasiPolynomial(KeptAsText):
         known
             Attributes that would be computed from it otherwise.
         """
-        return cls.with_texts({"isl_object": (isl.PwQPolynomial, text)}, text=text, **{"deferred": (), **known})
+        return cls.with_texts({"deferred": (), **known, "text": text}, {"isl_object": (isl.PwQPolynomial, text)})
 
     @cached_property
     def text(self) -> str:
@@ -113,6 +113,8 @@ class QuasiPolynomial(KeptAsText):
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
         """The symbolic part taken apart, for evaluation."""
+        if "piece_records" in self.__dict__:
+            return tuple(map(piece_from_record, self.__dict__["piece_records"]))
         pieces: list[tuple[Any, Any]] = []
         self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
         return tuple(read_piece(domain, polynomial) for domain, polynomial in pieces)

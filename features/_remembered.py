@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import perflex
 from perflex._islpy import ISL_LOCK
 from perflex._store import current_store
+from perflex.features._kernel_key import kernel_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,8 +73,6 @@ def kept_scop(kernel: Any, extract: Callable[[], Scop], options: str = "") -> Sc
 
 def _key(kernel: Any, options: str) -> str | None:
     from loopy import TranslationUnit
-
-    from perflex.features._kernel_key import kernel_key
 
     if not isinstance(kernel, TranslationUnit):  # extraction says what is wrong
         return None

@@ -145,11 +145,7 @@ class _Counter:
 
     def _operation(self, feature: OperationFeature) -> CountedFeature:
         total = self.counts.operation_total(feature.kind, feature.dtype, self._granularity)
-        exact = all(
-            statement.exact
-            for statement in self.scop.statements
-            if any((op.kind, op.dtype) == (feature.kind, feature.dtype) for op in statement.operations)
-        )
+        exact = self.counts.exact_operations.get((feature.kind, feature.dtype), True)
         unit = "operation" if self.per_work_item else feature.unit
         return CountedFeature(feature.identifier, self._value(total), str(total), unit, exact)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from perflex._islpy import isl
@@ -39,30 +40,25 @@ def scop_from_text(text: str) -> Scop:
     """Return the Scop that `scop_to_text` wrote; unlike with YAML, nothing is checked."""
     document = json.loads(text)
     names = tuple(document["parameters"])
-    return Scop.with_texts(
-        {"assumptions": (isl.Set, document["assumptions"])},
-        name=document["name"],
-        parameters=names,
-        launches=tuple(
+    values = {
+        "name": document["name"],
+        "parameters": names,
+        "launches": tuple(
             Launch(_kept(launch["groups"]), tuple(launch["items"]), QuasiPolynomial.kept(launch["repeats"]))
             for launch in document["launches"]
         ),
-        arrays=tuple(
-            Array(
-                array["name"],
-                array["space"],
-                array["dtype"],
-                _kept(array["shape"]),
-                _kept(array["strides"]),
-                array["alignment"],
-            )
-            for array in document["arrays"]
-        ),
-        statements=tuple(_statement(item, names) for item in document["statements"]),
-        barriers=tuple(_barrier(item, names) for item in document["barriers"]),
-        validity=polynomial_from_record(document["validity"]),
-        _text=text,
-    )
+        "arrays": tuple(_array(item) for item in document["arrays"]),
+        "statements": tuple([_statement(item, names) for item in document["statements"]]),
+        "barriers": tuple([_barrier(item, names) for item in document["barriers"]]),
+        "validity": polynomial_from_record(document["validity"]),
+        "_text": text,
+    }
+    return Scop.with_texts(values, {"assumptions": (isl.Set, document["assumptions"])})
+
+
+def _array(item: dict[str, Any]) -> Array:
+    shape, strides = _kept(item["shape"]), _kept(item["strides"])
+    return Array(item["name"], item["space"], item["dtype"], shape, strides, item["alignment"])
 
 
 def _kept(texts: list[str]) -> tuple[QuasiPolynomial, ...]:
@@ -70,52 +66,37 @@ def _kept(texts: list[str]) -> tuple[QuasiPolynomial, ...]:
 
 
 def _statement(item: dict[str, Any], names: tuple[str, ...]) -> Statement:
+    """Make a statement of what `json` read, which is used up."""
+    texts = {"domain": (isl.Set, item.pop("domain"))}
+    item["accesses"] = tuple([_access(access, names) for access in item["accesses"]])
+    item["operations"] = _operations(item["operations"])
+    item["schedule"] = tuple(item["schedule"])
+    item["averages"] = _averages(item["averages"]) if item["averages"] else ()
     recurrence = item["recurrence"]
-    return Statement.with_texts(
-        {"domain": (isl.Set, item["domain"])},
-        names,
-        name=item["name"],
-        accesses=tuple(_access(access, names) for access in item["accesses"]),
-        operations=_operations(item["operations"]),
-        launch=item["launch"],
-        schedule=tuple(item["schedule"]),
-        guarded=item["guarded"],
-        recurrence=None
-        if recurrence is None
-        else Recurrence(recurrence["variable"], _operations(recurrence["operations"])),
-        assigns=item["assigns"],
-        averages=_averages(item["averages"]),
-        stated=item["stated"],
-    )
+    if recurrence is not None:
+        item["recurrence"] = Recurrence(recurrence["variable"], _operations(recurrence["operations"]))
+    return Statement.with_texts(item, texts, names)
 
 
 def _access(item: dict[str, Any], names: tuple[str, ...]) -> Access:
-    return Access.with_texts(
-        {"relation": (isl.Map, item["relation"])},
-        names,
-        array=item["array"],
-        direction=item["direction"],
-        tag=item["tag"],
-        text=item["text"],
-        strides=None if item["strides"] is None else _kept(item["strides"]),
-        distinct=item["distinct"],
-        stated=item["stated"],
-    )
+    texts = {"relation": (isl.Map, item.pop("relation"))}
+    if item["strides"] is not None:
+        item["strides"] = _kept(item["strides"])
+    return Access.with_texts(item, texts, names)
 
 
 def _barrier(item: dict[str, Any], names: tuple[str, ...]) -> Barrier:
-    return Barrier.with_texts(
-        {"domain": (isl.Set, item["domain"])},
-        names,
-        kind=item["kind"],
-        launch=item["launch"],
-        schedule=tuple(item["schedule"]),
-        averages=_averages(item["averages"]),
-    )
+    texts = {"domain": (isl.Set, item.pop("domain"))}
+    item["schedule"] = tuple(item["schedule"])
+    item["averages"] = _averages(item["averages"])
+    return Barrier.with_texts(item, texts, names)
 
 
 def _operations(items: list[dict[str, Any]]) -> tuple[Operation, ...]:
-    return tuple(Operation(item["kind"], item["dtype"], item["count"]) for item in items)
+    return tuple([_operation(item["kind"], item["dtype"], item["count"]) for item in items])
+
+
+_operation = lru_cache(maxsize=1024)(Operation)
 
 
 def _averages(items: dict[str, str]) -> tuple[tuple[str, Fraction], ...]:

@@ -14,6 +14,7 @@ import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -202,7 +203,7 @@ def _bring_up_to_date(connection: sqlite3.Connection) -> None:
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 _inherited: list[sqlite3.Connection | None] = []
-_by_path: dict[Path, Store] = {}
+_by_name: dict[str, Store] = {}
 _chosen: ContextVar[Store | None] = ContextVar("perflex_store")
 
 
@@ -218,12 +219,13 @@ def store_at(place: StorePlace) -> Store | None:
     """Return the store in a file: one object per file. An empty name or ``"off"`` means none."""
     if isinstance(place, Store):
         return place
-    if str(place) in _OFF:
+    name = str(place)
+    if name in _OFF:
         return None
-    path = Path(place).expanduser().absolute()
-    if path not in _by_path:
-        _by_path.setdefault(path, Store(path))
-    return _by_path[path]
+    if name not in _by_name:
+        path = str(Path(name).expanduser().absolute())
+        _by_name[name] = _by_name.setdefault(path, Store(Path(path)))
+    return _by_name[name]
 
 
 def current_store() -> Store | None:
@@ -235,6 +237,7 @@ def current_store() -> Store | None:
         return store_at(_default_path() if place is None else place)
 
 
+@lru_cache(maxsize=1)
 def _default_path() -> Path:
     return user_cache_path("perflex") / "store.sqlite"
 
