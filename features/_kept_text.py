@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
-from perflex._islpy import isl
+from perflex._islpy import ISL_LOCK, isl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,8 @@ class KeptAsText:
 
 @lru_cache(maxsize=4096)
 def _parsed(kind: Any, text: str, order: tuple[str, ...]) -> Any:
-    value = kind(text)
-    if order:
-        value = value.align_params(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(order)))
-    return value
+    with ISL_LOCK:
+        value = kind(text)
+        if order:
+            value = value.align_params(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(order)))
+        return value

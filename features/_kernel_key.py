@@ -132,15 +132,14 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
 
 
 def _record_text(value: Any) -> str:
-    return _fields_writer(type(value), _sorted(frozenset(value.fields)))(value)
+    # Records of one class may differ in their fields.
+    key = type(value), frozenset(value.fields)
+    writer = _RECORDS.get(key)
+    if writer is None:
+        writer = _RECORDS[key] = _fields_writer(key[0], tuple(sorted(key[1])))
+    return writer(value)
 
 
-@lru_cache(maxsize=256)
-def _sorted(names: frozenset[str]) -> tuple[str, ...]:
-    return tuple(sorted(names))
-
-
-@lru_cache(maxsize=256)
 def _fields_writer(kind: type, names: tuple[str, ...]) -> _Writer:
     """Return what writes the fields of one class."""
     opening = f"<{kind.__module__}.{kind.__qualname__}({','.join(names)}) "
@@ -174,10 +173,8 @@ def _text_by_loopy(value: Any) -> str:
     return f"<{type(value).__qualname__} {LoopyKeyBuilder()(value)}>"
 
 
-_WRITERS = _Writers(
-    {
-        **dict.fromkeys((str, int, float, bool, complex, bytes, type(None)), repr),
-        **dict.fromkeys((tuple, list), _sequence_text),
-        **dict.fromkeys((set, frozenset), _set_text),
-    }
-)
+_RECORDS: dict[tuple[type, frozenset[str]], _Writer] = {}
+_WRITERS = _Writers()
+_WRITERS.update(dict.fromkeys((str, int, float, bool, complex, bytes, type(None)), repr))
+_WRITERS.update(dict.fromkeys((tuple, list), _sequence_text))
+_WRITERS.update(dict.fromkeys((set, frozenset), _set_text))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._islpy import isl
+from perflex._islpy import ISL_LOCK, isl
 from perflex.errors import MissingSizeError
 from perflex.features._cardinality import TooManyOperationsError, card, card_at
 from perflex.features._kept_text import KeptAsText
@@ -116,8 +116,9 @@ class QuasiPolynomial(KeptAsText):
         if "piece_records" in self.__dict__:
             return tuple(map(piece_from_record, self.__dict__["piece_records"]))
         pieces: list[tuple[Any, Any]] = []
-        self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
-        return tuple(read_piece(domain, polynomial) for domain, polynomial in pieces)
+        with ISL_LOCK:
+            self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
+            return tuple(read_piece(domain, polynomial) for domain, polynomial in pieces)
 
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
         return QuasiPolynomial(self.isl_object.add(other.isl_object), self.deferred + other.deferred)

@@ -159,14 +159,14 @@ def _housekeeping(store: Store) -> list[tuple[str, tuple[Any, ...]]]:
     """Return what a process does when it first writes: say that its version is in use, and forget the oldest ones."""
     if not store.first_time("counts"):
         return []
-    old = "NOT IN (SELECT version FROM versions ORDER BY used DESC LIMIT ?)"
+    version = counting_version()
     return [
+        ("INSERT OR REPLACE INTO versions (version, used) VALUES (?, julianday('now'))", (version,)),
         (
-            "INSERT OR REPLACE INTO versions (version, used) VALUES (?, julianday('now'))",
-            (counting_version(),),
+            "DELETE FROM versions WHERE version NOT IN (SELECT version FROM versions ORDER BY used DESC LIMIT ?)",
+            (_KEPT_VERSIONS,),
         ),
-        (f"DELETE FROM kernels WHERE version {old}", (_KEPT_VERSIONS,)),
-        (f"DELETE FROM counts WHERE version {old}", (_KEPT_VERSIONS,)),
-        (f"DELETE FROM versions WHERE version {old}", (_KEPT_VERSIONS,)),
+        ("DELETE FROM kernels WHERE version NOT IN (SELECT version FROM versions)", ()),
+        ("DELETE FROM counts WHERE version NOT IN (SELECT version FROM versions)", ()),
         ("DELETE FROM scops WHERE digest NOT IN (SELECT scop FROM kernels)", ()),
     ]

@@ -70,14 +70,9 @@ class Store:
         """Execute statements in one transaction; nothing happens where the file cannot be used."""
 
         def execute(connection: sqlite3.Connection) -> None:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with _transaction(connection):
                 for statement, values in statements:
                     connection.execute(statement, values)
-            except BaseException:
-                connection.rollback()
-                raise
-            connection.commit()
 
         self._guarded(execute)
 
@@ -155,12 +150,7 @@ class Store:
         connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         self._inode = self.path.stat().st_ino
         try:
-            connection.execute("PRAGMA synchronous=NORMAL")
-            if _number(connection, "user_version") != len(MIGRATIONS):
-                _bring_up_to_date(connection)
-            if _number(connection, "application_id") != APPLICATION:
-                msg = "is another program's SQLite file"
-                raise _UnusableError(msg)
+            _prepare(connection)
         except BaseException:
             connection.close()
             raise
@@ -173,28 +163,38 @@ class Store:
         self._lock = threading.RLock()
 
 
-def _number(connection: sqlite3.Connection, pragma: str) -> int:
-    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
-
-
-def _bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Make the tables that are missing."""
-    empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not empty and _number(connection, "application_id") != APPLICATION:
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Check whose file it is, and make the tables that are missing."""
+    connection.execute("PRAGMA synchronous=NORMAL")
+    version = _number(connection, "user_version")
+    if version == len(MIGRATIONS) and _number(connection, "application_id") == APPLICATION:
         return
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if tables and _number(connection, "application_id") != APPLICATION:
+        msg = "is another program's SQLite file"
+        raise _UnusableError(msg)
+    if version > len(MIGRATIONS):
+        msg = f"was written by a newer perflex (format {version}, this one knows {len(MIGRATIONS)}); update perflex"
+        raise _UnusableError(msg)
     connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with _transaction(connection):
         # Another process may have been faster.
-        version = _number(connection, "user_version")
-        if version > len(MIGRATIONS):
-            msg = f"was written by a newer perflex (format {version}, this one knows {len(MIGRATIONS)}); update perflex"
-            raise _UnusableError(msg)
-        for migration in MIGRATIONS[version:]:
+        for migration in MIGRATIONS[_number(connection, "user_version") :]:
             for statement in migration:
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id={APPLICATION}")
         connection.execute(f"PRAGMA user_version={len(MIGRATIONS)}")
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
     except BaseException:
         connection.rollback()
         raise

@@ -14,8 +14,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # Which description a kernel has, by the kernel's key.
         "CREATE TABLE kernels (key TEXT PRIMARY KEY, scop TEXT NOT NULL, version TEXT NOT NULL)",
         # What was counted of a description, in portions: JSON from the name of each count to its record.
-        "CREATE TABLE counts (number INTEGER PRIMARY KEY, scop TEXT NOT NULL, version TEXT NOT NULL, "
-        "digest TEXT NOT NULL, text TEXT NOT NULL)",
+        """
+        CREATE TABLE counts (
+            number INTEGER PRIMARY KEY, scop TEXT NOT NULL, version TEXT NOT NULL,
+            digest TEXT NOT NULL, text TEXT NOT NULL
+        )
+        """,
         "CREATE INDEX counts_by_scop ON counts (scop, version)",
         # Which states of the package have written, and when (Julian day).
         "CREATE TABLE versions (version TEXT PRIMARY KEY, used REAL NOT NULL)",
