@@ -13,6 +13,7 @@ from perflex.features._loopy_domains import DomainMaker, align_parameters
 from perflex.features._loopy_expression import ExpressionReader, RawAccess
 from perflex.features._loopy_linearization import Place, read_linearization
 from perflex.features._loopy_polynomial import polynomial_in_parameters
+from perflex.features._loopy_races import spare_race_check
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._remembered import kept_scop
 from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
@@ -71,7 +72,8 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
                 t_unit = lp.inline_callable_kernel(t_unit, callee)
         try:
             t_unit = lp.preprocess_program(t_unit)
-            kernel = lp.get_one_linearized_kernel(t_unit[name], t_unit.callables_table)
+            kernel = spare_race_check(t_unit[name], t_unit.callables_table)
+            kernel = lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
         except (lp.diagnostic.LoopyError, RuntimeError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             msg = f"loopy cannot schedule kernel {name!r}: {first}"
