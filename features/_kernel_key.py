@@ -9,7 +9,7 @@ does not know.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
@@ -61,7 +61,7 @@ def _writer_for(kind: type) -> _Writer:
 
 
 @lru_cache(maxsize=1)
-def _writers_by_base() -> dict[type, _Writer]:
+def _writers_by_base() -> dict[Any, _Writer]:
     from loopy.target import TargetBase
     from loopy.tools import Optional
     from loopy.types import NumpyType
@@ -69,6 +69,9 @@ def _writers_by_base() -> dict[type, _Writer]:
 
     return {
         dict: _mapping_text,
+        # What the parts of a kernel become when it crosses process borders.
+        Mapping: _mapping_text,
+        Sequence: _sequence_text,
         type: _class_text,
         Enum: _enum_text,
         np.dtype: _dtype_text,

@@ -35,14 +35,16 @@ def counting_version() -> str:
     from islpy.version import VERSION_TEXT as ISLPY
     from loopy.version import VERSION_TEXT as LOOPY
 
-    here = Path(__file__).parent
-    sources = sorted(here.glob("*.py"), key=lambda path: path.name)
-    sources.append(Path(perflex.__file__).with_name("_islpy.py"))
     digest = hashlib.sha256(f"{perflex.__version__} {LOOPY} {ISLPY}".encode())
-    for source in sources:
+    for source in _sources():
         digest.update(f"\n{source.name}\n".encode())
         digest.update(source.read_bytes())
     return digest.hexdigest()
+
+
+def _sources() -> list[Path]:
+    own = sorted(Path(__file__).parent.glob("*.py"), key=lambda path: path.name)
+    return [*own, Path(perflex.__file__).with_name("_islpy.py")]
 
 
 def kept_scop(kernel: Any, extract: Callable[[], Scop], options: str = "") -> Scop:

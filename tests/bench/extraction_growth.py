@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
@@ -20,6 +20,9 @@ os.environ["PERFLEX_STORE"] = "off"
 
 from perflex.features import count_features
 from perflex.features._loopy_extract import _Extraction, _linearized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200)
 WIDTH = 50
