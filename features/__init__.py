@@ -34,7 +34,8 @@ from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._ratio import Ratio
 from perflex.features._report import count_features
 from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
-from perflex.features._scop_yaml import content_hash, scop_from_yaml, scop_to_yaml
+from perflex.features._scop_text import content_hash
+from perflex.features._scop_yaml import scop_from_yaml, scop_to_yaml
 
 __all__ = [
     "Access",

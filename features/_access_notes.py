@@ -53,9 +53,9 @@ def _missing(item: AccessCounts) -> str:
 
 def _reuse(touched: Footprint, sizes: Mapping[str, Any] | None) -> str:
     """Return the access-to-footprint ratio: formula, value, or both."""
-    formula = str(touched.afr)
+    formula, is_formula = touched.formula("afr")
     parts = []
-    if touched.afr.is_symbolic and (sizes is None or len(formula) <= _FORMULA_BESIDE_VALUE):
+    if is_formula and (sizes is None or len(formula) <= _FORMULA_BESIDE_VALUE):
         parts.append(formula)
     value = math.nan if sizes is None else float(touched.afr.evaluate(sizes))
     if not math.isnan(value) and parts != [f"{value:.6g}"]:

@@ -24,6 +24,9 @@ SPACES = ("global", "local", "private")
 DIRECTIONS = ("load", "store")
 
 _CONSTRAINT = re.compile(r"(<=|>=|<|>|=)?(.+)")
+_BARE = re.compile(r"[^{}]+")
+_BRACED = re.compile(r"\{[^{}]*\}")
+_TAG = re.compile(r"\w+")
 _FACTOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?")
 
 
@@ -191,9 +194,9 @@ def parse_pattern(identifier: str, prefix: str = ACCESS) -> AccessPattern:
         A field is malformed, unknown or out of order; the message names it.
     """
     rest = identifier.removeprefix(prefix)
-    rest, afr = _cut(identifier, rest, "_afr:", r"[^{}]+")
-    rest, group = _cut(identifier, rest, "_gstrides:", r"\{[^{}]*\}")
-    rest, local = _cut(identifier, rest, "_lstrides:", r"\{[^{}]*\}")
+    rest, afr = _cut(identifier, rest, "_afr:", _BARE)
+    rest, group = _cut(identifier, rest, "_gstrides:", _BRACED)
+    rest, local = _cut(identifier, rest, "_lstrides:", _BRACED)
     array, rest = _cut_name(identifier, "array", rest)
     tag, rest = _cut_name(identifier, "tag", rest)
     words = rest.removeprefix("_").split("_") if rest else []
@@ -258,11 +261,11 @@ def _split_name(text: str) -> tuple[str, str]:
     return "_".join(words[:end]), "".join(f"_{word}" for word in words[end:])
 
 
-def _cut(identifier: str, text: str, marker: str, shape: str) -> tuple[str, str | None]:
+def _cut(identifier: str, text: str, marker: str, shape: re.Pattern[str]) -> tuple[str, str | None]:
     head, found, tail = text.partition(marker)
     if not found:
         return text, None
-    if not re.fullmatch(shape, tail):
+    if not shape.fullmatch(tail):
         raise _bad(identifier, f"the field {marker.strip('_:')} is malformed or followed by another field")
     return head, tail
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from perflex._islpy import isl
+from perflex._islpy import ISL_LOCK, isl
 from perflex.errors import UnsupportedKernelError
 
 if TYPE_CHECKING:
@@ -45,17 +45,18 @@ def limited(operations: int) -> Iterator[None]:
         The block needs more.
     """
     context = isl.DEFAULT_CONTEXT
-    context.reset_operations()
-    context.set_max_operations(operations)
-    try:
-        yield
-    except isl.Error as error:
-        if "maximal number of operations" in str(error):
-            raise TooManyOperationsError from None
-        raise
-    finally:
-        context.set_max_operations(0)
+    with ISL_LOCK:
         context.reset_operations()
+        context.set_max_operations(operations)
+        try:
+            yield
+        except isl.Error as error:
+            if "maximal number of operations" in str(error):
+                raise TooManyOperationsError from None
+            raise
+        finally:
+            context.set_max_operations(0)
+            context.reset_operations()
 
 
 def card(domain: Any, assumptions: Any) -> Any:

@@ -36,8 +36,8 @@ class Footprint:
         Size of these elements, in bytes.
     accesses_certainty, elements_certainty
         What the number of accesses, and those of elements and bytes, rest on.
-    afr
-        Access-to-footprint ratio: accesses per element (paper Section 6.1.1).
+    owner, numbers
+        The counts of the kernel, and which of its accesses these are.
     """
 
     accesses: QuasiPolynomial
@@ -45,7 +45,23 @@ class Footprint:
     bytes: QuasiPolynomial
     accesses_certainty: Certainty
     elements_certainty: Certainty
-    afr: Ratio
+    owner: ScopCounts
+    numbers: tuple[int, ...]
+
+    @cached_property
+    def afr(self) -> Ratio:
+        """Access-to-footprint ratio: accesses per element (paper Section 6.1.1)."""
+        return Ratio(self.accesses, self.elements, self.owner.scop)
+
+    def formula(self, what: str) -> tuple[str, bool]:
+        """Return ``"elements"``, ``"accesses"``, ``"bytes"`` or ``"afr"`` as text, and whether that is a formula."""
+
+        def compute() -> tuple[str, bool]:
+            count = getattr(self, what)
+            ratio = count if isinstance(count, Ratio) else Ratio.of(count, self.owner.scop)
+            return str(ratio), ratio.is_symbolic
+
+        return self.owner.remember(f"formula of {what}", self.numbers, compute)
 
     @property
     def exact(self) -> bool:
@@ -69,21 +85,30 @@ class Footprint:
 
 def footprint_of(accesses: Sequence[AccessCounts], counts: ScopCounts) -> Footprint:
     """Return the footprint of some accesses of one Scop."""
+    numbers = tuple(item.number for item in accesses)
+    total, elements, size, *doubts = counts.remember("touched", numbers, lambda: _touched(accesses, counts))
+    certainty = Certainty()
+    for item in accesses:
+        certainty = certainty | certainty_of_access(item)
+    return Footprint(total, elements, size, certainty, Certainty(*doubts), counts, numbers)
+
+
+def _touched(
+    accesses: Sequence[AccessCounts], counts: ScopCounts
+) -> tuple[QuasiPolynomial, QuasiPolynomial, QuasiPolynomial, bool, bool]:
+    """Return accesses, elements, bytes, and whether the latter are a bound or rest on what was stated."""
     # Accesses of one statement are equally many.
     times = Counter(id(item.statement) for item in accesses)
     first = {id(item.statement): item for item in reversed(accesses)}
     total = _sum(first[statement].work_item_count * count for statement, count in times.items())
     elements = size = QuasiPolynomial.constant(0)
-    certainty = Certainty()
-    for item in accesses:
-        certainty = certainty | certainty_of_access(item)
     parts = _by_array(accesses, counts)
     for itemsize in dict.fromkeys(itemsize for itemsize, _ in parts):
         touched = _sum(part for other, part in parts if other == itemsize)
         elements = elements + touched
         size = size + touched * itemsize
-    ratio = Ratio(total, elements, counts.scop.assumptions)
-    return Footprint(total, elements, size, certainty, footprint_certainty(accesses), ratio)
+    certainty = footprint_certainty(accesses)
+    return total, elements, size, certainty.bound, certainty.stated
 
 
 def select_accesses(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from weakref import finalize
@@ -14,11 +15,13 @@ from perflex.features._loopy_facts import KernelTypes, strides_of
 from perflex.features._loopy_linearization import Place, read_linearization
 from perflex.features._loopy_parameters import size_parameters
 from perflex.features._loopy_polynomial import polynomial_in_parameters
+from perflex.features._loopy_races import spare_race_check
 from perflex.features._loopy_statement import StatementMaker
 from perflex.features._loopy_subscript import AccessMaker
 from perflex.features._loopy_trips import TripCounts
 from perflex.features._options import AnnotatedKernel, CountingOptions
 from perflex.features._quasipolynomial import QuasiPolynomial
+from perflex.features._remembered import kept_scop
 from perflex.features._scop import Array, Barrier, Launch, Scop
 
 __all__ = ["extract_scop"]
@@ -56,9 +59,16 @@ def extract_scop(kernel: Any) -> Scop:
         kernel, options = kernel.translation_unit, kernel.options
     key = id(kernel), options
     if key not in _remembered:
-        _remembered[key] = _Extraction(*_linearized(kernel), options).scop()
+        text = "" if options == _PLAINLY else repr(options)
+        _remembered[key] = kept_scop(kernel, partial(_extracted, kernel, options), text)
         finalize(kernel, _remembered.pop, key, None)
     return _remembered[key]
+
+
+def _extracted(kernel: Any, options: CountingOptions) -> Scop:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # loopy's advice is for its users, not for counting
+        return _Extraction(*_linearized(kernel), options).scop()
 
 
 def _linearized(t_unit: Any) -> tuple[Any, Any]:
@@ -75,18 +85,17 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
         msg = f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); use t_unit.with_entrypoints"
         raise UnsupportedKernelError(msg)
     (name,) = t_unit.entrypoints
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # loopy's advice on scheduling is for its users, not for counting
-        try:
-            for callee, callable_ in list(t_unit.callables_table.items()):
-                if callee != name and isinstance(callable_, CallableKernel):
-                    t_unit = lp.inline_callable_kernel(t_unit, callee)
-            t_unit = lp.preprocess_program(t_unit)
-            kernel = lp.get_one_linearized_kernel(t_unit[name], t_unit.callables_table)
-        except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            msg = f"loopy cannot schedule kernel {name!r}: {first}"
-            raise UnsupportedKernelError(msg, kernel=name) from error
+    try:
+        for callee, callable_ in list(t_unit.callables_table.items()):
+            if callee != name and isinstance(callable_, CallableKernel):
+                t_unit = lp.inline_callable_kernel(t_unit, callee)
+        t_unit = lp.preprocess_program(t_unit)
+        kernel = spare_race_check(t_unit[name], t_unit.callables_table)
+        kernel = lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
+    except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        msg = f"loopy cannot schedule kernel {name!r}: {first}"
+        raise UnsupportedKernelError(msg, kernel=name) from error
     return kernel, t_unit.callables_table
 
 

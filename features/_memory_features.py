@@ -35,10 +35,7 @@ class MemoryAccessFeature:
     def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
         """Return the number of accesses at the given sizes."""
         scop.check_sizes(sizes)
-        total: Any = 0
-        for item in self.selected(scop, sizes):
-            total = total + item.count(sub_group_size).evaluate(sizes)
-        return total
+        return counts_of(scop).access_total(self.selected(scop, sizes), sub_group_size).evaluate(sizes)
 
     def matches(self, scop: Scop, sizes: Sizes) -> bool:
         """Return whether any access fits."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._islpy import isl
+from perflex._islpy import ISL_LOCK, isl
 from perflex.errors import MissingSizeError
 from perflex.features._cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
-from perflex.features._polynomial_pieces import Piece, bound_of, names_of, read_piece
+from perflex.features._kept_text import KeptAsText
+from perflex.features._polynomial_pieces import Piece, bound_of, names_of, piece_from_record, read_piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from fractions import Fraction
 
 __all__ = ["QuasiPolynomial"]
 
@@ -24,7 +25,7 @@ Sizes = "Mapping[str, int | np.ndarray]"
 
 
 @dataclass(frozen=True, eq=False)
-class QuasiPolynomial:
+class QuasiPolynomial(KeptAsText):
     """An exact count (or stride) as a function of the size parameters.
 
     Wraps an ``isl.PwQPolynomial`` without set dimensions. Hashable, picklable, comparable; adds and
@@ -74,6 +75,24 @@ class QuasiPolynomial:
         """Return the polynomial of isl's notation, e.g. ``"[n] -> { 16 * n }"``."""
         return cls(isl.PwQPolynomial(text))
 
+    @classmethod
+    def kept(cls, text: str, **known: Any) -> QuasiPolynomial:
+        """Return the polynomial that isl prints as `text`, which is only parsed if isl has to work with it.
+
+        Parameters
+        ----------
+        text
+            As isl prints it.
+        known
+            Attributes that would be computed from it otherwise.
+        """
+        return cls.with_texts({"deferred": (), **known, "text": text}, {"isl_object": (isl.PwQPolynomial, text)})
+
+    @cached_property
+    def text(self) -> str:
+        """The symbolic part in isl's notation."""
+        return str(self.isl_object)
+
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """Names of the size parameters the value may depend on."""
@@ -86,7 +105,7 @@ class QuasiPolynomial:
                 inner += domain.get_var_names(isl.dim_type.param)
             used |= set(inner)
             names += [name for name in dict.fromkeys(inner) if name not in names]
-        for piece in self._pieces:
+        for piece in self.pieces:
             for conjunction in piece.conditions:
                 for affine, _ in conjunction:
                     used |= names_of(affine)
@@ -97,10 +116,14 @@ class QuasiPolynomial:
         return tuple(name for name in names if name in used)
 
     @cached_property
-    def _pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[Piece, ...]:
+        """The symbolic part taken apart, for evaluation."""
+        if "piece_records" in self.__dict__:
+            return tuple(map(piece_from_record, self.__dict__["piece_records"]))
         pieces: list[tuple[Any, Any]] = []
-        self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
-        return tuple(read_piece(domain, polynomial) for domain, polynomial in pieces)
+        with ISL_LOCK:
+            self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
+            return tuple(read_piece(domain, polynomial) for domain, polynomial in pieces)
 
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
         deferred = self.deferred + other.deferred
@@ -132,7 +155,7 @@ class QuasiPolynomial:
     @property
     def is_zero(self) -> bool:
         """Whether the value is zero for all sizes."""
-        return not self.deferred and all(not piece.terms for piece in self._pieces)
+        return not self.deferred and all(not piece.terms for piece in self.pieces)
 
     def evaluate(self, sizes: Mapping[str, Any]) -> Any:
         """Return the value at given sizes.
@@ -153,6 +176,8 @@ class QuasiPolynomial:
         MissingSizeError
             A parameter has no value.
         """
+        if not self.parameters and not self.deferred:
+            return self._evaluate_scalars({})
         missing = [name for name in self.parameters if name not in sizes]
         if missing:
             msg = f"size parameter {', '.join(missing)} has no value; pass it, e.g. {{{missing[0]!r}: 1024}}"
@@ -190,12 +215,10 @@ class QuasiPolynomial:
         return np.array(values)[place.ravel()].reshape(arrays[0].shape)
 
     def _evaluate_scalars(self, sizes: Mapping[str, int]) -> int | Fraction:
-        from fractions import Fraction
-
-        for piece in self._pieces:
+        for piece in self.pieces:
             if piece.holds(sizes):
-                value = Fraction(piece.numerator(sizes), piece.denominator)
-                return int(value) if value.denominator == 1 else value
+                whole, rest = divmod(piece.numerator(sizes), piece.denominator)
+                return int(whole) if not rest else whole + Fraction(rest, piece.denominator)
         return 0
 
     def _evaluate_arrays(self, sizes: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -203,7 +226,7 @@ class QuasiPolynomial:
         shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
         magnitude = {name: float(np.max(np.abs(array), initial=0)) for name, array in arrays.items()}
         result = np.zeros(shape)
-        for piece in self._pieces:
+        for piece in self.pieces:
             bound = bound_of(piece, magnitude)
             # Floating point counts exactly up to 2**53; beyond, 64-bit integers; beyond, Python's own.
             kind: Any = np.float64 if bound < 2.0**53 else np.int64 if bound < 2.0**62 else object
@@ -216,7 +239,7 @@ class QuasiPolynomial:
         return result
 
     def __str__(self) -> str:
-        text = str(self.isl_object)
+        text = self.text
         body = text.partition("->")[2] if text.startswith("[") else text
         body = body.strip().removeprefix("{").removesuffix("}").strip()
         if self.deferred:
@@ -225,7 +248,7 @@ class QuasiPolynomial:
 
     def __repr__(self) -> str:
         more = "".join(f" + {factor!r} * points of {sets}" for factor, sets in self.deferred)
-        return f"QuasiPolynomial({str(self.isl_object)!r}{more})"
+        return f"QuasiPolynomial({self.text!r}{more})"
 
 
 def _space_names(isl_object: Any) -> set[str]:

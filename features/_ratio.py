@@ -16,6 +16,8 @@ from perflex.features._rational import Polynomial, polynomial_of, quotient_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex.features._scop import Scop
+
 __all__ = ["Ratio"]
 
 _MOST_CASES = 3
@@ -31,18 +33,18 @@ class Ratio:
     ----------
     numerator, denominator
         The counts.
-    assumptions
-        isl parameter set of the sizes they are valid for.
+    scop
+        The kernel they belong to, which says for which sizes they are valid.
     """
 
     numerator: QuasiPolynomial
     denominator: QuasiPolynomial
-    assumptions: Any
+    scop: Scop
 
     @classmethod
-    def of(cls, count: QuasiPolynomial, assumptions: Any) -> Ratio:
+    def of(cls, count: QuasiPolynomial, scop: Scop) -> Ratio:
         """Return a count as a ratio to one, for its formula."""
-        return cls(count, QuasiPolynomial.constant(1), assumptions)
+        return cls(count, QuasiPolynomial.constant(1), scop)
 
     def evaluate(self, sizes: Mapping[str, Any]) -> Any:
         """Return the value at given sizes; nan where the denominator is zero.
@@ -89,7 +91,7 @@ class Ratio:
         """The sizes that formulas are for: the valid ones above zero, so that ``n > 0`` goes without saying."""
         names = dict.fromkeys((*self.numerator.parameters, *self.denominator.parameters))
         above_zero = " and ".join(f"{name} >= 1" for name in names)
-        return isl.Set(f"[{', '.join(names)}] -> {{ : {above_zero} }}").params().intersect(self.assumptions)
+        return isl.Set(f"[{', '.join(names)}] -> {{ : {above_zero} }}").params().intersect(self.scop.assumptions)
 
     @cached_property
     def _cases(self) -> dict[str, Any]:

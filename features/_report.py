@@ -17,13 +17,14 @@ from perflex.features._footprint_features import FootprintFeature
 from perflex.features._launch_features import LaunchFeature
 from perflex.features._memory_features import MemoryAccessFeature
 from perflex.features._operation_features import OperationFeature
-from perflex.features._quasipolynomial import QuasiPolynomial
-from perflex.features._ratio import Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from perflex.features._feature import Feature
+    from perflex.features._footprints import Footprint
+    from perflex.features._quasipolynomial import QuasiPolynomial
+    from perflex.features._ratio import Ratio
     from perflex.features._scop import Scop
 
 __all__ = ["access_identifier", "count_features"]
@@ -65,7 +66,9 @@ def count_features(
     checked = None if sizes is None else scop.checked(sizes)
     chosen = list(identifiers) or _contained(scop)
     counter = _Counter(scop, checked, sub_group_size, per_work_item)
-    return [counter.count(parse_feature(identifier)) for identifier in chosen]
+    counted = [counter.count(parse_feature(identifier)) for identifier in chosen]
+    counts_of(scop).keep()
+    return counted
 
 
 def _contained(scop: Scop) -> list[str]:
@@ -143,37 +146,32 @@ class _Counter:
             feature.unit,
             certain,
             "" if first == feature.identifier else f"the same accesses as {first}",
-            elements=self._quantity(touched.elements, certain.relation),
-            accesses=self._quantity(touched.accesses, touched.accesses_certainty.relation),
-            bytes=self._quantity(touched.bytes, certain.relation),
-            afr=self._quantity(touched.afr, touched.afr_relation),
+            elements=self._quantity("elements", touched, certain.relation),
+            accesses=self._quantity("accesses", touched, touched.accesses_certainty.relation),
+            bytes=self._quantity("bytes", touched, certain.relation),
+            afr=self._quantity("afr", touched, touched.afr_relation),
         )
 
-    def _quantity(self, count: QuasiPolynomial | Ratio, relation: str) -> Quantity:
-        formula = count if isinstance(count, Ratio) else Ratio.of(count, self.scop.assumptions)
-        return Quantity(str(formula), formula.is_symbolic, self._value(count), relation)
+    def _quantity(self, what: str, touched: Footprint, relation: str) -> Quantity:
+        text, is_formula = touched.formula(what)
+        return Quantity(text, is_formula, self._value(getattr(touched, what)), relation)
 
     def _operation(self, feature: OperationFeature) -> CountedFeature:
-        total, certainty = QuasiPolynomial.constant(0), Certainty()
-        for statement in self.scop.statements:
-            times = sum(o.count for o in statement.operations if (o.kind, o.dtype) == (feature.kind, feature.dtype))
-            if times:
-                total = total + self._instances(statement) * times
-                certainty = certainty | certainty_of_statement(statement)
+        total = self.counts.operation_total(feature.kind, feature.dtype, self._granularity)
+        certainty = self.counts.operation_certainty.get((feature.kind, feature.dtype), Certainty())
         unit = "operation" if self.per_work_item else feature.unit
         return CountedFeature(feature.identifier, self._value(total), str(total), unit, certainty)
 
-    def _instances(self, statement: Any) -> QuasiPolynomial:
-        if self.per_work_item:
-            return self.counts.instances(statement)
-        return self.counts.sub_group_instances(statement, self.sub_group_size)
+    @property
+    def _granularity(self) -> int | None:
+        return None if self.per_work_item else self.sub_group_size
 
     def _accesses(self, feature: MemoryAccessFeature) -> CountedFeature:
         selected = feature.selected(self.scop, {} if self.sizes is None else self.sizes)
-        total, certainty = QuasiPolynomial.constant(0), Certainty()
+        total = self.counts.access_total(selected, self._granularity)
+        certainty = Certainty()
         for item in selected:
             certainty = certainty | certainty_of_access(item)
-            total = total + (item.work_item_count if self.per_work_item else item.count(self.sub_group_size))
         granularities = {
             "sub-group" if item.per_sub_group and not self.per_work_item else "work-item" for item in selected
         }
@@ -196,10 +194,7 @@ class _Counter:
         met = [barrier for barrier in self.scop.barriers if barrier.kind == kind]
         certainty = Certainty(stated=any(barrier.averages for barrier in met))
         if kind != feature.identifier and self.per_work_item:
-            executed = QuasiPolynomial.constant(0)
-            for barrier in met:
-                size = self.scop.launches[barrier.launch].group_size
-                executed = executed + self.counts.barrier_instances(barrier) * size
+            executed = self.counts.barriers_executed(kind)
             value, symbolic, unit = self._value(executed), str(executed), "barrier, each work-item counted"
         return CountedFeature(feature.identifier, value, symbolic, unit, certainty)
 
@@ -213,11 +208,5 @@ class _Counter:
         if feature.identifier in symbolic:
             return str(symbolic[feature.identifier]())
         kind = feature.identifier.removeprefix("f_sync_barrier_")
-        total = QuasiPolynomial.constant(0)
-        for barrier in self.scop.barriers:
-            if barrier.kind == kind:
-                each = self.counts.barriers_per_work_item(barrier)
-                if each is None:
-                    return "mean over the work-groups"
-                total = total + each
-        return str(total)
+        met = self.counts.barriers_met(kind)
+        return "mean over the work-groups" if met is None else str(met)

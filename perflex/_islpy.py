@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import Any
 
 import islpy as isl
 
 from perflex.errors import EnvironmentSetupError
 
-__all__ = ["isl"]
+__all__ = ["ISL_LOCK", "isl"]
+
+# All threads share one isl context, which has one count of operations and one limit to them; loopy's preprocessing is
+# not made for threads either.
+ISL_LOCK = RLock()
 
 
 def _check() -> None:
