@@ -28,7 +28,6 @@ def _input_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.
 
 def _arguments(queue: Any, t_unit: Any, sizes: dict[str, int]) -> dict[str, Any]:
     import loopy as lp
-    import pyopencl.array as cla
     from pymbolic import evaluate
 
     arguments: dict[str, Any] = {}
@@ -39,10 +38,24 @@ def _arguments(queue: Any, t_unit: Any, sizes: dict[str, int]) -> dict[str, Any]
         elif isinstance(arg, lp.ArrayArg):
             shape = tuple(int(evaluate(extent, dict(sizes))) for extent in arg.shape)
             dtype = arg.dtype.numpy_dtype
-            order = "F" if _is_column_major(arg) else "C"
-            host = np.asarray(_input_array(arg.name, shape, dtype), order=order)
-            arguments[arg.name] = cla.to_device(queue, host)
+            arguments[arg.name] = _device_array(queue, arg, shape, dtype, sizes)
     return arguments
+
+
+def _device_array(queue: Any, arg: Any, shape: tuple[int, ...], dtype: np.dtype[Any], sizes: dict[str, int]) -> Any:
+    """Return an array with the strides that the kernel expects, contiguous in some order or padded."""
+    import pyopencl.array as cla
+    from loopy.kernel.array import get_strides
+    from pymbolic import evaluate
+
+    order = "F" if _is_column_major(arg) else "C"
+    host = np.asarray(_input_array(arg.name, shape, dtype), order=order)
+    strides = tuple(int(evaluate(stride, dict(sizes))) * dtype.itemsize for stride in get_strides(arg))
+    if strides == host.strides or 0 in shape:
+        return cla.to_device(queue, host)
+    extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) // dtype.itemsize
+    flat = cla.to_device(queue, _input_array(arg.name, (extent,), dtype))
+    return cla.Array(queue, shape, dtype, strides=strides, data=flat.data)
 
 
 def _is_column_major(arg: Any) -> bool:
