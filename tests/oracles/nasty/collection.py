@@ -32,25 +32,26 @@ class NastyKernel:
         Value of each size parameter.
     refused
         Pattern of the message with which counting refuses it; empty if it is counted.
-    bound
-        What may be counted above what is executed, because data decides: names of rows, as in `compare`.
-    ignored
-        Rows that the simulator sees differently, with the reason.
+    differs
+        Rows in which the simulator sees something else: (counted, executed), for one of the reasons in
+        ``nasty.__init__``.
+    why
+        The reason.
     """
 
     name: str
     make: Callable[[], Any]
     sizes: Mapping[str, int]
     refused: str = ""
-    bound: frozenset[str] = frozenset()
-    ignored: Mapping[str, str] = field(default_factory=dict)
+    differs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    why: str = ""
 
 
 NASTY: dict[str, NastyKernel] = {}
 
 
 def nasty(
-    refused: str = "", bound: str = "", ignored: Mapping[str, str] | None = None, **sizes: int
+    *, refused: str = "", differs: Mapping[str, tuple[int, int]] | None = None, why: str = "", **sizes: int
 ) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     """Collect a kernel under its function's name."""
 
@@ -59,8 +60,7 @@ def nasty(
         if name in NASTY:
             msg = f"two nasty kernels are called {name}"
             raise ValueError(msg)
-        rows = frozenset(row.strip() for row in bound.split(",") if row.strip())
-        NASTY[name] = NastyKernel(name, make, sizes, refused, rows, ignored or {})
+        NASTY[name] = NastyKernel(name, make, sizes, refused, differs or {}, why)
         return make
 
     return collect
@@ -82,7 +82,7 @@ def arrays(text: str, order: str = "C") -> list[Any]:
 
 
 def kernel(
-    domains: str | list[str], text: str, data: str, *more: Any, assume: str = "n >= 1", **options: Any
+    domains: str | list[str], text: Any, data: str, *more: Any, assume: str = "n >= 1", **options: Any
 ) -> lp.TranslationUnit:
     """Make a kernel; integers ``n`` and ``m`` are declared where they are used."""
     declared = arrays(data)

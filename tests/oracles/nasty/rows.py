@@ -28,7 +28,13 @@ FUNCTIONS = {
         "trunc", "fmod", "hypot", "erf", "erfc",
     )},
 }  # fmt: skip
-_FLOAT = re.compile(r"f_op_float(?:16|32|64)_(\w+)")
+_FLOAT = re.compile(r"f_op_float(?:16|32|64)_(.+)")
+_COMPLEX = re.compile(r"f_op_complex(?:64|128)_(.+)")
+# What loopy's functions for complex numbers do with the components.
+COMPLEX = {
+    "mul": {"mul": 2, "madd": 2}, "add": {"add": 2}, "madd": {"mul": 2, "madd": 2, "add": 2},
+}  # fmt: skip
+_VECTOR_MADD = re.compile(r"llvm\.fmuladd\.v(\d+)f\d+")
 
 
 @dataclass(frozen=True)
@@ -54,10 +60,14 @@ def counted_rows(scop: Scop, sizes: Mapping[str, int]) -> dict[str, Counted]:
         assert feature.value is not None
         if operation is not None:
             add(operation[1], feature.value, feature.exact)
+        elif (operation := _COMPLEX.fullmatch(feature.identifier)) is not None:
+            for kind, times in COMPLEX.get(operation[1], {f"complex {operation[1]}": 1}).items():
+                add(kind, feature.value * times, feature.exact)
         elif feature.identifier in {"f_sync_barrier_local", "f_sync_kernel_launch"}:
             add(feature.identifier.removeprefix("f_sync_"), feature.value, feature.exact)
     for item in counts_of(scop).accesses:
-        if item.array.space in SPACES:
+        # Structures, such as complex numbers, are copied in one piece, which is no load or store to the simulator.
+        if item.array.space in SPACES and not item.array.dtype.startswith("complex"):
             value = item.work_item_count.evaluate(sizes)
             row = f"{item.array.space} {item.access.direction}"
             add(row, value, item.exact)
@@ -71,14 +81,19 @@ def executed_rows(run: Executed) -> dict[str, int]:
         "add": run.adds, "mul": run.muls, "madd": run.madds(), "div": run.divs,
         "cmp": run.instructions.get("fcmp", 0), "barrier_local": run.barriers, "kernel_launch": len(run.launches),
     }  # fmt: skip
+    for called, count in run.calls.items():
+        if vector := _VECTOR_MADD.fullmatch(called):
+            rows["madd"] += count * int(vector[1])
     for called, kind in FUNCTIONS.items():
         floating = sum(run.called(called, dtype) for dtype in ("float16", "float32", "float64"))
         rows[kind] = rows.get(kind, 0) + floating
     for space in SPACES:
         for direction in DIRECTIONS:
-            traffic = run.load(space) if direction == "load" else run.store(space)
-            rows[f"{space} {direction}"] = traffic.count
-            rows[f"{space} {direction} bytes"] = traffic.bytes
+            # An array of constants is an array in global memory to loopy.
+            for seen in (space, "constant") if space == "global" else (space,):
+                traffic = run.load(seen) if direction == "load" else run.store(seen)
+                for row, value in ((f"{space} {direction}", traffic.count), (f"{space} {direction} bytes", traffic.bytes)):
+                    rows[row] = rows.get(row, 0) + value
     return rows
 
 
