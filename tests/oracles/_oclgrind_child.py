@@ -57,7 +57,9 @@ def _device_array(queue: Any, arg: Any, shape: tuple[int, ...], dtype: np.dtype[
     strides = tuple(int(evaluate(stride, dict(sizes))) * dtype.itemsize for stride in get_strides(arg))
     if (strides == host.strides and arg.offset in {None, 0}) or 0 in shape:
         return cla.to_device(queue, host)
-    extent = OFFSET + 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) // dtype.itemsize
+    extent = (
+        OFFSET + 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) // dtype.itemsize
+    )
     flat = cla.to_device(queue, _input_array(arg.name, (extent,), dtype))
     return cla.Array(queue, shape, dtype, strides=strides, data=flat.data)
 

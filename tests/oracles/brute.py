@@ -316,6 +316,9 @@ class _Counter:
         aggregate = getattr(expr, "aggregate", expr)
         storage = self._storage(aggregate.name)
         flat = self._flat_index(storage, getattr(expr, "index_tuple", ()), instances)[mask]
+        if storage.dtype is None:
+            msg = f"the type of {aggregate.name} is not known"
+            raise NotEnumerableError(msg)
         space = _SPACES[getattr(storage, "address_space", AddressSpace.GLOBAL)]
         axes = {axis: values[mask] for axis, values in instances.axes.items()}
         sequential = instances.sequential[mask]

@@ -48,10 +48,11 @@ def check_counts(drawn: Any) -> None:
     enumerated = operations(counted)
     assert {k: v for k, v in symbolic.items() if v} == {k: v for k, v in enumerated.items() if v}, drawn
     check_accesses(counted, scop, drawn.sizes)
+    assert parse_feature("f_thread_groups").value(scop, drawn.sizes, SUB_GROUP) == counted.groups
 
 
 def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -> None:
-    """Assert that instances, footprints and strides of all accesses, and work-groups, are what enumeration finds."""
+    """Assert that instances, footprints and strides of all accesses are what enumeration finds."""
     counts = counts_of(scop)
     truth, found = defaultdict(list), defaultdict(list)
     for access in counted.accesses:
@@ -74,7 +75,6 @@ def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -
         assert actual == expected, key
         if len(accesses) == 1:
             check_strides(found[key][0], accesses[0], sizes)
-    assert parse_feature("f_thread_groups").value(scop, sizes, SUB_GROUP) == counted.groups
 
 
 def check_strides(item: Any, access: Any, sizes: Mapping[str, int]) -> None:

@@ -240,6 +240,8 @@ def _run_child(folder: Path, jobs: list[dict[str, object]], timeout: float) -> l
         "OCL_ICD_VENDORS": str(folder),
         "OCL_ICD_FILENAMES": "",
         "OCLGRIND_INST_COUNTS": "1",
+        # Work-groups one after the other: an atomic update is never repeated because another one came between.
+        "OCLGRIND_NUM_THREADS": "1",
         "PYOPENCL_NO_CACHE": "1",
         "LOOPY_NO_CACHE": "1",
         "PYTHONWARNINGS": "ignore",

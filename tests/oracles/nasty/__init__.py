@@ -7,7 +7,6 @@ Where the simulator sees something else than what is counted, it is for one of t
 * *squares*: ``(a + b)**2`` is written ``(a + b)*(a + b)`` and its base executes twice without optimisation.
 * *powers*: a power with an integer exponent is a call of a function of loopy's own, which multiplies in a loop.
 * *zeros and ones*: products with 1 and sums with 0 execute without optimisation.
-* *floating integers*: in a floating-point statement loopy computes with loop variables and literals in floating point.
 * *complex*: a product with a real number multiplies twice; divisions and absolute values take many operations.
 * *vectors*: one instruction accesses all elements.
 * *empty*: nothing is launched without work-groups.

@@ -34,9 +34,7 @@ def both_bounds_parametric() -> Any:
 
 @nasty(n=7, m=10)
 def min_bound() -> Any:
-    t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m and j<=i+2 and j<2*n-i}", "y[i] = sum(j, x[i+j])", X1, assume="n>=1 and m>=1"
-    )
+    t = kernel("{[i,j]: 0<=i<n and 0<=j<m and j<=i+2 and j<2*n-i}", "y[i] = sum(j, x[i+j])", X1, assume="n>=1 and m>=1")
     return per_element(t, size=4)
 
 
@@ -78,7 +76,9 @@ def empty_domain() -> Any:
 @nasty(n=5, m=9)
 def empty_inner_loop() -> Any:
     t = kernel(
-        ["{[i]: 0<=i<n}", "{[j]: m<=j<n}"], "y[i] = x[i] {id=a}\ny[i] = y[i] + sum(j, x[j]) {dep=a}", X1,
+        ["{[i]: 0<=i<n}", "{[j]: m<=j<n}"],
+        "y[i] = x[i] {id=a}\ny[i] = y[i] + sum(j, x[j]) {dep=a}",
+        X1,
         assume="n>=1 and m>=1",
     )
     return per_element(t)
@@ -165,7 +165,9 @@ def renamed_and_duplicated() -> Any:
 @nasty(n=9, m=6)
 def skewed() -> Any:
     t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}", "a[i,j] = b[i,j] + b[i+1,j]", "a: float32[n,m]; b: float32[n+1,m]",
+        "{[i,j]: 0<=i<n and 0<=j<m}",
+        "a[i,j] = b[i,j] + b[i+1,j]",
+        "a: float32[n,m]; b: float32[n+1,m]",
         assume="n>=1 and m>=1",
     )
     return lp.affine_map_inames(t, "i,j", "d,k", ["d = i + j", "k = j"])
@@ -174,7 +176,9 @@ def skewed() -> Any:
 @nasty(n=9, m=6)
 def skewed_parallel() -> Any:
     t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}", "a[i,j] = b[i,j] + b[i+1,j]", "a: float32[n,m]; b: float32[n+1,m]",
+        "{[i,j]: 0<=i<n and 0<=j<m}",
+        "a[i,j] = b[i,j] + b[i+1,j]",
+        "a: float32[n,m]; b: float32[n+1,m]",
         assume="n>=1 and m>=1",
     )
     t = lp.affine_map_inames(t, "i,j", "d,k", ["d = i + 2*j", "k = j"])
@@ -189,7 +193,10 @@ def halved_subscript() -> Any:
 @nasty(n=11, m=8)
 def floor_of_sum() -> Any:
     t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}", "y[i] = x[(2*i+j)//3]*x[(i+j) % 5] + y[i]", "x, y: float32[n + m + 8]", assume="n>=1 and m>=1",
+        "{[i,j]: 0<=i<n and 0<=j<m}",
+        "y[i] = x[(2*i+j)//3]*x[(i+j) % 5] + y[i]",
+        "x, y: float32[n + m + 8]",
+        assume="n>=1 and m>=1",
         seq_dependencies=True,
     )
     return lp.tag_inames(t, "i:g.0")
@@ -198,7 +205,9 @@ def floor_of_sum() -> Any:
 @nasty(n=10, m=7)
 def odd_work_groups_2d() -> Any:
     t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}", "a[i,j] = b[j,i] + 2*c[j]", "a: float32[n,m]; b: float32[m,n]; c: float32[m]",
+        "{[i,j]: 0<=i<n and 0<=j<m}",
+        "a[i,j] = b[j,i] + 2*c[j]",
+        "a: float32[n,m]; b: float32[m,n]; c: float32[m]",
         assume="n>=1 and m>=1",
     )
     t = lp.split_iname(t, "i", 5, outer_tag="g.0", inner_tag="l.1")
@@ -208,7 +217,9 @@ def odd_work_groups_2d() -> Any:
 @nasty(n=7)
 def odd_work_groups_3d() -> Any:
     t = kernel(
-        "{[i,j,k]: 0<=i,j,k<n}", "a[i,j,k] = b[k,j,i] + c[j,i]", "a, b: float32[n,n,n]; c: float32[n,n]",
+        "{[i,j,k]: 0<=i,j,k<n}",
+        "a[i,j,k] = b[k,j,i] + c[j,i]",
+        "a, b: float32[n,n,n]; c: float32[n,n]",
     )
     t = lp.split_iname(t, "i", 3, outer_tag="g.2", inner_tag="l.0")
     t = lp.split_iname(t, "j", 2, outer_tag="g.0", inner_tag="l.2")
@@ -241,7 +252,10 @@ def hardware_axis_without_loop() -> Any:
 @nasty(n=8, m=5)
 def priority() -> Any:
     t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}", "a[i,j] = a[i,j]*x[i] + x[j]", "x: float32[n+m]; a: float32[n,m]", assume="n>=1 and m>=1"
+        "{[i,j]: 0<=i<n and 0<=j<m}",
+        "a[i,j] = a[i,j]*x[i] + x[j]",
+        "x: float32[n+m]; a: float32[n,m]",
+        assume="n>=1 and m>=1",
     )
     return lp.prioritize_loops(t, "j,i")
 

@@ -19,66 +19,98 @@ def tiled(t: lp.TranslationUnit) -> lp.TranslationUnit:
 
 @nasty(n=13)
 def column_major() -> Any:
-    return tiled(kernel(
-        "{[i,j]: 0<=i,j<n}", "a[i,j] = b[i,j] + c[j,i]", "c: float32[n,n]",
-        *(lp.GlobalArg(name, np.float32, shape=("n", "n"), order="F") for name in "ab"),
-    ))
+    return tiled(
+        kernel(
+            "{[i,j]: 0<=i,j<n}",
+            "a[i,j] = b[i,j] + c[j,i]",
+            "c: float32[n,n]",
+            *(lp.GlobalArg(name, np.float32, shape=("n", "n"), order="F") for name in "ab"),
+        )
+    )
 
 
 @nasty(n=13)
 def nesting_levels() -> Any:
-    return tiled(kernel(
-        "{[i,j]: 0<=i,j<n}", "a[i,j] = b[i,j,1] + b[j,i,0]", "a: float32[n,n]",
-        lp.GlobalArg("b", np.float32, shape=("n", "n", 3), dim_tags="N0,N2,N1"),
-    ))
+    return tiled(
+        kernel(
+            "{[i,j]: 0<=i,j<n}",
+            "a[i,j] = b[i,j,1] + b[j,i,0]",
+            "a: float32[n,n]",
+            lp.GlobalArg("b", np.float32, shape=("n", "n", 3), dim_tags="N0,N2,N1"),
+        )
+    )
 
 
 @nasty(n=13)
 def padded_rows() -> Any:
-    return tiled(kernel(
-        "{[i,j]: 0<=i,j<n}", "a[i,j] = b[i,j] + b[j,i]", "a: float32[n,n]",
-        lp.GlobalArg("b", np.float32, shape=("n", "n"), strides=("n + 3", 1)),
-    ))
+    return tiled(
+        kernel(
+            "{[i,j]: 0<=i,j<n}",
+            "a[i,j] = b[i,j] + b[j,i]",
+            "a: float32[n,n]",
+            lp.GlobalArg("b", np.float32, shape=("n", "n"), strides=("n + 3", 1)),
+        )
+    )
 
 
 @nasty(n=13)
 def padded_to_a_constant() -> Any:
-    return tiled(kernel(
-        "{[i,j]: 0<=i,j<n}", "a[i,j] = b[i,j] + b[j,i]", "a: float32[n,n]",
-        lp.GlobalArg("b", np.float32, shape=("n", "n"), dim_tags="stride:64,stride:2"),
-    ))
+    return tiled(
+        kernel(
+            "{[i,j]: 0<=i,j<n}",
+            "a[i,j] = b[i,j] + b[j,i]",
+            "a: float32[n,n]",
+            lp.GlobalArg("b", np.float32, shape=("n", "n"), dim_tags="stride:64,stride:2"),
+        )
+    )
 
 
 @nasty(n=13)
 def transposed_strides() -> Any:
-    return tiled(kernel(
-        "{[i,j]: 0<=i,j<n}", "a[i,j] = b[i,j] + b[j,i]", "a: float32[n,n]",
-        lp.GlobalArg("b", np.float64, shape=("n", "n"), strides=(2, "2*n")),
-    ))
+    return tiled(
+        kernel(
+            "{[i,j]: 0<=i,j<n}",
+            "a[i,j] = b[i,j] + b[j,i]",
+            "a: float32[n,n]",
+            lp.GlobalArg("b", np.float64, shape=("n", "n"), strides=(2, "2*n")),
+        )
+    )
 
 
 @nasty(n=13)
 def automatic_strides() -> Any:
-    return tiled(kernel(
-        "{[i,j]: 0<=i,j<n}", "a[i,j] = b[i,j] + b[j,i]", "a: float32[n,n]",
-        lp.GlobalArg("b", np.float32, shape=("n", "n"), strides=lp.auto),
-    ))
+    return tiled(
+        kernel(
+            "{[i,j]: 0<=i,j<n}",
+            "a[i,j] = b[i,j] + b[j,i]",
+            "a: float32[n,n]",
+            lp.GlobalArg("b", np.float32, shape=("n", "n"), strides=lp.auto),
+        )
+    )
 
 
 @nasty(n=13)
 def automatic_offset() -> Any:
-    return per_element(kernel(
-        "{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1]", "y: float32[n]",
-        lp.GlobalArg("x", np.float32, shape=("n + 1",), offset=lp.auto),
-    ))
+    return per_element(
+        kernel(
+            "{[i]: 0<=i<n}",
+            "y[i] = x[i]*x[i+1]",
+            "y: float32[n]",
+            lp.GlobalArg("x", np.float32, shape=("n + 1",), offset=lp.auto),
+        )
+    )
 
 
 @nasty(n=13)
 def explicit_offset() -> Any:
-    return per_element(kernel(
-        "{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1]", "y: float32[n]; start: int32",
-        lp.GlobalArg("x", np.float32, shape=("n + 1",), offset="start"),
-    ))
+    return per_element(
+        kernel(
+            "{[i]: 0<=i<n}",
+            "y[i] = x[i]*x[i+1]",
+            "y: float32[n]; start: int32",
+            lp.GlobalArg("x", np.float32, shape=("n + 1",), offset="start"),
+        )
+    )
 
 
 @nasty(n=16)
@@ -113,17 +145,20 @@ def flattened_by_hand() -> Any:
 
 @nasty(n=9)
 def flattened_three_levels() -> Any:
-    return tiled(kernel(
-        "{[i,j,k]: 0<=i,j,k<n}", "a[n*(n*i + j) + k] = b[n*n*k + n*j + i + 1]", "a, b: float32[n*n*n + 1]"
-    ))
+    return tiled(
+        kernel("{[i,j,k]: 0<=i,j,k<n}", "a[n*(n*i + j) + k] = b[n*n*k + n*j + i + 1]", "a, b: float32[n*n*n + 1]")
+    )
 
 
 @nasty(n=9)
 def linear_part_and_flattened_other() -> Any:
-    return tiled(kernel(
-        "{[i,j]: 0<=i,j<n}", "a[i,j] = b[(n+2)*(i+1) + j+1] + b[(n+2)*i + j+1] + b[(n+2)*(i+2) + j+1]",
-        "a: float32[n,n]; b: float32[(n+2)*(n+2)]",
-    ))
+    return tiled(
+        kernel(
+            "{[i,j]: 0<=i,j<n}",
+            "a[i,j] = b[(n+2)*(i+1) + j+1] + b[(n+2)*i + j+1] + b[(n+2)*(i+2) + j+1]",
+            "a: float32[n,n]; b: float32[(n+2)*(n+2)]",
+        )
+    )
 
 
 @nasty(n=13, refused=r"indirect.*annotate\(kernel, accesses=")
@@ -153,40 +188,55 @@ def quadratic_subscript() -> Any:
 
 @nasty(n=13, refused="trip count|depends on the data")
 def data_dependent_loop() -> Any:
-    return per_element(kernel(
-        ["{[i]: 0<=i<n}", "[e] -> {[j]: 0<=j<e}"], "<> e = p[i] {id=e}\ny[i] = sum(j, x[i+j]) {dep=e}",
-        "x: float32[n+8]; y: float32[n]; p: int32[n]",
-    ))
+    return per_element(
+        kernel(
+            ["{[i]: 0<=i<n}", "[e] -> {[j]: 0<=j<e}"],
+            "<> e = p[i] {id=e}\ny[i] = sum(j, x[i+j]) {dep=e}",
+            "x: float32[n+8]; y: float32[n]; p: int32[n]",
+        )
+    )
 
 
 @nasty(n=13, refused="trip count|depends on the data")
 def compressed_rows() -> Any:
-    return per_element(kernel(
-        ["{[i]: 0<=i<n}", "[s,e] -> {[j]: s<=j<e}"],
-        "<> s = p[i] {id=s}\n<> e = p[i+1] {id=e}\ny[i] = sum(j, v[j]*x[c[j]]) {dep=s:e}",
-        "x: float32[n+8]; y: float32[n]; p: int32[n+1]; v: float32[100]; c: int32[100]",
-    ))
+    return per_element(
+        kernel(
+            ["{[i]: 0<=i<n}", "[s,e] -> {[j]: s<=j<e}"],
+            "<> s = p[i] {id=s}\n<> e = p[i+1] {id=e}\ny[i] = sum(j, v[j]*x[c[j]]) {dep=s:e}",
+            "x: float32[n+8]; y: float32[n]; p: int32[n+1]; v: float32[100]; c: int32[100]",
+        )
+    )
 
 
 @nasty(n=13, k=3)
 def scalar_in_subscript() -> Any:
-    return per_element(kernel(
-        "[n,k] -> {[i]: 0<=i<n}", "y[i] = x[i + k]*x[k]", "x: float32[n+k+1]; y: float32[n]; k: int32",
-        assume="n>=1 and k>=0",
-    ))
+    return per_element(
+        kernel(
+            "[n,k] -> {[i]: 0<=i<n}",
+            "y[i] = x[i + k]*x[k]",
+            "x: float32[n+k+1]; y: float32[n]; k: int32",
+            assume="n>=1 and k>=0",
+        )
+    )
 
 
 @nasty(n=13, refused=r"access x\[k\] .*k depends on the data.*annotate")
 def computed_scalar_in_subscript() -> Any:
-    return per_element(kernel(
-        "{[i]: 0<=i<n}", "<> k = i//2 {id=k}\ny[i] = x[k] {dep=k}", "x: float32[n+8]; y: float32[n]"
-    ))
+    return per_element(
+        kernel("{[i]: 0<=i<n}", "<> k = i//2 {id=k}\ny[i] = x[k] {dep=k}", "x: float32[n+8]; y: float32[n]")
+    )
 
 
 @nasty()
 def zero_dimensional_array() -> Any:
-    return kernel("{[i]: 0<=i<8}", "s = s + x[i]", "x: float32[8]",
-                  lp.GlobalArg("s", np.float32, shape=()), assume="", seq_dependencies=True)
+    return kernel(
+        "{[i]: 0<=i<8}",
+        "s = s + x[i]",
+        "x: float32[8]",
+        lp.GlobalArg("s", np.float32, shape=()),
+        assume="",
+        seq_dependencies=True,
+    )
 
 
 @nasty(n=13)

@@ -41,39 +41,47 @@ def split_inward() -> Any:
 @nasty(n=12)
 def tree_product_and_max() -> Any:
     t = kernel(
-        "{[i,j,k]: 0<=i<n and 0<=j,k<8}", "y[i] = product(j, x[i+j]) {id=a}\nz[i] = reduce(max, k, x[i+k])", f"{XY}; z: float32[n]"
+        "{[i,j,k]: 0<=i<n and 0<=j,k<8}",
+        "y[i] = product(j, x[i+j]) {id=a}\nz[i] = reduce(max, k, x[i+k])",
+        f"{XY}; z: float32[n]",
     )
     return lp.tag_inames(t, "i:g.0,j:l.0,k:l.0")
 
 
 @nasty(n=12)
 def maximum_and_minimum() -> Any:
-    return per_element(kernel(
-        "{[i,j,k]: 0<=i<n and 0<=j,k<7}", "y[i] = reduce(max, j, x[i+j]) + reduce(min, k, x[i+k]*2)", XY
-    ))
+    return per_element(
+        kernel("{[i,j,k]: 0<=i<n and 0<=j,k<7}", "y[i] = reduce(max, j, x[i+j]) + reduce(min, k, x[i+k]*2)", XY)
+    )
 
 
 @nasty(n=12)
 def integer_reductions() -> Any:
-    return per_element(kernel(
-        "{[i,j,k]: 0<=i<n and 0<=j,k<7}", "out[i] = reduce(max, j, p[i+j]) + sum(k, p[i+k]*p[k])",
-        "p: int32[n+16]; out: int32[n]",
-    ))
+    return per_element(
+        kernel(
+            "{[i,j,k]: 0<=i<n and 0<=j,k<7}",
+            "out[i] = reduce(max, j, p[i+j]) + sum(k, p[i+k]*p[k])",
+            "p: int32[n+16]; out: int32[n]",
+        )
+    )
 
 
 @nasty(n=12)
 def any_and_all() -> Any:
-    return per_element(kernel(
-        "{[i,j,k]: 0<=i<n and 0<=j,k<7}", "out[i] = reduce(any, j, x[i+j] > 0.5)\nout2[i] = reduce(all, k, x[i+k] > 0.1)",
-        f"{XY}; out, out2: int32[n]",
-    ))
+    return per_element(
+        kernel(
+            "{[i,j,k]: 0<=i<n and 0<=j,k<7}",
+            "out[i] = reduce(any, j, x[i+j] > 0.5)\nout2[i] = reduce(all, k, x[i+k] > 0.1)",
+            f"{XY}; out, out2: int32[n]",
+        )
+    )
 
 
 @nasty(n=12)
 def argmax_sequential() -> Any:
-    return per_element(kernel(
-        "{[i,j]: 0<=i<n and 0<=j<7}", "y[i], out[i] = argmax(j, x[i+j], j)", f"{XY}; out: int32[n]"
-    ))
+    return per_element(
+        kernel("{[i,j]: 0<=i<n and 0<=j<7}", "y[i], out[i] = argmax(j, x[i+j], j)", f"{XY}; out: int32[n]")
+    )
 
 
 @nasty(n=12)
@@ -84,38 +92,43 @@ def argmin_in_a_tree() -> Any:
 
 @nasty(n=12)
 def segmented_sum() -> Any:
-    return per_element(kernel(
-        "{[i,j]: 0<=i<n and 0<=j<7}", "y[i], out[i] = reduce(segmented(sum), [j], x[i+j], p[j])",
-        f"{XY}; p, out: int32[n+8]",
-    ))
+    return per_element(
+        kernel(
+            "{[i,j]: 0<=i<n and 0<=j<7}",
+            "y[i], out[i] = reduce(segmented(sum), [j], x[i+j], p[j])",
+            f"{XY}; p, out: int32[n+8]",
+        )
+    )
 
 
 @nasty(n=12)
 def two_in_one_statement() -> Any:
-    return per_element(kernel(
-        "{[i,j,k]: 0<=i<n and 0<=j<5 and 0<=k<3}", "y[i] = sum(j, x[i+j])*sum(k, x[k]*x[i]) + x[i]", XY
-    ))
+    return per_element(
+        kernel("{[i,j,k]: 0<=i<n and 0<=j<5 and 0<=k<3}", "y[i] = sum(j, x[i+j])*sum(k, x[k]*x[i]) + x[i]", XY)
+    )
 
 
 @nasty(n=12)
 def nested_in_each_other() -> Any:
-    return per_element(kernel(
-        "{[i,j,k]: 0<=i<n and 0<=j<5 and 0<=k<3}", "y[i] = sum(j, x[i+j]*sum(k, x[k]*x[j+k]))", XY
-    ))
+    return per_element(
+        kernel("{[i,j,k]: 0<=i<n and 0<=j<5 and 0<=k<3}", "y[i] = sum(j, x[i+j]*sum(k, x[k]*x[j+k]))", XY)
+    )
 
 
 @nasty(n=12)
 def nested_triangular() -> Any:
-    return per_element(kernel(
-        "{[i,j,k]: 0<=i<n and 0<=j<=i and 0<=k<j}", "y[i] = sum(j, x[i+j]*sum(k, x[k]*x[j+k]))", "x: float32[2*n+16]; y: float32[n]"
-    ))
+    return per_element(
+        kernel(
+            "{[i,j,k]: 0<=i<n and 0<=j<=i and 0<=k<j}",
+            "y[i] = sum(j, x[i+j]*sum(k, x[k]*x[j+k]))",
+            "x: float32[2*n+16]; y: float32[n]",
+        )
+    )
 
 
 @nasty(n=12)
 def over_two_loops_at_once() -> Any:
-    return per_element(kernel(
-        "{[i,j,k]: 0<=i<n and 0<=j<5 and 0<=k<=j}", "y[i] = sum((j,k), a[i,j+k]*x[k])", AX
-    ))
+    return per_element(kernel("{[i,j,k]: 0<=i<n and 0<=j<5 and 0<=k<=j}", "y[i] = sum((j,k), a[i,j+k]*x[k])", AX))
 
 
 @nasty(n=20)
@@ -127,9 +140,7 @@ def whole_array_one_group() -> Any:
 
 @nasty(n=9)
 def with_a_condition_inside() -> Any:
-    return per_element(kernel(
-        "{[i,j]: 0<=i<n and 0<=j<7}", "y[i] = sum(j, x[i+j]*x[j] if x[j] > 0.3 else x[i])", XY
-    ))
+    return per_element(kernel("{[i,j]: 0<=i<n and 0<=j<7}", "y[i] = sum(j, x[i+j]*x[j] if x[j] > 0.3 else x[i])", XY))
 
 
 @nasty(n=9)
@@ -155,11 +166,9 @@ def scan_in_a_group() -> Any:
 
 
 @nasty()
-def scan_of_odd_length_in_groups() -> Any:
-    t = kernel(
-        "{[g,i,j]: 0<=g<3 and 0<=i<13 and 0<=j<=i}", "y[g,i] = sum(j, x[g,j]*x[g,j])", "x, y: float32[3,13]", assume=""
-    )
-    return lp.realize_reduction(lp.tag_inames(t, "i:l.0,g:g.0"), force_scan=True)
+def scan_of_odd_length() -> Any:
+    t = kernel("{[i,j]: 0<=i<13 and 0<=j<=i}", "y[i] = sum(j, x[j]*x[j]) + x[i]", "x, y: float32[13]", assume="")
+    return lp.realize_reduction(lp.tag_inames(t, "i:l.0"), force_scan=True)
 
 
 @nasty(n=9, refused="cannot schedule.*is empty")

@@ -92,7 +92,10 @@ def executed_rows(run: Executed) -> dict[str, int]:
             # An array of constants is an array in global memory to loopy.
             for seen in (space, "constant") if space == "global" else (space,):
                 traffic = run.load(seen) if direction == "load" else run.store(seen)
-                for row, value in ((f"{space} {direction}", traffic.count), (f"{space} {direction} bytes", traffic.bytes)):
+                for row, value in (
+                    (f"{space} {direction}", traffic.count),
+                    (f"{space} {direction} bytes", traffic.bytes),
+                ):
                     rows[row] = rows.get(row, 0) + value
     return rows
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import loopy as lp
 import numpy as np
+from loopy.kernel import KernelState
 
 from .collection import arrays, kernel, nasty, per_element
 
@@ -14,7 +15,9 @@ XY = "x, y: float32[n + 16]"
 
 def stencil() -> lp.TranslationUnit:
     t = kernel(
-        "{[i,j]: 0<=i,j<n}", "b[i,j] = a[i,j] + a[i+1,j] + a[i,j+1] + a[i+1,j+1]*a[i+2,j+2]", "a: float32[n+2,n+2]; b: float32[n,n]",
+        "{[i,j]: 0<=i,j<n}",
+        "b[i,j] = a[i,j] + a[i+1,j] + a[i,j+1] + a[i+1,j+1]*a[i+2,j+2]",
+        "a: float32[n+2,n+2]; b: float32[n,n]",
         assume="n>=4",
     )
     t = lp.split_iname(t, "i", 4, outer_tag="g.1", inner_tag="l.1")
@@ -24,24 +27,43 @@ def stencil() -> lp.TranslationUnit:
 @nasty(n=16)
 def prefetched_halo() -> Any:
     return lp.add_prefetch(
-        lp.assume(stencil(), "n mod 8 = 0"), "a", ["i_inner", "j_inner"], default_tag="l.auto",
-        fetch_outer_inames="i_outer,j_outer", fetch_bounding_box=True,
+        lp.assume(stencil(), "n mod 8 = 0"),
+        "a",
+        ["i_inner", "j_inner"],
+        default_tag="l.auto",
+        fetch_outer_inames="i_outer,j_outer",
+        fetch_bounding_box=True,
     )
 
 
 @nasty(n=19)
 def prefetched_halo_clipped() -> Any:
     return lp.add_prefetch(
-        stencil(), "a", ["i_inner", "j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,j_outer",
+        stencil(),
+        "a",
+        ["i_inner", "j_inner"],
+        default_tag="l.auto",
+        fetch_outer_inames="i_outer,j_outer",
         fetch_bounding_box=True,
     )
 
 
 @nasty(n=16)
-def prefetched_sequentially() -> Any:
+def prefetched_by_each_work_item() -> Any:
+    t = kernel(
+        "{[i,j,k]: 0<=i<n and 0<=j<3 and 0<=k<2}",
+        "y[i] = sum(j, sum(k, x[i+j+k]*w[j]))",
+        f"{XY}; w: float32[3]",
+        assume="n>=8",
+    )
+    t = per_element(t)
     return lp.add_prefetch(
-        lp.assume(stencil(), "n mod 8 = 0"), "a", ["j_inner"], default_tag=None,
-        fetch_outer_inames="i_outer,j_outer,i_inner", temporary_address_space=lp.AddressSpace.PRIVATE,
+        t,
+        "x",
+        ["j", "k"],
+        default_tag=None,
+        fetch_outer_inames="i_outer,i_inner",
+        temporary_address_space=lp.AddressSpace.PRIVATE,
         fetch_bounding_box=True,
     )
 
@@ -84,8 +106,12 @@ def matmul_clipped() -> Any:
     t = lp.split_iname(t, "i", 4, outer_tag="g.1", inner_tag="l.1")
     t = lp.split_iname(t, "j", 4, outer_tag="g.0", inner_tag="l.0")
     t = lp.split_iname(t, "k", 8)
-    t = lp.add_prefetch(t, "a", ["i_inner", "k_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,k_outer,j_outer")
-    return lp.add_prefetch(t, "b", ["k_inner", "j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,k_outer,j_outer")
+    t = lp.add_prefetch(
+        t, "a", ["i_inner", "k_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,k_outer,j_outer"
+    )
+    return lp.add_prefetch(
+        t, "b", ["k_inner", "j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,k_outer,j_outer"
+    )
 
 
 @nasty(n=24)
@@ -98,7 +124,10 @@ def matmul_register_tiled() -> Any:
     t = lp.split_iname(t, "j", 4, outer_tag="g.0", inner_tag="l.0")
     t = lp.split_iname(t, "k", 4)
     return lp.add_prefetch(
-        t, "a", ["i_inner_outer", "i_inner_inner", "k_inner"], default_tag="l.auto",
+        t,
+        "a",
+        ["i_inner_outer", "i_inner_inner", "k_inner"],
+        default_tag="l.auto",
         fetch_outer_inames="i_outer,k_outer,j_outer",
     )
 
@@ -113,12 +142,14 @@ def prefetch_in_a_triangle() -> Any:
 
 @nasty(n=18)
 def precomputed_substitution() -> Any:
-    t = kernel(
-        "{[i]: 0<=i<n}", "f(a) := x[a]*x[a] + 1\ny[i] = f(i) + f(i+1) + f(i+2)", XY, assume="n>=8"
-    )
+    t = kernel("{[i]: 0<=i<n}", "f(a) := x[a]*x[a] + 1\ny[i] = f(i) + f(i+1) + f(i+2)", XY, assume="n>=8")
     t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
     return lp.precompute(
-        t, "f", ["i_inner"], default_tag="l.auto", precompute_outer_inames=frozenset({"i_outer"}),
+        t,
+        "f",
+        ["i_inner"],
+        default_tag="l.auto",
+        precompute_outer_inames=frozenset({"i_outer"}),
         temporary_address_space=lp.AddressSpace.LOCAL,
     )
 
@@ -175,7 +206,11 @@ def constant_table() -> Any:
         "y[i] = sum(j, w[j]*x[i+j])",
         XY,
         lp.TemporaryVariable(
-            "w", np.float32, shape=(4,), address_space=lp.AddressSpace.GLOBAL, read_only=True,
+            "w",
+            np.float32,
+            shape=(4,),
+            address_space=lp.AddressSpace.GLOBAL,
+            read_only=True,
             initializer=np.arange(4, dtype=np.float32),
         ),
     )
@@ -198,7 +233,10 @@ def aliased_temporaries() -> Any:
 @nasty(n=16)
 def buffered_array() -> Any:
     t = kernel(
-        "{[i,k]: 0<=i<n and 0<=k<5}", "y[i] = y[i] + x[i+k]*x[k]", XY, assume="n>=8 and n mod 8 = 0",
+        "{[i,k]: 0<=i<n and 0<=k<5}",
+        "y[i] = y[i] + x[i+k]*x[k]",
+        XY,
+        assume="n>=8 and n mod 8 = 0",
         seq_dependencies=True,
     )
     t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
@@ -210,8 +248,10 @@ def buffered_array() -> Any:
 @nasty(n=18)
 def called_kernel_with_slices() -> Any:
     callee = lp.make_function(
-        "{[j]: 0<=j<4}", "r[j] = 2*s[j] + s[0]*s[j]",
-        [lp.GlobalArg("s", np.float32, shape=(4,)), lp.GlobalArg("r", np.float32, shape=(4,))], name="callee",
+        "{[j]: 0<=j<4}",
+        "r[j] = 2*s[j] + s[0]*s[j]",
+        [lp.GlobalArg("s", np.float32, shape=(4,)), lp.GlobalArg("r", np.float32, shape=(4,))],
+        name="callee",
         lang_version=(2018, 2),
     )
     caller = per_element(
@@ -223,13 +263,17 @@ def called_kernel_with_slices() -> Any:
 @nasty(n=18)
 def called_twice_two_levels() -> Any:
     inner = lp.make_function(
-        "{[j]: 0<=j<4}", "r[j] = s[3-j]*s[j]",
-        [lp.GlobalArg("s", np.float32, shape=(4,)), lp.GlobalArg("r", np.float32, shape=(4,))], name="inner",
+        "{[j]: 0<=j<4}",
+        "r[j] = s[3-j]*s[j]",
+        [lp.GlobalArg("s", np.float32, shape=(4,)), lp.GlobalArg("r", np.float32, shape=(4,))],
+        name="inner",
         lang_version=(2018, 2),
     )
     outer = lp.make_function(
-        "{[j,k]: 0<=j,k<4}", "[j]: r[j] = inner([k]: s[k]) {id=a}\n",
-        [lp.GlobalArg("s", np.float32, shape=(4,)), lp.GlobalArg("r", np.float32, shape=(4,))], name="outer",
+        "{[j,k]: 0<=j,k<4}",
+        "[j]: r[j] = inner([k]: s[k]) {id=a}\n",
+        [lp.GlobalArg("s", np.float32, shape=(4,)), lp.GlobalArg("r", np.float32, shape=(4,))],
+        name="outer",
         lang_version=(2018, 2),
     )
     caller = kernel(
@@ -243,7 +287,8 @@ def called_twice_two_levels() -> Any:
 @nasty(n=18)
 def two_launches() -> Any:
     t = kernel(
-        ["{[i]: 0<=i<n}", "{[k]: 0<=k<n}"], "y[i] = x[i]*2 {id=a}\n... gbarrier {id=bar,dep=a}\nz[k] = y[n-1-k] + x[k] {dep=bar}",
+        ["{[i]: 0<=i<n}", "{[k]: 0<=k<n}"],
+        "y[i] = x[i]*2 {id=a}\n... gbarrier {id=bar,dep=a}\nz[k] = y[n-1-k] + x[k] {dep=bar}",
         f"{XY}; z: float32[n]",
     )
     t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
@@ -259,7 +304,9 @@ def saved_and_reloaded() -> Any:
         assume="n>=8 and n mod 8 = 0",
     )
     t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    return lp.save_and_reload_temporaries(lp.linearize(lp.preprocess_program(t)))
+    t = lp.save_and_reload_temporaries(lp.linearize(lp.preprocess_program(t)))
+    # The order that it was made from is no longer the kernel's.
+    return t.with_kernel(t["nasty"].copy(linearization=None, state=KernelState.PREPROCESSED))
 
 
 @nasty(n=18)
@@ -269,12 +316,13 @@ def launches_in_a_host_loop() -> Any:
         """
         for s
             for i
-                y[i, s] = x[i]*2 {id=a, nosync=c}
+                y[i, s] = x[i]*2 {id=a}
             end
             ... gbarrier {id=bar, dep=a}
             for k
                 z[k] = z[k] + y[n-1-k, s] {id=c, dep=bar}
             end
+            ... gbarrier {id=again, dep=c}
         end
         """,
         "x, z: float32[n]; y: float32[n, 5]",
@@ -310,7 +358,11 @@ def atomic_update() -> Any:
     t = lp.make_kernel(
         "{[i,j]: 0<=i<n and 0<=j<3}",
         "y[(i+j) % 7] = y[(i+j) % 7] + x[i] {atomic}",
-        [*arrays("x: float32[n]"), lp.GlobalArg("y", np.float32, shape=(7,), for_atomic=True), lp.ValueArg("n", np.int32)],
+        [
+            *arrays("x: float32[n]"),
+            lp.GlobalArg("y", np.float32, shape=(7,), for_atomic=True),
+            lp.ValueArg("n", np.int32),
+        ],
         lang_version=(2018, 2),
         name="nasty",
         assumptions="n>=1",
@@ -321,7 +373,9 @@ def atomic_update() -> Any:
 @nasty(n=18)
 def several_statements_write_one_array() -> Any:
     t = kernel(
-        ["{[i]: 0<=i<n}", "{[j]: 0<=j<n}"], "y[2*i] = x[i]\ny[2*j+1] = x[j]*2 {nosync=insn}", "x: float32[n]; y: float32[2*n+2]"
+        ["{[i]: 0<=i<n}", "{[j]: 0<=j<n}"],
+        "y[2*i] = x[i]\ny[2*j+1] = x[j]*2 {nosync=insn}",
+        "x: float32[n]; y: float32[2*n+2]",
     )
     return per_element(per_element(t, "i", 4), "j", 4)
 
@@ -339,4 +393,6 @@ def barrier_by_hand() -> Any:
 
 @nasty(n=18)
 def no_operation_and_literal() -> Any:
-    return per_element(kernel("{[i]: 0<=i<n}", "y[i] = x[i] {id=a}\n... nop {id=b,dep=a}\ny[i] = y[i]+x[i] {dep=b}", XY))
+    return per_element(
+        kernel("{[i]: 0<=i<n}", "y[i] = x[i] {id=a}\n... nop {id=b,dep=a}\ny[i] = y[i]+x[i] {dep=b}", XY)
+    )
