@@ -17,7 +17,6 @@ from typing import Any, Self
 
 import numpy as np
 
-
 # A size that is not given, such as the offset of an array.
 OFFSET = 2
 

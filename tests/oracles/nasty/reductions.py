@@ -134,8 +134,7 @@ def over_two_loops_at_once() -> Any:
 @nasty(n=20)
 def whole_array_one_group() -> Any:
     t = kernel("{[i]: 0<=i<n}", "y[0] = sum(i, x[i]*x[i])", XY, assume="n>=1")
-    t = lp.split_reduction_outward(lp.split_iname(t, "i", 8, inner_tag="l.0"), "i_inner")
-    return t
+    return lp.split_reduction_outward(lp.split_iname(t, "i", 8, inner_tag="l.0"), "i_inner")
 
 
 @nasty(n=9)
