@@ -18,7 +18,10 @@ from oracles.mended_loopy import mend
 
 mend()
 
-from . import domains, expressions, layouts, reductions, transforms  # noqa: E402 - they need a mended loopy
+from . import arithmetic, conditions, domains, layouts, prefetches, programs, reductions, types, work_items  # noqa: E402 - they need a mended loopy
 from .collection import NASTY, NastyKernel  # noqa: E402
 
-__all__ = ["NASTY", "NastyKernel", "domains", "expressions", "layouts", "reductions", "transforms"]
+__all__ = [
+    "NASTY", "NastyKernel", "arithmetic", "conditions", "domains", "layouts", "prefetches", "programs", "reductions",
+    "types", "work_items",
+]  # fmt: skip

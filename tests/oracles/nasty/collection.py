@@ -12,8 +12,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["NASTY", "NastyKernel", "arrays", "kernel", "nasty"]
+__all__ = ["F4", "I4", "NASTY", "NastyKernel", "arrays", "kernel", "nasty", "per_element", "pointwise"]
 
+# Arrays that many kernels have.
+F4 = "x, y, z: float32[n+4]"
+I4 = "p, q: int32[n+4]; out: int32[n]"
 # One work-item per element, in work-groups that do not divide the size.
 ONE_PER_ELEMENT = 8
 
@@ -103,3 +106,8 @@ def kernel(
 def per_element(t_unit: lp.TranslationUnit, iname: str = "i", size: int = ONE_PER_ELEMENT) -> lp.TranslationUnit:
     """Give each iteration of a loop a work-item."""
     return lp.split_iname(t_unit, iname, size, outer_tag="g.0", inner_tag="l.0")
+
+
+def pointwise(text: str, data: str = F4, **options: Any) -> lp.TranslationUnit:
+    """One work-item per element of 13, in work-groups of 8."""
+    return per_element(kernel("{[i]: 0<=i<n}", text, data, seq_dependencies=True, **options))

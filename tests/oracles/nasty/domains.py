@@ -1,4 +1,4 @@
-"""Nasty loops: bounds, strides, splits, tags, orders, and how iterations get to work-items."""
+"""Nasty loops: bounds, strides, orders, quasi-affine subscripts, and domains that are empty, skewed or joined."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import loopy as lp
 from .collection import kernel, nasty, per_element
 
 X1 = "x, y: float32[4*n + 40]"
+X2 = "x, y: float32[n + 16]"
 
 
 @nasty(n=13)
@@ -89,60 +90,9 @@ def one_iteration() -> Any:
     return per_element(kernel("{[i,j]: 0<=i<n and 0<=j<1}", "y[i] = x[i]*x[j] + x[i+j]", X1))
 
 
-@nasty(n=1)
-def group_of_one() -> Any:
-    return kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1]", X1)
-
-
-@nasty(n=9)
-def local_size_one() -> Any:
-    return per_element(kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1]", X1), size=1)
-
-
 @nasty(n=9)
 def no_parallel_loops() -> Any:
     return kernel("{[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, x[j])/x[i]", X1)
-
-
-@nasty(n=37)
-def slabs() -> Any:
-    t = kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1] + 1", X1, assume="n>=17")
-    return lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0", slabs=(0, 1))
-
-
-# Where n is no multiple of 4, loopy's last slab repeats an iteration of the bulk; see `test_nasty_kernels`.
-@nasty(n=40)
-def unrolled_remainder() -> Any:
-    t = kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1] + 1", X1, assume="n>=17")
-    return lp.split_iname(t, "i", 4, inner_tag="unr", slabs=(0, 1))
-
-
-@nasty(n=37)
-def ilp_remainder() -> Any:
-    t = kernel("{[i]: 0<=i<n}", "<> s = x[i]*x[i+1]\ny[i] = s + 1", X1, assume="n>=17")
-    t = lp.split_iname(t, "i", 24, outer_tag="g.0")
-    return lp.split_iname(t, "i_inner", 8, outer_tag="ilp", inner_tag="l.0")
-
-
-@nasty(n=37)
-def ilp_unr_tag() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and 0<=j<5}", "y[i] = sum(j, x[i+j]*x[j])", X1, assume="n>=17")
-    t = lp.split_iname(t, "i", 24, outer_tag="g.0")
-    return lp.split_iname(t, "i_inner", 8, outer_tag="ilp.unr", inner_tag="l.0")
-
-
-@nasty(n=43)
-def split_twice() -> Any:
-    t = kernel("{[i]: 0<=i<n}", "y[i] = x[i] + x[2*i]", X1)
-    t = lp.split_iname(t, "i", 12, outer_tag="g.0")
-    return lp.split_iname(t, "i_inner", 5, inner_tag="l.0")
-
-
-@nasty(n=43)
-def split_by_three_and_outer_again() -> Any:
-    t = kernel("{[i]: 0<=i<n}", "y[i] = x[i] + x[2*i]", X1)
-    t = lp.split_iname(t, "i", 3)
-    return lp.split_iname(t, "i_outer", 7, outer_tag="g.0", inner_tag="l.0")
 
 
 @nasty()
@@ -173,18 +123,6 @@ def skewed() -> Any:
     return lp.affine_map_inames(t, "i,j", "d,k", ["d = i + j", "k = j"])
 
 
-@nasty(n=9, m=6)
-def skewed_parallel() -> Any:
-    t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}",
-        "a[i,j] = b[i,j] + b[i+1,j]",
-        "a: float32[n,m]; b: float32[n+1,m]",
-        assume="n>=1 and m>=1",
-    )
-    t = lp.affine_map_inames(t, "i,j", "d,k", ["d = i + 2*j", "k = j"])
-    return lp.split_iname(t, "d", 4, outer_tag="g.0", inner_tag="l.0")
-
-
 @nasty(n=22)
 def halved_subscript() -> Any:
     return per_element(kernel("{[i]: 0<=i<n}", "y[i] = x[i//2] + x[i % 4]", X1))
@@ -202,53 +140,6 @@ def floor_of_sum() -> Any:
     return lp.tag_inames(t, "i:g.0")
 
 
-@nasty(n=10, m=7)
-def odd_work_groups_2d() -> Any:
-    t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}",
-        "a[i,j] = b[j,i] + 2*c[j]",
-        "a: float32[n,m]; b: float32[m,n]; c: float32[m]",
-        assume="n>=1 and m>=1",
-    )
-    t = lp.split_iname(t, "i", 5, outer_tag="g.0", inner_tag="l.1")
-    return lp.split_iname(t, "j", 3, outer_tag="g.1", inner_tag="l.0")
-
-
-@nasty(n=7)
-def odd_work_groups_3d() -> Any:
-    t = kernel(
-        "{[i,j,k]: 0<=i,j,k<n}",
-        "a[i,j,k] = b[k,j,i] + c[j,i]",
-        "a, b: float32[n,n,n]; c: float32[n,n]",
-    )
-    t = lp.split_iname(t, "i", 3, outer_tag="g.2", inner_tag="l.0")
-    t = lp.split_iname(t, "j", 2, outer_tag="g.0", inner_tag="l.2")
-    return lp.split_iname(t, "k", 5, outer_tag="g.1", inner_tag="l.1")
-
-
-@nasty(n=10)
-def statements_on_different_axes() -> Any:
-    t = kernel(
-        "{[i,j,k]: 0<=i<n and 0<=j<4 and 0<=k<n}",
-        "y[i] = x[i]*2 {id=a}\nz[k,j] = x[k+j] + 1 {id=b}",
-        f"{X1}; z: float32[n,4]",
-    )
-    t = lp.split_iname(t, "i", 4, outer_tag="g.0", inner_tag="l.0")
-    return lp.tag_inames(t, "k:g.0,j:l.0")
-
-
-@nasty(n=6)
-def hardware_axis_without_loop() -> Any:
-    t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<n}",
-        "<> s = x[i]*x[i+1] {id=a,inames=i}\na[i,j] = s + x[j] {id=b,dep=a}",
-        f"{X1}; a: float32[n,n]",
-    )
-    t = lp.split_iname(t, "j", 4, outer_tag="g.1", inner_tag="l.1")
-    t = lp.split_iname(t, "i", 4, outer_tag="g.0", inner_tag="l.0")
-    return lp.add_inames_for_unused_hw_axes(t)
-
-
 @nasty(n=8, m=5)
 def priority() -> Any:
     t = kernel(
@@ -261,22 +152,10 @@ def priority() -> Any:
 
 
 @nasty(n=20)
-def group_bound_triangular() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and 0<=j<=i}", "a[i,j] = x[i]*x[j]", f"{X1}; a: float32[n,n]")
-    t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    return lp.split_iname(t, "j", 4, outer_tag="g.1", inner_tag="l.1")
-
-
-@nasty(n=20)
 def block_triangular_tiles() -> Any:
     t = kernel("{[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, a[i,j]*x[j])", f"{X1}; a: float32[n,n]")
     t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
     return lp.split_iname(t, "j", 8)
-
-
-@nasty(n=12)
-def untagged_group_only() -> Any:
-    return lp.tag_inames(kernel("{[i]: 0<=i<n}", "y[i] = x[i]", X1), "i:g.0")
 
 
 @nasty()
@@ -311,3 +190,23 @@ def two_loop_nests_with_one_name() -> Any:
         X1,
     )
     return lp.tag_inames(t, "i:g.0")
+
+
+@nasty(n=13, m=4)
+def many_bounds() -> Any:
+    return kernel(
+        "{[i,j]: 0<=i<n and 0<=j<m and i + 3*j < 2*n and 2*i <= 5*j + m}",
+        "a[i,j] = x[i+j]",
+        "x: float32[n+m]; a: float32[n,m]",
+        assume="n>=1 and m>=1",
+    )
+
+
+@nasty(n=13)
+def unused_loop() -> Any:
+    return per_element(kernel("{[i,unused]: 0<=i<n and 0<=unused<5}", "y[i] = x[i]", X2))
+
+
+@nasty(n=13)
+def statement_without_loops() -> Any:
+    return kernel("{[i]: 0<=i<n}", "y[0] = x[1]*x[2] {id=a}\ny[i+1] = x[i] {dep=a}", X2)

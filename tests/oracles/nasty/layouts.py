@@ -7,6 +7,8 @@ from typing import Any
 import loopy as lp
 import numpy as np
 
+from perflex.features import annotate
+
 from .collection import kernel, nasty, per_element
 
 N = lp.ValueArg("n", np.int32)
@@ -168,15 +170,11 @@ def indirect() -> Any:
 
 @nasty(n=13)
 def indirect_with_stand_in() -> Any:
-    from perflex.features import annotate
-
     return annotate(indirect(), accesses={"x[idx[i]]": "anywhere"})
 
 
 @nasty(n=13)
 def indirect_scatter() -> Any:
-    from perflex.features import annotate
-
     t = per_element(kernel("{[i]: 0<=i<n}", "y[idx[i]] = x[i]", "x, y: float32[n+8]; idx: int32[n]"))
     return annotate(t, accesses={"y": "i"})
 
@@ -247,3 +245,10 @@ def stride_zero_broadcast() -> Any:
 @nasty(n=13, refused=r"access x.*% n.* not quasi-affine.*annotate")
 def wrap_around() -> Any:
     return per_element(kernel("{[i]: 0<=i<n}", "y[i] = x[(i + 1) % n] + x[(i + n - 1) % n]", "x, y: float32[n]"))
+
+
+@nasty(n=16, refused="array 'a'.*separate")
+def separate_arrays() -> Any:
+    separate = lp.GlobalArg("a", np.float32, shape=("n", 3), dim_tags="N0,sep")
+    t = kernel("{[i,j]: 0<=i<n and 0<=j<3}", "a[i,j] = 2*a[i,j] + x[i]", "x: float32[n]", separate)
+    return lp.tag_inames(per_element(t), "j:unr")

@@ -179,3 +179,8 @@ def empty_reduction() -> Any:
 def realised_by_hand() -> Any:
     t = kernel("{[i,j]: 0<=i<n and 0<=j<7}", "y[i] = sum(j, x[i+j]*x[j])", XY)
     return per_element(lp.realize_reduction(t))
+
+
+@nasty(n=13)
+def product_of_reduction_and_load() -> Any:
+    return per_element(kernel("{[i,j]: 0<=i<n and 0<=j<4}", "y[i] = 2*sum(j, 3*x[i+j]) + x[i]*product(j, x[j])", XY))

@@ -1,4 +1,4 @@
-"""Nasty transformations: prefetches, precomputed values, private arrays, called kernels, several launches."""
+"""Nasty programs: temporaries, substitution rules, called kernels, several launches, barriers, atomics."""
 
 from __future__ import annotations
 
@@ -11,147 +11,6 @@ from loopy.kernel import KernelState
 from .collection import arrays, kernel, nasty, per_element
 
 XY = "x, y: float32[n + 16]"
-
-
-def stencil() -> lp.TranslationUnit:
-    t = kernel(
-        "{[i,j]: 0<=i,j<n}",
-        "b[i,j] = a[i,j] + a[i+1,j] + a[i,j+1] + a[i+1,j+1]*a[i+2,j+2]",
-        "a: float32[n+2,n+2]; b: float32[n,n]",
-        assume="n>=4",
-    )
-    t = lp.split_iname(t, "i", 4, outer_tag="g.1", inner_tag="l.1")
-    return lp.split_iname(t, "j", 8, outer_tag="g.0", inner_tag="l.0")
-
-
-@nasty(n=16)
-def prefetched_halo() -> Any:
-    return lp.add_prefetch(
-        lp.assume(stencil(), "n mod 8 = 0"),
-        "a",
-        ["i_inner", "j_inner"],
-        default_tag="l.auto",
-        fetch_outer_inames="i_outer,j_outer",
-        fetch_bounding_box=True,
-    )
-
-
-@nasty(n=19)
-def prefetched_halo_clipped() -> Any:
-    return lp.add_prefetch(
-        stencil(),
-        "a",
-        ["i_inner", "j_inner"],
-        default_tag="l.auto",
-        fetch_outer_inames="i_outer,j_outer",
-        fetch_bounding_box=True,
-    )
-
-
-@nasty(n=16)
-def prefetched_by_each_work_item() -> Any:
-    t = kernel(
-        "{[i,j,k]: 0<=i<n and 0<=j<3 and 0<=k<2}",
-        "y[i] = sum(j, sum(k, x[i+j+k]*w[j]))",
-        f"{XY}; w: float32[3]",
-        assume="n>=8",
-    )
-    t = per_element(t)
-    return lp.add_prefetch(
-        t,
-        "x",
-        ["j", "k"],
-        default_tag=None,
-        fetch_outer_inames="i_outer,i_inner",
-        temporary_address_space=lp.AddressSpace.PRIVATE,
-        fetch_bounding_box=True,
-    )
-
-
-@nasty(n=16)
-def prefetched_row_per_group() -> Any:
-    t = kernel("{[i,j]: 0<=i,j<n}", "y[i] = sum(j, a[i,j]*x[j])", f"{XY}; a: float32[n,n]", assume="n>=8 and n mod 8=0")
-    t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    t = lp.split_iname(t, "j", 8)
-    return lp.add_prefetch(t, "x", ["j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,j_outer")
-
-
-@nasty(n=21)
-def prefetched_row_clipped() -> Any:
-    t = kernel("{[i,j]: 0<=i,j<n}", "y[i] = sum(j, a[i,j]*x[j])", f"{XY}; a: float32[n,n]", assume="n>=8")
-    t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    t = lp.split_iname(t, "j", 8)
-    return lp.add_prefetch(t, "x", ["j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,j_outer")
-
-
-@nasty(n=16)
-def prefetched_column_transposed() -> Any:
-    t = kernel("{[i,j]: 0<=i,j<n}", "b[i,j] = a[j,i]", "a, b: float32[n,n]", assume="n>=8 and n mod 8=0")
-    t = lp.split_iname(t, "i", 8, outer_tag="g.1", inner_tag="l.1")
-    t = lp.split_iname(t, "j", 8, outer_tag="g.0", inner_tag="l.0")
-    return lp.add_prefetch(t, "a", ["i_inner", "j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,j_outer")
-
-
-@nasty(n=19)
-def transposed_clipped() -> Any:
-    t = kernel("{[i,j]: 0<=i,j<n}", "b[i,j] = a[j,i]", "a, b: float32[n,n]", assume="n>=8")
-    t = lp.split_iname(t, "i", 8, outer_tag="g.1", inner_tag="l.1")
-    t = lp.split_iname(t, "j", 8, outer_tag="g.0", inner_tag="l.0")
-    return lp.add_prefetch(t, "a", ["i_inner", "j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,j_outer")
-
-
-@nasty(n=19)
-def matmul_clipped() -> Any:
-    t = kernel("{[i,j,k]: 0<=i,j,k<n}", "c[i,j] = sum(k, a[i,k]*b[k,j])", "a, b, c: float32[n,n]", assume="n>=8")
-    t = lp.split_iname(t, "i", 4, outer_tag="g.1", inner_tag="l.1")
-    t = lp.split_iname(t, "j", 4, outer_tag="g.0", inner_tag="l.0")
-    t = lp.split_iname(t, "k", 8)
-    t = lp.add_prefetch(
-        t, "a", ["i_inner", "k_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,k_outer,j_outer"
-    )
-    return lp.add_prefetch(
-        t, "b", ["k_inner", "j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,k_outer,j_outer"
-    )
-
-
-@nasty(n=24)
-def matmul_register_tiled() -> Any:
-    t = kernel(
-        "{[i,j,k]: 0<=i,j,k<n}", "c[i,j] = sum(k, a[i,k]*b[k,j])", "a, b, c: float64[n,n]", assume="n>=8 and n mod 8=0"
-    )
-    t = lp.split_iname(t, "i", 8, outer_tag="g.1")
-    t = lp.split_iname(t, "i_inner", 4, outer_tag="ilp.unr", inner_tag="l.1")
-    t = lp.split_iname(t, "j", 4, outer_tag="g.0", inner_tag="l.0")
-    t = lp.split_iname(t, "k", 4)
-    return lp.add_prefetch(
-        t,
-        "a",
-        ["i_inner_outer", "i_inner_inner", "k_inner"],
-        default_tag="l.auto",
-        fetch_outer_inames="i_outer,k_outer,j_outer",
-    )
-
-
-@nasty(n=17)
-def prefetch_in_a_triangle() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, a[i,j]*x[j])", f"{XY}; a: float32[n,n]", assume="n>=8")
-    t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    t = lp.split_iname(t, "j", 8)
-    return lp.add_prefetch(t, "x", ["j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,j_outer")
-
-
-@nasty(n=18)
-def precomputed_substitution() -> Any:
-    t = kernel("{[i]: 0<=i<n}", "f(a) := x[a]*x[a] + 1\ny[i] = f(i) + f(i+1) + f(i+2)", XY, assume="n>=8")
-    t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    return lp.precompute(
-        t,
-        "f",
-        ["i_inner"],
-        default_tag="l.auto",
-        precompute_outer_inames=frozenset({"i_outer"}),
-        temporary_address_space=lp.AddressSpace.LOCAL,
-    )
 
 
 @nasty(n=18)
@@ -228,21 +87,6 @@ def aliased_temporaries() -> Any:
         lp.TemporaryVariable("u", np.float32, shape=(8,), address_space=lp.AddressSpace.LOCAL, base_storage="mem"),
     )
     return lp.allocate_temporaries_for_base_storage(lp.tag_inames(t, "g:g.0,i:l.0,j:l.0"))
-
-
-@nasty(n=16)
-def buffered_array() -> Any:
-    t = kernel(
-        "{[i,k]: 0<=i<n and 0<=k<5}",
-        "y[i] = y[i] + x[i+k]*x[k]",
-        XY,
-        assume="n>=8 and n mod 8 = 0",
-        seq_dependencies=True,
-    )
-    t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    return lp.buffer_array(
-        t, "y", ["i_inner"], default_tag="l.auto", temporary_scope=lp.AddressSpace.LOCAL, fetch_bounding_box=True
-    )
 
 
 @nasty(n=18)
@@ -396,3 +240,76 @@ def no_operation_and_literal() -> Any:
     return per_element(
         kernel("{[i]: 0<=i<n}", "y[i] = x[i] {id=a}\n... nop {id=b,dep=a}\ny[i] = y[i]+x[i] {dep=b}", XY)
     )
+
+
+@nasty(n=13)
+def fused_kernels() -> Any:
+    one = kernel("{[i]: 0<=i<n}", "y[i] = x[i]*2", XY)
+    two = kernel("{[j]: 0<=j<n}", "z[j] = y[j]*y[j] + x[j]", f"{XY}; z: float32[n]")
+    return lp.fuse_kernels([one, two], data_flow=[("y", 0, 1)])
+
+
+@nasty(n=13)
+def extracted_rule() -> Any:
+    t = per_element(kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1] + x[i]*x[i+2]", XY))
+    return lp.extract_subst(t, "f", "x[a]*x[a+1]", parameters="a")
+
+
+@nasty(n=13)
+def private_scalar_set_twice() -> Any:
+    text = """
+    for i
+        <> s = 0 {id=a}
+        for j
+            s = s + x[i+j]*x[j] {id=b, dep=a}
+        end
+        <> t = s*s {id=c, dep=b}
+        y[i] = t + s {dep=c}
+    end
+    """
+    return per_element(kernel("{[i,j]: 0<=i<n and 0<=j<4}", text, XY))
+
+
+@nasty(n=9)
+def barrier_in_group_dependent_loop() -> Any:
+    t = kernel(
+        "{[g,s,i]: 0<=g<n and 0<=s<=g and 0<=i<8}",
+        "for g,s\n for i\n  t[i] = x[i+s] {id=a}\n end\n for i\n  z[g,i] = z[g,i] + t[7-i] {id=b,dep=a}\n end\nend",
+        f"{XY}; z: float32[n,8]",
+        lp.TemporaryVariable("t", np.float32, shape=(8,), address_space=lp.AddressSpace.LOCAL),
+    )
+    return lp.tag_inames(t, "g:g.0,i:l.0")
+
+
+@nasty(n=40)
+def three_launches_of_different_sizes() -> Any:
+    text = """
+    y[i] = x[i]*2 {id=a}
+    ... gbarrier {id=b1, dep=a}
+    z[k] = sum(l, y[l]) {id=c, dep=b1}
+    ... gbarrier {id=b2, dep=c}
+    w[q] = z[q]*y[q] + w[q] {dep=b2}
+    """
+    domains = ["{[i]: 0<=i<n}", "{[k,l]: 0<=k<n and 0<=l<=k}", "{[q]: 0<=q<n}"]
+    t = kernel(domains, text, f"{XY}; z, w: float32[n]")
+    return lp.tag_inames(per_element(per_element(t, "i", 8), "k", 16), "q:g.0")
+
+
+@nasty(n=13)
+def atomic_integers() -> Any:
+    counters = lp.GlobalArg("h", np.int32, shape=(4,), for_atomic=True)
+    return per_element(kernel("{[i]: 0<=i<n}", "h[i % 4] = h[i % 4] + 1 {atomic}", "", counters))
+
+
+@nasty(n=13)
+def wide_unroll() -> Any:
+    t = kernel("{[i,j]: 0<=i<n and 0<=j<32}", "y[i] = sum(j, x[i]*w[j] + w[31-j])", f"{XY}; w: float32[32]")
+    return lp.tag_inames(per_element(t), "j:unr")
+
+
+@nasty(n=13)
+def temporaries_in_ilp() -> Any:
+    text = "<> s = x[i]*x[i+1] {id=a}\na[i,j] = s*x[j] {dep=a}"
+    t = kernel("{[i,j]: 0<=i<n and 0<=j<4}", text, f"{XY}; a: float32[n,4]")
+    t = lp.split_iname(t, "i", 8, outer_tag="g.0")
+    return lp.split_iname(t, "i_inner", 4, outer_tag="ilp", inner_tag="l.0")
