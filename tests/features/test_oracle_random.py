@@ -7,7 +7,7 @@ import pytest
 from oracles.outcomes import outcomes
 
 # Some have footprints that take minutes symbolically; those are counted at the given sizes.
-SEEDS = range(300)
+SEEDS = range(250)
 
 
 @pytest.fixture(scope="module")

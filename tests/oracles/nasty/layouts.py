@@ -6,6 +6,8 @@ from typing import Any
 
 import loopy as lp
 import numpy as np
+from loopy.symbolic import TypeCast
+from pymbolic import parse
 
 from perflex.features import annotate
 
@@ -247,8 +249,26 @@ def wrap_around() -> Any:
     return per_element(kernel("{[i]: 0<=i<n}", "y[i] = x[(i + 1) % n] + x[(i + n - 1) % n]", "x, y: float32[n]"))
 
 
-@nasty(n=16, refused="array 'a'.*separate")
+@nasty(n=16, refused="array 'a' has an axis that is spread over several arguments.*make it")
 def separate_arrays() -> Any:
     separate = lp.GlobalArg("a", np.float32, shape=("n", 3), dim_tags="N0,sep")
     t = kernel("{[i,j]: 0<=i<n and 0<=j<3}", "a[i,j] = 2*a[i,j] + x[i]", "x: float32[n]", separate)
     return lp.tag_inames(per_element(t), "j:unr")
+
+
+@nasty(n=13, refused=r"access x\[.*min.*\] .*not quasi-affine.*annotate")
+def minimum_in_subscript() -> Any:
+    made = [lp.Assignment("y[i]", parse("x[min(i, 3)]"))]
+    return per_element(kernel("{[i]: 0<=i<n}", made, "x, y: float32[n+8]"))
+
+
+@nasty(n=13, refused=r"access x\[.*cast.*\] .*not quasi-affine.*annotate")
+def cast_in_subscript() -> Any:
+    made = [lp.Assignment("y[i]", parse("x")[TypeCast(np.int32, parse("i"))])]
+    return per_element(kernel("{[i]: 0<=i<n}", made, "x, y: float32[n+8]"))
+
+
+@nasty(n=13, refused=r"access x\[idx.*indirect")
+def indirect_in_one_branch() -> Any:
+    text = "y[i] = x[i] if idx[i] > 2 else x[idx[i]]"
+    return per_element(kernel("{[i]: 0<=i<n}", text, "x, y: float32[n+8]; idx: int32[n]"))

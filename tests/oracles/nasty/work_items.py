@@ -166,3 +166,30 @@ def group_bound_triangular() -> Any:
     t = kernel("{[i,j]: 0<=i<n and 0<=j<=i}", "a[i,j] = x[i]*x[j]", f"{X1}; a: float32[n,n]")
     t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
     return lp.split_iname(t, "j", 4, outer_tag="g.1", inner_tag="l.1")
+
+
+@nasty(n=13, refused="global axis 0|axis g.0")
+def no_first_group_axis() -> Any:
+    return lp.tag_inames(kernel("{[i,j]: 0<=i,j<n}", "y[i] = x[j] + y[i]", X1), "i:g.1")
+
+
+@nasty(n=13, refused="local axis 0|axis l.0")
+def no_first_local_axis() -> Any:
+    t = kernel("{[i,j]: 0<=i<n and 0<=j<4}", "a[i,j] = x[j]", f"{X1}; a: float32[n,4]")
+    return lp.tag_inames(t, "i:g.0,j:l.2")
+
+
+@nasty(refused=r"\bi\b.*\bj\b.*l\.0")
+def two_loops_on_one_axis() -> Any:
+    t = kernel("{[i,j]: 0<=i,j<4}", "a[i,j] = 1", "a: float32[4,4]", assume="")
+    return lp.tag_inames(t, "i:l.0,j:l.0")
+
+
+@nasty(n=13, refused="work-group size .* is symbolic; fix it")
+def work_group_of_any_size() -> Any:
+    return lp.tag_inames(kernel("{[i]: 0<=i<n}", "y[i] = x[i]", X1), "i:l.0")
+
+
+@nasty(n=13, refused="has no end.*give every loop")
+def loop_without_end() -> Any:
+    return kernel("[n] -> {[i]: 0<=i}", "y[i] = x[i]", X1)
