@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex._islpy import isl
+from perflex.errors import UnsupportedKernelError
 from perflex.features._loopy_polynomial import affine_in_parameters, parameter_space
 
 if TYPE_CHECKING:
@@ -108,11 +109,20 @@ class DomainMaker:
         """Return (group axis -> iname, local axis -> iname, sequential inames)."""
         from loopy.kernel.data import GroupInameTag, LocalInameTag
 
-        groups, items, sequential = {}, {}, set()
+        groups: dict[int, str] = {}
+        items: dict[int, str] = {}
+        sequential: set[str] = set()
         for iname in inames:
             tags = self._kernel.inames[iname].tags
             group = next((tag for tag in tags if isinstance(tag, GroupInameTag)), None)
             item = next((tag for tag in tags if isinstance(tag, LocalInameTag)), None)
+            taken = groups.get(group.axis) if group is not None else items.get(item.axis) if item is not None else None
+            if taken is not None:
+                msg = (
+                    f"loops {taken!r} and {iname!r} of kernel {self._kernel.name!r} are both tagged {group or item} and "
+                    "surround one instruction; give each an axis of its own"
+                )
+                raise UnsupportedKernelError(msg, kernel=self._kernel.name, loop=iname)
             if group is not None:
                 groups[group.axis] = iname
             elif item is not None:

@@ -153,7 +153,7 @@ class _Extraction:
     # launches and arrays
 
     def _launch(self, ids: frozenset[str], host_loops: tuple[str, ...]) -> tuple[Launch, Any]:
-        groups, items = self.kernel.get_grid_sizes_for_insn_ids_as_exprs(ids, self.callables)
+        groups, items = self._grid(ids)
         if not all(isinstance(extent, int) for extent in items):
             msg = f"the work-group size {tuple(map(str, items))} is symbolic; fix it, e.g. with lp.fix_parameters"
             raise self._refuse(msg)
@@ -166,6 +166,19 @@ class _Extraction:
             repeats=repeats,
         )
         return launch, groups
+
+    def _grid(self, ids: frozenset[str]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        from loopy.diagnostic import LoopyError
+
+        try:
+            groups, items = self.kernel.get_grid_sizes_for_insn_ids_as_exprs(ids, self.callables)
+        except (LoopyError, RuntimeError) as error:
+            msg = (
+                f"its work-groups have no shape ({str(error).strip().splitlines()[0]}); tag loops with g.0, g.1, ... and "
+                "l.0, l.1, ... without gaps, or call lp.add_inames_for_unused_hw_axes"
+            )
+            raise self._refuse(msg) from error
+        return groups, items
 
     def _simplified(self, expr: Any) -> QuasiPolynomial:
         polynomial = polynomial_in_parameters(expr, self.parameters).isl_object

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
 from perflex.features._loopy_terms import is_number
+from perflex.features._operation_features import DTYPES
 
 if TYPE_CHECKING:
     from perflex.features._loopy_expression import RawAccess
@@ -92,7 +93,11 @@ class KernelTypes:
     def element(self, dtype: Any, what: str) -> ElementType:
         """Return the element type of a numpy dtype."""
         if dtype not in self._of_dtype:
-            self._of_dtype[dtype] = ElementType.of(dtype, what)
+            found = ElementType.of(dtype, what)
+            if found.name not in DTYPES:
+                msg = f"{what} has the element type {found.name}, which has no features; use one of {', '.join(DTYPES)}"
+                raise UnsupportedKernelError(msg, kernel=self._kernel.name)
+            self._of_dtype[dtype] = found
         return self._of_dtype[dtype]
 
     def is_array(self, name: str) -> bool:

@@ -227,10 +227,11 @@ def quasi_affine(index: Any, space: Any) -> Any:
     """Return a subscript as an isl function on a named space; None if it is none."""
     from loopy.diagnostic import ExpressionToAffineConversionError
     from loopy.symbolic import guarded_pwaff_from_expr
+    from pymbolic.mapper import UnsupportedExpressionError
 
     try:
         return guarded_pwaff_from_expr(space, index, frozenset())
-    except ExpressionToAffineConversionError:
+    except (ExpressionToAffineConversionError, UnsupportedExpressionError):
         return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 import numpy as np
@@ -17,7 +17,10 @@ import numpy as np
 from oracles import brute
 from perflex.features import counts_of, extract_scop, parse_feature
 
-__all__ = ["SUB_GROUP", "check_counts", "in_python"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SUB_GROUP", "check_accesses", "check_counts", "in_python"]
 
 SUB_GROUP = 8
 FEATURE_NAMES = {"fabs": "abs", "fmax": "max"}
@@ -38,8 +41,6 @@ def check_counts(drawn: Any) -> None:
     """Assert that operations, accesses, footprints and strides are what enumeration finds."""
     counted = brute.count(drawn.kernel, drawn.sizes, SUB_GROUP, guards=False)
     scop = extract_scop(drawn.kernel)
-    counts = counts_of(scop)
-
     kinds = {op.kind for s in scop.statements for op in s.operations if op.dtype.startswith("float")} - {"cmp"}
     symbolic = {
         kind: sum(
@@ -50,7 +51,14 @@ def check_counts(drawn: Any) -> None:
     }
     enumerated = operations(counted)
     assert {k: v for k, v in symbolic.items() if v} == {k: v for k, v in enumerated.items() if v}, drawn
+    check_accesses(counted, scop, drawn.sizes)
+    check_footprints(scop, counted, drawn)
+    assert parse_feature("f_thread_groups").value(scop, drawn.sizes, SUB_GROUP) == counted.groups
 
+
+def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -> None:
+    """Assert that instances, footprints and strides of all accesses are what enumeration finds."""
+    counts = counts_of(scop)
     truth, found = defaultdict(list), defaultdict(list)
     for access in counted.accesses:
         if access.space != "private":
@@ -58,22 +66,20 @@ def check_counts(drawn: Any) -> None:
     for item in counts.accesses:
         if item.array.space != "private":
             found[item.array.name, item.access.direction].append(item)
-    assert truth.keys() == found.keys(), drawn
+    assert truth.keys() == found.keys()
     for key, accesses in truth.items():
         expected = sorted((a.per_work_item, a.per_sub_group, len(a.elements)) for a in accesses)
         actual = sorted(
             (
-                int(item.work_item_count.evaluate(drawn.sizes)),
-                int(counts.sub_group_instances(item.statement, SUB_GROUP).evaluate(drawn.sizes)),
-                int(item.footprint.evaluate(drawn.sizes)),
+                int(item.work_item_count.evaluate(sizes)),
+                int(counts.sub_group_instances(item.statement, SUB_GROUP).evaluate(sizes)),
+                int(item.footprint.evaluate(sizes)),
             )
             for item in found[key]
         )
-        assert actual == expected, (key, drawn)
+        assert actual == expected, key
         if len(accesses) == 1:
-            check_strides(found[key][0], accesses[0], drawn)
-    check_footprints(scop, counted, drawn)
-    assert parse_feature("f_thread_groups").value(scop, drawn.sizes, SUB_GROUP) == counted.groups
+            check_strides(found[key][0], accesses[0], sizes)
 
 
 def check_footprints(scop: Any, counted: brute.Counts, drawn: Any) -> None:
@@ -128,10 +134,10 @@ def in_python(formula: str, sizes: dict[str, int]) -> float:
     return float(eval(formula.replace("^", "**"), {"floor": math.floor, **sizes}))
 
 
-def check_strides(item: Any, access: Any, drawn: Any) -> None:
+def check_strides(item: Any, access: Any, sizes: Mapping[str, int]) -> None:
     """A symbolic stride is the stride found at every pair of neighbours; absent pairs say nothing."""
     pairs = ((item.local_strides, access.local_strides), (item.group_strides, access.group_strides))
     for symbolic, enumerated in pairs:
         for axis, stride in enumerate(symbolic):
             if stride is not None and axis in enumerated:
-                assert stride.evaluate(drawn.sizes) == enumerated[axis], (access.text, axis, drawn)
+                assert stride.evaluate(sizes) == enumerated[axis], (access.text, axis, sizes)
