@@ -8,10 +8,11 @@ idle sub-groups of a partly used work-group do not count.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex._islpy import isl
+from perflex.features._computed_once import computed_once
 from perflex.features._count_memory import CountMemory
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._remembered import keep_counts, kept_counts
@@ -73,7 +74,7 @@ class AccessCounts:
         """Number of element accesses, one per executing work-item."""
         return self.owner.instances(self.statement)
 
-    @cached_property
+    @computed_once
     def footprint(self) -> QuasiPolynomial:
         """Number of distinct elements touched over the whole launch."""
         return self.owner.footprint((self,))
@@ -83,12 +84,12 @@ class AccessCounts:
         """Whether the count is exact, rather than an upper bound or what the user stated."""
         return self.statement.exact and not self.access.stated
 
-    @cached_property
+    @computed_once
     def footprint_exact(self) -> bool:
         """Whether the footprint is exact, rather than an upper bound or what the user stated."""
         return self.owner.footprint_exact((self,))
 
-    @cached_property
+    @computed_once
     def axis_strides(self) -> tuple[QuasiPolynomial, ...]:
         """Distance between neighbours along each axis of the access relation's range, in elements."""
         return self.array.strides if self.access.strides is None else self.access.strides
@@ -125,7 +126,7 @@ class ScopCounts:
         place = self._places.get(id(statement))
         return f"{statement.launch} {statement.domain}" if place is None else place
 
-    @cached_property
+    @computed_once
     def _places(self) -> dict[int, int]:
         first: dict[tuple[int, str], int] = {}
         return {
@@ -251,7 +252,7 @@ class ScopCounts:
 
         return self.remember("operations", (kind, dtype, sub_group_size), compute)
 
-    @cached_property
+    @computed_once
     def exact_operations(self) -> dict[tuple[str, str], bool]:
         """Whether the count is exact, of each kind and type of operation there is."""
         exact: dict[tuple[str, str], bool] = {}
@@ -291,7 +292,7 @@ class ScopCounts:
 
         return self.remember("exact footprint", [item.number for item in accesses], compute)
 
-    @cached_property
+    @computed_once
     def accesses(self) -> tuple[AccessCounts, ...]:
         """Every access of every statement, in program order."""
         both = [(statement, access) for statement in self.scop.statements for access in statement.accesses]
