@@ -8,11 +8,12 @@ idle sub-groups of a partly used work-group do not count.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex._islpy import isl
 from perflex.features._certainty import Certainty, certainty_of_statement
+from perflex.features._computed_once import computed_once
 from perflex.features._count_memory import CountMemory
 from perflex.features._footprints import (
     Footprint,
@@ -81,7 +82,7 @@ class AccessCounts:
         """Number of element accesses, one per executing work-item."""
         return self.owner.instances(self.statement)
 
-    @cached_property
+    @computed_once
     def footprint(self) -> QuasiPolynomial:
         """Number of distinct elements touched over the whole launch."""
         return self.owner.footprint((self,))
@@ -91,12 +92,12 @@ class AccessCounts:
         """Whether the count is exact, rather than an upper bound or what the user stated."""
         return self.statement.exact and not self.access.stated
 
-    @cached_property
+    @computed_once
     def footprint_exact(self) -> bool:
         """Whether the footprint is exact, rather than an upper bound or what the user stated."""
         return self.owner.footprint_exact((self,))
 
-    @cached_property
+    @computed_once
     def axis_strides(self) -> tuple[QuasiPolynomial, ...]:
         """Distance between neighbours along each axis of the access relation's range, in elements."""
         return self.array.strides if self.access.strides is None else self.access.strides
@@ -140,7 +141,7 @@ class ScopCounts:
         place = self._places.get(id(statement))
         return f"{statement.launch} {statement.domain}" if place is None else place
 
-    @cached_property
+    @computed_once
     def _places(self) -> dict[int, int]:
         first: dict[tuple[int, str], int] = {}
         return {
@@ -266,7 +267,7 @@ class ScopCounts:
 
         return self.remember("operations", (kind, dtype, sub_group_size), compute)
 
-    @cached_property
+    @computed_once
     def operation_certainty(self) -> dict[tuple[str, str], Certainty]:
         """What the count of each kind and type of operation there is rests on."""
         found: dict[tuple[str, str], Certainty] = {}
@@ -321,13 +322,13 @@ class ScopCounts:
             self._footprints[key] = footprint_of(accesses, self)
         return self._footprints[key]
 
-    @cached_property
+    @computed_once
     def names(self) -> dict[str, frozenset[str]]:
         """Names by the field of an identifier that takes them: ``"array"`` and ``"tag"``."""
         tags = {item.access.tag for item in self.accesses if item.access.tag}
         return {"array": frozenset(array.name for array in self.scop.arrays), "tag": frozenset(tags)}
 
-    @cached_property
+    @computed_once
     def accesses(self) -> tuple[AccessCounts, ...]:
         """Every access of every statement, in program order."""
         both = [(statement, access) for statement in self.scop.statements for access in statement.accesses]

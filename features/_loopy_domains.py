@@ -119,8 +119,8 @@ class DomainMaker:
             taken = groups.get(group.axis) if group is not None else items.get(item.axis) if item is not None else None
             if taken is not None:
                 msg = (
-                    f"loops {taken!r} and {iname!r} of kernel {self._kernel.name!r} are both tagged {group or item} and "
-                    "surround one instruction; give each an axis of its own"
+                    f"loops {taken!r} and {iname!r} of kernel {self._kernel.name!r} are both tagged {group or item}, "
+                    "and surround one instruction; give each an axis of its own"
                 )
                 raise UnsupportedKernelError(msg, kernel=self._kernel.name, loop=iname)
             if group is not None:

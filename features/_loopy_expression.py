@@ -281,6 +281,7 @@ class ExpressionReader:
         tags: frozenset[Any] = getattr(aggregate, "tags", frozenset())
         tag = next((str(getattr(t, "value", t)) for t in sorted(tags, key=str)), None)
         text = f"{name}[{', '.join(map(str, indices))}]" if indices else str(name)
+        text = text.replace("\u0332", "")  # loopy underlines some functions' names
         before = len(self.loads)
         for index in indices:
             inner = ExpressionReader(self.facts, self.kernel_name, self.insn_id, self.where)

@@ -174,8 +174,8 @@ class _Extraction:
             groups, items = self.kernel.get_grid_sizes_for_insn_ids_as_exprs(ids, self.callables)
         except (LoopyError, RuntimeError) as error:
             msg = (
-                f"its work-groups have no shape ({str(error).strip().splitlines()[0]}); tag loops with g.0, g.1, ... and "
-                "l.0, l.1, ... without gaps, or call lp.add_inames_for_unused_hw_axes"
+                f"its work-groups have no shape ({str(error).strip().splitlines()[0]}); tag loops with g.0, g.1, ... "
+                "and l.0, l.1, ... without gaps, or call lp.add_inames_for_unused_hw_axes"
             )
             raise self._refuse(msg) from error
         return groups, items

@@ -75,7 +75,7 @@ def _accesses(
         for expression in (*insn.assignees, insn.expression, *insn.predicates):
             for dependency in dependencies(expression):
                 name = getattr(getattr(dependency, "aggregate", dependency), "name", None)
-                if name in touched:
+                if name is not None and name in touched:
                     unseen.discard(name)
                     indices = getattr(dependency, "index_tuple", None)
                     yield name, None if indices is None else tuple(_renamed(index, places) for index in indices)

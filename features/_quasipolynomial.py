@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from perflex._islpy import ISL_LOCK, isl
 from perflex.errors import MissingSizeError
 from perflex.features._cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
+from perflex.features._computed_once import computed_once
 from perflex.features._kept_text import KeptAsText
 from perflex.features._polynomial_pieces import Piece, bound_of, names_of, piece_from_record, read_piece
 
@@ -88,12 +88,12 @@ class QuasiPolynomial(KeptAsText):
         """
         return cls.with_texts({"deferred": (), **known, "text": text}, {"isl_object": (isl.PwQPolynomial, text)})
 
-    @cached_property
+    @computed_once
     def text(self) -> str:
         """The symbolic part in isl's notation."""
         return str(self.isl_object)
 
-    @cached_property
+    @computed_once
     def parameters(self) -> tuple[str, ...]:
         """Names of the size parameters the value may depend on."""
         space = self.isl_object.space
@@ -115,7 +115,7 @@ class QuasiPolynomial(KeptAsText):
                     used |= names_of(floor)
         return tuple(name for name in names if name in used)
 
-    @cached_property
+    @computed_once
     def pieces(self) -> tuple[Piece, ...]:
         """The symbolic part taken apart, for evaluation."""
         if "piece_records" in self.__dict__:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from perflex._islpy import isl
 from perflex.errors import MissingSizeError, UnsupportedKernelError
+from perflex.features._computed_once import computed_once
 from perflex.features._kept_text import KeptAsText
 from perflex.features._quasipolynomial import QuasiPolynomial
 
@@ -56,7 +56,7 @@ class Array:
     strides: tuple[QuasiPolynomial, ...]
     alignment: int = 128
 
-    @cached_property
+    @computed_once
     def itemsize(self) -> int:
         """Size of one element, in bytes."""
         import numpy as np
@@ -294,7 +294,7 @@ class Scop(KeptAsText):
             raise UnsupportedKernelError(msg, kernel=self.name, statement=name)
         return self.launches[index]
 
-    @cached_property
+    @computed_once
     def _arrays_by_name(self) -> dict[str, Array]:
         return {array.name: array for array in self.arrays}
 
@@ -337,7 +337,7 @@ class Scop(KeptAsText):
             msg = f"kernel {self.name!r} is not valid for {given}: it assumes {condition}"
             raise MissingSizeError(msg, kernel=self.name, parameters=self.parameters)
 
-    @cached_property
+    @computed_once
     def validity(self) -> QuasiPolynomial:
         """1 for sizes that fulfil the assumptions, else 0."""
         one = isl.PwQPolynomial("{ 1 }")

@@ -21,14 +21,7 @@ from perflex.features import AnnotatedKernel, count_features, extract_scop
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 # Kernels that are counted wrongly, with what is wrong.
-AWAITING: dict[str, str] = {
-    "cast_in_subscript": "loopy's own exception",
-    "functions_of_integers": "arguments of floating-point functions are counted in their own type",
-    "minimum_in_subscript": "loopy's own exception",
-    "no_first_group_axis": "loopy's own exception",
-    "no_first_local_axis": "loopy's own exception",
-    "two_loops_on_one_axis": "refused for another reason",
-}
+AWAITING: dict[str, str] = {}
 COUNTED = [name for name, nasty in NASTY.items() if not nasty.refused]
 REFUSED = [name for name, nasty in NASTY.items() if nasty.refused]
 REASONS = {
