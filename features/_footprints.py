@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import NoMatchError
 from perflex.features._cardinality import SYMBOLIC_LIMIT, TooManyOperationsError, card, limited
 from perflex.features._certainty import Certainty, certainty_of_access
+from perflex.features._computed_once import computed_once
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._ratio import Ratio
 
@@ -48,7 +48,7 @@ class Footprint:
     owner: ScopCounts
     numbers: tuple[int, ...]
 
-    @cached_property
+    @computed_once
     def afr(self) -> Ratio:
         """Access-to-footprint ratio: accesses per element (paper Section 6.1.1)."""
         return Ratio(self.accesses, self.elements, self.owner.scop)
@@ -73,7 +73,7 @@ class Footprint:
         """What the numbers rest on together."""
         return self.accesses_certainty | self.elements_certainty
 
-    @cached_property
+    @computed_once
     def afr_relation(self) -> str:
         """How the true ratio relates to `afr`: ``"="``, ``"<="``, ``">="``, or ``"~"`` where neither is certain."""
         if self.certainty.stated:

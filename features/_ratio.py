@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex._islpy import isl
+from perflex.features._computed_once import computed_once
 from perflex.features._polynomial_pieces import read_piece
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._rational import Polynomial, polynomial_of, quotient_text
@@ -86,14 +86,14 @@ class Ratio:
         shown = [(text, _condition(domain, self._sizes)) for text, domain in self._cases.items()]
         return "; ".join(f"{text} : {condition}" if condition else text for text, condition in shown)
 
-    @cached_property
+    @computed_once
     def _sizes(self) -> Any:
         """The sizes that formulas are for: the valid ones above zero, so that ``n > 0`` goes without saying."""
         names = dict.fromkeys((*self.numerator.parameters, *self.denominator.parameters))
         above_zero = " and ".join(f"{name} >= 1" for name in names)
         return isl.Set(f"[{', '.join(names)}] -> {{ : {above_zero} }}").params().intersect(self.scop.assumptions)
 
-    @cached_property
+    @computed_once
     def _cases(self) -> dict[str, Any]:
         """Formulas, each with the isl parameter set of the sizes it holds for."""
         cases: dict[str, Any] = {}

@@ -11,7 +11,7 @@ import pytest
 
 from oracles.compare import in_python
 from perflex.errors import NoMatchError
-from perflex.features import Footprint, ScopCounts, count_features, counts_of, extract_scop, scop_from_yaml
+from perflex.features import Footprint, ScopCounts, count_features, extract_scop, scop_from_yaml
 from sample_kernels import make, matmul, pointwise
 
 STAR = [(0, 0, 0), *(tuple(s * (a == b) for b in range(3)) for a in range(3) for s in (1, -1))]
@@ -231,9 +231,7 @@ def test_footprints_are_kept_and_lazy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(copy.footprint_of(array="a").afr) == "n/16"
     scop = extract_scop(pointwise("x[i] + y[i]"))
     monkeypatch.setattr("perflex.features._footprints._union", lambda sets: pytest.fail(f"counted {sets}"))
-    counts_of.cache_clear()
     count_features(scop, {"n": 32}, identifiers=["f_op_float32_add", "f_mem_access_local_float32"])
-    counts_of.cache_clear()
 
 
 def test_accesses_of_nothing() -> None:
