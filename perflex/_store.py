@@ -32,6 +32,7 @@ StorePlace: TypeAlias = "str | Path | Store"
 
 _VARIABLE = "PERFLEX_STORE"
 _OFF = {"", "off"}
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # Another process may be writing; so long it is waited for.
 _BUSY_S = 5.0
 
@@ -135,10 +136,12 @@ class Store:
                 return use(self._connection)
             except (_UnusableError, OSError) as error:
                 self._give_up(str(error))
-            except sqlite3.OperationalError as error:
-                self._give_up(f"cannot be used ({error})")
-            except sqlite3.DatabaseError as error:
-                self.set_aside(str(error))
+            except sqlite3.Error as error:
+                # The low byte is the kind of failure.
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+                    self.set_aside(str(error))
+                else:
+                    self._give_up(f"cannot be used ({error})")
             return None
 
     def _open(self) -> sqlite3.Connection:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perflex import _store
+from perflex.__main__ import main
 from perflex._store import Store, current_store, store_at, using_store
 from perflex._store_tables import MIGRATIONS
 from perflex._warnings import PerflexWarning
@@ -190,6 +191,25 @@ def test_a_locked_file_is_done_without(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.warns(PerflexWarning, match="database is locked"):
         add(store, "two")
     holder.close()
+
+
+def test_the_command_line_tells_it_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "kernel.py").write_text(
+        "import loopy as lp\n"
+        "def knl():\n"
+        "    return lp.make_kernel('{[i]: 0<=i<32}', 'out[i] = 2.5f', lang_version=(2018, 2))\n"
+    )
+    monkeypatch.setenv("PERFLEX_STORE", str(tmp_path / "kernel.py" / "store.sqlite"))
+    command = ["features", f"{tmp_path / 'kernel.py'}:knl", "-f", "f_thread_items"]
+    assert main(command) == 0
+    output, told = capsys.readouterr()
+    assert "f_thread_items" in output
+    assert told.startswith("warning: the store ")
+    assert told.count("\n") == 1
+    assert main(["-q", *command]) == 0
+    assert capsys.readouterr().err == ""
 
 
 WRITER = """
