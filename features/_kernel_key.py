@@ -135,8 +135,8 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
 
 
 def _record_text(value: Any) -> str:
-    # Records of one class may differ in their fields.
-    key = type(value), frozenset(value.fields)
+    # Records of one class may differ in their fields, and a class lists those of all of them.
+    key = type(value), frozenset(value.__dict__.keys() & value.fields)
     writer = _RECORDS.get(key)
     if writer is None:
         writer = _RECORDS[key] = _fields_writer(key[0], tuple(sorted(key[1])))

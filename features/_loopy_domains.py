@@ -112,7 +112,7 @@ class DomainMaker:
         groups: dict[int, str] = {}
         items: dict[int, str] = {}
         sequential: set[str] = set()
-        for iname in inames:
+        for iname in sorted(inames):
             tags = self._kernel.inames[iname].tags
             group = next((tag for tag in tags if isinstance(tag, GroupInameTag)), None)
             item = next((tag for tag in tags if isinstance(tag, LocalInameTag)), None)

@@ -270,3 +270,12 @@ def test_a_kernel_without_a_key_is_counted(path: Path) -> None:
         kernel_key(kernel)
     with using_store(path):
         assert count_features(extract_scop(kernel))
+
+
+def test_attributes_of_other_kernels_arguments_do_not_matter():
+    kernel = pointwise("x[i] + y[i]")
+    before = kernel_key(fresh(kernel), "")
+    # loopy's records list the attributes of all instances of their class.
+    strided = lp.GlobalArg("z", np.float32, shape=("n",), strides=(2,))
+    assert "strides" in strided.fields
+    assert kernel_key(fresh(kernel), "") == before
