@@ -6,9 +6,9 @@ For one variant of each generator of the catalog on one core:
   nothing remembered and no store, and loopy's ``get_op_map``, ``get_mem_access_map``, ``get_synchronization_map`` and
   ``gather_access_footprints``; both run in turn, medians.
 * warm: everything that ``perflex features`` shows, symbolic and at the kernel's sizes, with a store that an earlier
-  process filled; the first time each kernel is seen in a new process, medians over several processes that begin with
-  different kernels. What a process does once (imports apart) is printed at the end. ``key`` is the part that finds out
-  which kernel it is.
+  process filled; the first time each kernel is seen in a new process, medians over one process for each kernel to begin
+  with. What a process does once (imports apart) is printed at the end. ``key`` is the part that finds out which kernel
+  it is.
 * again: the same once more, in the same process.
 """
 
@@ -105,7 +105,7 @@ def warm_in_new_processes() -> tuple[dict[str, list[float]], float]:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PERFLEX_STORE": str(Path(folder, "store.sqlite"))}
         runs = []
-        for first in [0, *range(0, len(ALL_GENERATORS), 2)]:
+        for first in [0, *range(len(ALL_GENERATORS))]:
             command = [sys.executable, __file__, "--warm", str(first)]
             done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
             runs.append(json.loads(done.stdout))
