@@ -109,25 +109,29 @@ class AccessMaker:
         if any(get_dependencies(index) & self._displaced for index in indices):
             return None
         relation = isl.Map.from_domain(isl.Set.universe(instances.space))
-        strides: list[QuasiPolynomial] = []
-        own, distinct = True, True
+        found = [quasi_affine(index, instances.space) for index in indices]
         axes = strides_of(self._kernel.get_var_descriptor(array), self._kernel.name) if indices else ()
-        for position, index in enumerate(indices):
-            affine = quasi_affine(index, instances.space)
+        if all(affine is not None for affine in found):
+            for affine in found:
+                relation = relation.flat_range_product(isl.Map.from_pw_aff(affine))
+            return relation, None, True
+        strides: list[QuasiPolynomial] = []
+        distinct = True
+        for position, (index, affine) in enumerate(zip(indices, found, strict=True)):
+            # A component of a vector has no axis of its own in loopy.
+            scale = self._polynomial(axes[position]) if position < len(axes) else _one()
             if affine is not None:
                 relation = relation.flat_range_product(isl.Map.from_pw_aff(affine))
-                # A component of a vector has no axis of its own in loopy.
-                strides.append(self._polynomial(axes[position]) if position < len(axes) else _one())
+                strides.append(scale)
                 continue
             flattened = flattened_axes(index, instances.domain, instances.space, self._parameters)
             if flattened is None:
                 return None
-            own, distinct = False, distinct and flattened.distinct
-            scale = self._polynomial(axes[position])
+            distinct = distinct and flattened.distinct
             for axis, stride in flattened.axes:
                 relation = relation.flat_range_product(isl.Map.from_pw_aff(axis))
                 strides.append(stride * scale)
-        return relation, None if own else tuple(strides), distinct
+        return relation, tuple(strides), distinct
 
     def _polynomial(self, expr: Any) -> QuasiPolynomial:
         return polynomial_in_parameters(expr, self._parameters)
