@@ -10,7 +10,9 @@ A kernel that loopy never saw is described by hand as a `Scop`. A user's own fea
 
 from __future__ import annotations
 
+from perflex.features._certainty import Certainty
 from perflex.features._chain_features import ChainFamily
+from perflex.features._counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features._counts import AccessCounts, ScopCounts, counts_of
 from perflex.features._feature import (
     Amount,
@@ -21,15 +23,19 @@ from perflex.features._feature import (
     register_feature,
     unregister_feature,
 )
+from perflex.features._footprint_features import FootprintFamily
+from perflex.features._footprints import Footprint
 from perflex.features._launch_features import LaunchFamily
 from perflex.features._loopy_extract import extract_scop
 from perflex.features._memory_features import MemoryAccessFamily, describe_access
 from perflex.features._operation_features import OperationFamily
 from perflex.features._options import AnnotatedKernel, CountingOptions, InstructionCounts, annotate
 from perflex.features._quasipolynomial import QuasiPolynomial
-from perflex.features._report import CountedFeature, count_features
+from perflex.features._ratio import Ratio
+from perflex.features._report import count_features
 from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
-from perflex.features._scop_yaml import content_hash, scop_from_yaml, scop_to_yaml
+from perflex.features._scop_text import content_hash
+from perflex.features._scop_yaml import scop_from_yaml, scop_to_yaml
 
 __all__ = [
     "Access",
@@ -38,14 +44,19 @@ __all__ = [
     "AnnotatedKernel",
     "Array",
     "Barrier",
+    "Certainty",
     "CountedFeature",
+    "CountedFootprint",
     "CountingOptions",
     "Feature",
     "FeatureFamily",
+    "Footprint",
     "InstructionCounts",
     "Launch",
     "Operation",
+    "Quantity",
     "QuasiPolynomial",
+    "Ratio",
     "Recurrence",
     "Scop",
     "ScopCounts",
@@ -67,4 +78,5 @@ __all__ = [
 register_family(OperationFamily())
 register_family(ChainFamily())
 register_family(MemoryAccessFamily())
+register_family(FootprintFamily())
 register_family(LaunchFamily())

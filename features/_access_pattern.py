@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from perflex.features._counts import AccessCounts
     from perflex.features._quasipolynomial import QuasiPolynomial
 
-__all__ = ["AccessPattern", "Constraint", "parse_pattern"]
+__all__ = ["ACCESS", "AccessPattern", "Constraint", "parse_pattern"]
 
+ACCESS = "f_mem_access"
 SPACES = ("global", "local", "private")
 DIRECTIONS = ("load", "store")
 
 _CONSTRAINT = re.compile(r"(<=|>=|<|>|=)?(.+)")
+_BARE = re.compile(r"[^{}]+")
+_BRACED = re.compile(r"\{[^{}]*\}")
+_TAG = re.compile(r"\w+")
 _FACTOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?")
 
 
@@ -78,8 +82,13 @@ class Constraint:
 
 @dataclass(frozen=True)
 class AccessPattern:
-    """Which accesses a memory access feature counts; None or empty fields match everything."""
+    """Which accesses a memory feature counts; None or empty fields match everything.
 
+    The name of an array or tag may end in a word such as ``_load``: where the kernel has that name, the word is
+    part of it.
+    """
+
+    array: str | None = None
     tag: str | None = None
     space: str | None = None
     dtype: str | None = None
@@ -87,15 +96,35 @@ class AccessPattern:
     local_strides: tuple[tuple[int, Constraint], ...] = ()
     group_strides: tuple[tuple[int, Constraint], ...] = ()
     afr: Constraint | None = None
+    prefix: str = ACCESS
 
     def fits_statically(self, item: AccessCounts) -> bool:
         """Return whether the parts that do not depend on sizes fit."""
+        read = self._for_names(item.owner.names)
         return (
-            (self.tag is None or self.tag == item.access.tag)
-            and (self.space is None or self.space == item.array.space)
-            and (self.dtype is None or self.dtype == item.array.dtype)
-            and (self.direction is None or self.direction == item.access.direction)
+            (read.array is None or read.array == item.array.name)
+            and (read.tag is None or read.tag == item.access.tag)
+            and (read.space is None or read.space == item.array.space)
+            and (read.dtype is None or read.dtype == item.array.dtype)
+            and (read.direction is None or read.direction == item.access.direction)
         )
+
+    def _for_names(self, names: Mapping[str, frozenset[str]]) -> AccessPattern:
+        """Return the pattern with as many words in the name of the array or tag as make a name there is."""
+        field = "array" if self.tag is None else "tag"
+        name = getattr(self, field)
+        words = [word for word in ("space", "dtype", "direction") if getattr(self, word)] if name else []
+        for count in range(len(words), 0, -1):
+            longer = "_".join([name, *(getattr(self, word) for word in words[:count])])
+            if longer in names[field]:
+                renamed = replace(self, array=longer) if field == "array" else replace(self, tag=longer)
+                return replace(
+                    renamed,
+                    space=None if "space" in words[:count] else self.space,
+                    dtype=None if "dtype" in words[:count] else self.dtype,
+                    direction=None if "direction" in words[:count] else self.direction,
+                )
+        return self
 
     def fits(self, item: AccessCounts, sizes: Mapping[str, Any]) -> bool:
         """Return whether an access fits at the given sizes."""
@@ -118,9 +147,9 @@ class AccessPattern:
     @property
     def identifier(self) -> str:
         """The canonical identifier."""
-        text = "f_mem_access"
-        if self.tag is not None:
-            text += f"_tag:{self.tag}"
+        text = self.prefix
+        for field, name in (("array", self.array), ("tag", self.tag)):
+            text += "" if name is None else f"_{field}:{name}"
         for part in (self.space, self.dtype, self.direction):
             text += f"_{part}" if part else ""
         for name, strides in (("lstrides", self.local_strides), ("gstrides", self.group_strides)):
@@ -152,26 +181,24 @@ def _stride_fits(constraint: Constraint, stride: QuasiPolynomial | int, sizes: M
     return constraint.holds(stride if isinstance(stride, int) else stride.evaluate(sizes), sizes)
 
 
-def parse_pattern(identifier: str) -> AccessPattern:
-    """Read ``f_mem_access[_tag:..][_<space>][_<dtype>][_<direction>][_lstrides:{..}][_gstrides:{..}][_afr:..]``.
+def parse_pattern(identifier: str, prefix: str = ACCESS) -> AccessPattern:
+    """Read the fields after ``f_mem_access``, or another prefix.
 
-    A tag ends where ``_<space>``, ``_<dtype>``, ``_<direction>`` or a stride or AFR field begins, so a tag
-    must not itself end in such a word.
+    They are ``[_array:..][_tag:..][_<space>][_<dtype>][_<direction>][_lstrides:{..}][_gstrides:{..}][_afr:..]``.
+    A name ends where ``_<space>``, ``_<dtype>``, ``_<direction>`` or the next field begins; names that end in
+    such a word are told from the kernel.
 
     Raises
     ------
     UnknownFeatureError
         A field is malformed, unknown or out of order; the message names it.
     """
-    rest = identifier.removeprefix("f_mem_access")
-    rest, afr = _cut(identifier, rest, "_afr:", r"[^{}]+")
-    rest, group = _cut(identifier, rest, "_gstrides:", r"\{[^{}]*\}")
-    rest, local = _cut(identifier, rest, "_lstrides:", r"\{[^{}]*\}")
-    tag = None
-    if rest.startswith("_tag:"):
-        tag, rest = _split_tag(rest.removeprefix("_tag:"))
-        if not re.fullmatch(r"\w+", tag):
-            raise _bad(identifier, f"the memory access tag {tag!r} is not a name")
+    rest = identifier.removeprefix(prefix)
+    rest, afr = _cut(identifier, rest, "_afr:", _BARE)
+    rest, group = _cut(identifier, rest, "_gstrides:", _BRACED)
+    rest, local = _cut(identifier, rest, "_lstrides:", _BRACED)
+    array, rest = _cut_name(identifier, "array", rest)
+    tag, rest = _cut_name(identifier, "tag", rest)
     words = rest.removeprefix("_").split("_") if rest else []
     found: dict[str, str] = {}
     order = (("space", SPACES), ("dtype", DTYPES), ("direction", DIRECTIONS))
@@ -185,6 +212,7 @@ def parse_pattern(identifier: str) -> AccessPattern:
         else:
             raise _bad(identifier, _explain(word, order))
     return AccessPattern(
+        array=array,
         tag=tag,
         space=found.get("space"),
         dtype=found.get("dtype"),
@@ -192,6 +220,7 @@ def parse_pattern(identifier: str) -> AccessPattern:
         local_strides=_parse_strides(identifier, local),
         group_strides=_parse_strides(identifier, group),
         afr=None if afr is None else _parse_constraint(identifier, afr),
+        prefix=prefix,
     )
 
 
@@ -202,20 +231,41 @@ def _explain(word: str, order: tuple[tuple[str, tuple[str, ...]], ...]) -> str:
     return f"{word!r} is none of the words there are ({choices})"
 
 
-def _split_tag(text: str) -> tuple[str, str]:
+def _cut_name(identifier: str, field: str, text: str) -> tuple[str | None, str]:
+    """Return the name after ``_array:`` or ``_tag:``, if it is there, and what follows it."""
+    if not text.startswith(f"_{field}:"):
+        return None, text
+    text = text.removeprefix(f"_{field}:")
+    if field == "array" and "_tag:" in text:
+        name, _, rest = text.partition("_tag:")
+        rest = f"_tag:{rest}"
+    else:
+        name, rest = _split_name(text)
+    if not re.fullmatch(r"\w+", name):
+        what = "memory access tag" if field == "tag" else "array"
+        hint = "; array: stands before tag:" if "_array:" in name else ""
+        raise _bad(identifier, f"the {what} {name!r} is not a name{hint}")
+    return name, rest
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    """Cut off the words at the end that stand in the order of fields."""
+    order = (DIRECTIONS, DTYPES, SPACES)
     words = text.split("_")
-    end = len(words)
-    while end > 1 and words[end - 1] in {*SPACES, *DTYPES, *DIRECTIONS}:
+    end, field = len(words), 0
+    while end > 1:
+        field = next((i for i in range(field, len(order)) if words[end - 1] in order[i]), -1) + 1
+        if not field:
+            break
         end -= 1
-    tail = words[end:]
-    return "_".join(words[:end]), "".join(f"_{word}" for word in tail)
+    return "_".join(words[:end]), "".join(f"_{word}" for word in words[end:])
 
 
-def _cut(identifier: str, text: str, marker: str, shape: str) -> tuple[str, str | None]:
+def _cut(identifier: str, text: str, marker: str, shape: re.Pattern[str]) -> tuple[str, str | None]:
     head, found, tail = text.partition(marker)
     if not found:
         return text, None
-    if not re.fullmatch(shape, tail):
+    if not shape.fullmatch(tail):
         raise _bad(identifier, f"the field {marker.strip('_:')} is malformed or followed by another field")
     return head, tail
 

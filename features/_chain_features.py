@@ -97,6 +97,16 @@ class ChainFeature:
         """Return whether any chain has such an operation."""
         return f"{_PREFIX}{self.dtype}_{self.kind}" in self.inventory(scop)
 
+    def statements(self, scop: Scop) -> list[Statement]:
+        """Return the statements whose recurrences have such an operation."""
+        return [
+            statement
+            for variables in _chains(scop).values()
+            for statements in variables.values()
+            for statement in statements
+            if _operations(statement, self.kind, self.dtype)
+        ]
+
     def inventory(self, scop: Scop) -> list[str]:
         """Return the chain features the kernel has."""
         found = {

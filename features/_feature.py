@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from perflex.errors import UnknownFeatureError
@@ -83,6 +84,7 @@ _user_features: dict[str, UserFeature] = {}
 def register_family(family: FeatureFamily) -> None:
     """Add a family of features; later families are asked later."""
     _families.append(family)
+    _in_families.cache_clear()
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,11 @@ def unregister_feature(identifier: str) -> None:
 def _find(identifier: str) -> Feature | None:
     if identifier in _user_features:
         return _user_features[identifier]
+    return _in_families(identifier)
+
+
+@lru_cache(maxsize=4096)
+def _in_families(identifier: str) -> Feature | None:
     for family in _families:
         feature = family.parse(identifier)
         if feature is not None:

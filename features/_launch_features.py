@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.features._counts import counts_of
-from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
     from perflex.features._feature import Amount, Sizes
@@ -58,17 +57,10 @@ class LaunchFeature:
     def _barriers(self, scop: Scop, sizes: Sizes) -> Any:
         counts = counts_of(scop)
         kind = self.identifier.removeprefix("f_sync_barrier_")
-        per_launch: dict[int, QuasiPolynomial] = {}
-        for barrier in scop.barriers:
-            if barrier.kind == kind:
-                known = per_launch.get(barrier.launch, QuasiPolynomial.constant(0))
-                per_launch[barrier.launch] = known + counts.barrier_instances(barrier)
         total: Any = 0
-        for index, executed in per_launch.items():
-            groups = scop.launches[index].group_count.evaluate(sizes)
-            executed_count = executed.evaluate(sizes)
-            share = executed_count / np.maximum(groups, 1)
-            total = total + share
+        for launch in dict.fromkeys(barrier.launch for barrier in scop.barriers if barrier.kind == kind):
+            groups = counts.group_count(launch).evaluate(sizes)
+            total = total + counts.barriers(kind, launch).evaluate(sizes) / np.maximum(groups, 1)
         return total
 
     def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex._islpy import isl
+from perflex.errors import UnsupportedKernelError
 from perflex.features._loopy_polynomial import affine_in_parameters, parameter_space
 
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
     from perflex.features._loopy_trips import TripCounts
 
-__all__ = ["DomainMaker", "align_parameters", "assumptions_on"]
+__all__ = ["DomainMaker", "Instances", "align_parameters", "assumptions_on"]
 
 
 def align_parameters(isl_object: Any, parameters: Sequence[str]) -> Any:
@@ -28,6 +30,58 @@ def assumptions_on(kernel: Any, parameters: Sequence[str]) -> Any:
         if assumed.get_dim_name(kinds.param, position) not in parameters:
             assumed = assumed.project_out(kinds.param, position, 1)
     return align_parameters(assumed, parameters)
+
+
+@dataclass(frozen=True)
+class Instances:
+    """The instances of a statement.
+
+    Attributes
+    ----------
+    domain
+        isl set of them, as the Scop has it.
+    space
+        Its space with loopy's names, and ``lane`` last where there are lanes.
+    places
+        isl map from the domain to what loopy's names stand for; None where that is the same. A parallel loop that
+        starts at 2 runs on the work-items from 0 on.
+    lanes
+        Elements of the vectors that are worked on; 1 for scalars.
+    """
+
+    domain: Any
+    space: Any
+    places: Any = None
+    lanes: int = 1
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """Hardware axis (``lid0``, ``gid1``) -> name of its dimension in `space`."""
+        names = self.space.get_var_names(isl.dim_type.set)
+        hardware = (self.domain.get_dim_name(isl.dim_type.set, i) for i in range(len(names)))
+        return {axis: name for axis, name in zip(hardware, names, strict=True) if axis[:3] in {"lid", "gid"}}
+
+    def restricted(self, conditions: Iterable[Any], parameters: Sequence[str]) -> Instances:
+        """Return the instances for which conditions, sets in loopy's names, hold."""
+        domain = self.domain
+        for condition in conditions:
+            held = condition if self.places is None else self.places.intersect_range(condition).domain()
+            for position, name in enumerate(self.domain.get_var_names(isl.dim_type.set)):
+                held = held.set_dim_name(isl.dim_type.set, position, name)
+            domain = domain.intersect(align_parameters(held, parameters))
+        return replace(self, domain=domain.coalesce())
+
+    def in_lanes(self, lanes: int) -> Instances:
+        """Return these instances for each of a vector's elements, enumerated by a last dimension ``lane``."""
+        kinds = isl.dim_type
+        last = self.domain.dim(kinds.set)
+        domain = self.domain.add_dims(kinds.set, 1).set_dim_name(kinds.set, last, "lane")
+        domain = domain.lower_bound_val(kinds.set, last, isl.Val(0)).upper_bound_val(
+            kinds.set, last, isl.Val(lanes - 1)
+        )
+        space = self.space.add_dims(kinds.set, 1).set_dim_name(kinds.set, last, "lane")
+        places = None if self.places is None else self.places.flat_product(isl.Map("{ [lane] -> [lane] }"))
+        return Instances(domain, space, places, lanes)
 
 
 class DomainMaker:
@@ -48,17 +102,27 @@ class DomainMaker:
         self._trips = trips
         self._parameters = tuple(parameters)
         self._assumptions = assumptions_on(kernel, parameters)
-        self._made: dict[object, tuple[Any, Any]] = {}
+        self._made: dict[object, Instances] = {}
+        self._starts: dict[str, Any] = {}
 
     def axes(self, inames: Iterable[str]) -> tuple[dict[int, str], dict[int, str], set[str]]:
         """Return (group axis -> iname, local axis -> iname, sequential inames)."""
         from loopy.kernel.data import GroupInameTag, LocalInameTag
 
-        groups, items, sequential = {}, {}, set()
-        for iname in inames:
+        groups: dict[int, str] = {}
+        items: dict[int, str] = {}
+        sequential: set[str] = set()
+        for iname in sorted(inames):
             tags = self._kernel.inames[iname].tags
             group = next((tag for tag in tags if isinstance(tag, GroupInameTag)), None)
             item = next((tag for tag in tags if isinstance(tag, LocalInameTag)), None)
+            taken = groups.get(group.axis) if group is not None else items.get(item.axis) if item is not None else None
+            if taken is not None:
+                msg = (
+                    f"loops {taken!r} and {iname!r} of kernel {self._kernel.name!r} are both tagged {group or item}, "
+                    "and surround one instruction; give each an axis of its own"
+                )
+                raise UnsupportedKernelError(msg, kernel=self._kernel.name, loop=iname)
             if group is not None:
                 groups[group.axis] = iname
             elif item is not None:
@@ -84,8 +148,8 @@ class DomainMaker:
         item_extents: Sequence[int],
         *,
         all_items: bool = False,
-    ) -> tuple[Any, Any]:
-        """Return a statement's domain, and the same space with loopy's names.
+    ) -> Instances:
+        """Return a statement's instances.
 
         Parameters
         ----------
@@ -111,7 +175,7 @@ class DomainMaker:
         group_extents: Sequence[Any],
         item_extents: Sequence[int],
         all_items: bool,
-    ) -> tuple[Any, Any]:
+    ) -> Instances:
         groups, items, sequential = self.axes(inames)
         if all_items:
             items = {}
@@ -133,11 +197,58 @@ class DomainMaker:
                 named = self._below(named, len(group_extents) + axis, extent)
         named = named.intersect_params(self._assumptions).remove_redundancies().coalesce()
         named = align_parameters(named, self._parameters)
-        domain = named
+        places = self._places(named, {*groups.values(), *items.values()}, source)
+        domain = named if places is None else align_parameters(named.apply(places.reverse()), self._parameters)
         for position, (name, iname) in enumerate(zip(target, source, strict=True)):
             domain = domain.set_dim_name(isl.dim_type.set, position, name)
             named = named.set_dim_name(isl.dim_type.set, position, iname)
-        return domain, named.get_space()
+        return Instances(domain, named.get_space(), places)
+
+    def _places(self, named: Any, parallel: set[str], source: Sequence[str]) -> Any:
+        """Return the map from work-groups and work-items, counted from 0, to the loops that run on them."""
+        starts = {position: self._start(name) for position, name in enumerate(source) if name in parallel}
+        moved = {position: start for position, start in starts.items() if start is not None}
+        if not moved:
+            return None
+        kinds = isl.dim_type
+        space = named.get_space()
+        local = isl.LocalSpace.from_space(space)
+        places = isl.Map.from_domain(isl.Set.universe(space))
+        for position in range(space.dim(kinds.set)):
+            value = isl.PwAff.var_on_domain(local, kinds.set, position)
+            if position in moved:
+                value = value.add(moved[position].add_dims(kinds.in_, space.dim(kinds.set)))
+            places = places.flat_range_product(isl.Map.from_pw_aff(value))
+        return places
+
+    def _start(self, iname: str) -> Any:
+        """Return the iteration of a parallel loop that runs on work-item 0; None if that is iteration 0."""
+        if iname not in self._starts:
+            self._starts[iname] = None if self._starts_at_zero(iname) else self._first(iname)
+        return self._starts[iname]
+
+    def _starts_at_zero(self, iname: str) -> bool:
+        """Whether a loop's domain says just that it starts at 0: what most say, and quickly found."""
+        kinds = isl.dim_type
+        for domain in self._kernel.domains:
+            position = domain.find_dim_by_name(kinds.set, iname)
+            if position >= 0:
+                return any(
+                    constraint.get_constant_val() == 0
+                    and constraint.get_coefficient_val(kinds.set, position) == 1
+                    and not constraint.is_equality()
+                    and len(constraint.get_coefficients_by_name()) == 1
+                    for constraint in domain.get_constraints()
+                )
+        return False
+
+    def _first(self, iname: str) -> Any:
+        """Return a parallel loop's lower bound as loopy takes it, a function of the parameters; None for 0."""
+        from loopy.kernel.tools import get_hw_axis_base_for_codegen
+
+        first = isl.PwAff.from_aff(get_hw_axis_base_for_codegen(self._kernel, iname)).project_domain_on_params()
+        zero = first.eq_set(isl.PwAff("{ [0] }").project_domain_on_params())
+        return None if self._assumptions.params().is_subset(zero.params()) else first
 
     def _renamed(self, inames: frozenset[str], source: Sequence[str]) -> Any:
         """Return loopy's domain with its dimensions in the given order, others projected out."""

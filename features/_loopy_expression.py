@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features._loopy_terms import factors, is_constant, is_product, is_square, terms_of
+from perflex.features._loopy_terms import factors, is_constant, is_number, is_product, is_square, terms_of
 from perflex.features._operation_features import operation_of_function
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ _FUNCTION_NAMES = {
     "isnan": "cmp",
     "real": "",
     "imag": "",
+    "make_tuple": "",
 }
+# Base reduction of a segmented one -> what combining two values costs where no new segment begins.
+_SEGMENTED = {"SumReductionOperation": "add", "ProductReductionOperation": "mul"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,16 @@ class KernelFacts(Protocol):
         """Return the expression whose integer arithmetic computes an access's address; None not to count it."""
 
 
+def _meets_number(expr: Any) -> bool:
+    """Whether the value of an integer expression is computed from a number in the text."""
+    method = getattr(expr, "mapper_method", None)
+    if method == "map_quotient":  # both sides are cast
+        return True
+    if method in {"map_sum", "map_product", "map_min", "map_max"}:
+        return any(is_constant(child) or _meets_number(child) for child in expr.children)
+    return method == "map_power" and _meets_number(expr.base)
+
+
 class ExpressionReader:
     """Walk expressions, collecting operations and array accesses.
 
@@ -112,6 +125,8 @@ class ExpressionReader:
         self.kernel_name = kernel_name
         self.insn_id = insn_id
         self.where = where or Where()
+        # Type in which the generated code takes numbers: what it is assigned to, passed to or compared with.
+        self._context: str | None = None
         self._here = Work()
         self.work: dict[Where, Work] = {self.where: self._here}
 
@@ -145,6 +160,27 @@ class ExpressionReader:
             yield
         finally:
             self.where, self._here = outside
+
+    @contextmanager
+    def taken_as(self, dtype: str | None) -> Iterator[None]:
+        """Read what is assigned to, passed as or compared with a value of a type."""
+        outside = self._context
+        self._context = dtype if dtype is not None and dtype.startswith("float") else None
+        try:
+            yield
+        finally:
+            self._context = outside
+
+    def _type(self, expr: Any) -> tuple[str, int]:
+        """Return the element type and lanes in which the generated code computes an expression.
+
+        Numbers are written in the type of their context, which makes the arithmetic of integers with them
+        floating-point: ``p[i] + 1`` in an assignment to a float is ``p[i] + 1.0f``.
+        """
+        dtype, lanes = self.facts.dtype_of(expr)
+        if self._context is not None and "int" in dtype and _meets_number(expr):
+            return self._context, lanes
+        return dtype, lanes
 
     def read(self, expr: Any) -> None:
         """Add what `expr` does.
@@ -185,7 +221,8 @@ class ExpressionReader:
     def _address(self, access: RawAccess) -> None:
         arithmetic = self.facts.subscript_arithmetic(access)
         if arithmetic is not None:
-            self.read(arithmetic)
+            with self.taken_as(None):
+                self.read(arithmetic)
 
     def _refuse(self, what: str) -> None:
         msg = (
@@ -197,7 +234,7 @@ class ExpressionReader:
     def count(self, kind: str, expr: Any, times: int = 1) -> None:
         """Add operations of one kind on values of an expression's type."""
         if times:
-            dtype, lanes = self.facts.dtype_of(expr)
+            dtype, lanes = self._type(expr)
             self._at(lanes).operations[kind, dtype] += times
 
     def add_operations(self, kind: str, dtype: str, times: int) -> None:
@@ -244,6 +281,7 @@ class ExpressionReader:
         tags: frozenset[Any] = getattr(aggregate, "tags", frozenset())
         tag = next((str(getattr(t, "value", t)) for t in sorted(tags, key=str)), None)
         text = f"{name}[{', '.join(map(str, indices))}]" if indices else str(name)
+        text = text.replace("\u0332", "")  # loopy underlines some functions' names
         before = len(self.loads)
         for index in indices:
             inner = ExpressionReader(self.facts, self.kernel_name, self.insn_id, self.where)
@@ -263,8 +301,8 @@ class ExpressionReader:
         additions = len(terms) - 1
         if additions <= 0:
             return
-        dtype, lanes = self.facts.dtype_of(expr)
-        feeds = [is_product(term) and self.facts.dtype_of(term) == (dtype, lanes) for term in terms]
+        dtype, lanes = self._type(expr)
+        feeds = [is_product(term) and self._type(term) == (dtype, lanes) for term in terms]
         # The generated code adds from left to right: of the first two terms one product at most is fused.
         fused = int(feeds[0] or feeds[1]) + sum(feeds[2:])
         operations = self._at(lanes).operations
@@ -285,30 +323,37 @@ class ExpressionReader:
         self.count("div", expr)
 
     def _map_floor_div(self, expr: Any) -> None:
-        self.read(expr.numerator)
-        self.read(expr.denominator)
-        self.count("floordiv", expr)
+        self._integer_division(expr, "floordiv")
 
     def _map_remainder(self, expr: Any) -> None:
-        self.read(expr.numerator)
-        self.read(expr.denominator)
-        self.count("mod", expr)
+        self._integer_division(expr, "mod")
+
+    def _integer_division(self, expr: Any, kind: str) -> None:
+        with self.taken_as(None):
+            self.read(expr.numerator)
+            self.read(expr.denominator)
+            self.count(kind, expr)
 
     def _map_power(self, expr: Any) -> None:
+        if is_number(expr.exponent) and expr.exponent == 0:
+            return  # generated as 1
         self.read(expr.base)
         if is_square(expr):  # generated as base*base
             self.count("mul", expr)
             return
         self.read(expr.exponent)
-        if expr.exponent not in {0, 1}:
+        if expr.exponent != 1:
             self.count("pow", expr)
 
     # comparisons and bits
 
     def _map_comparison(self, expr: Any) -> None:
-        self.read(expr.left)
-        self.read(expr.right)
-        self.count("cmp", expr.left if getattr(expr.left, "mapper_method", None) else expr.right)
+        # loopy, too, takes the type of the difference.
+        compared = self.facts.dtype_of(expr.left - expr.right)[0]
+        with self.taken_as(compared):
+            self.read(expr.left)
+            self.read(expr.right)
+        self.add_operations("cmp", compared, 1)
 
     def _children(self, expr: Any, kind: str) -> None:
         for child in expr.children:
@@ -378,13 +423,31 @@ class ExpressionReader:
 
     def _map_call(self, expr: Any) -> None:
         for parameter in expr.parameters:
-            self.read(parameter)
+            if not is_constant(parameter):
+                dtype = self.facts.dtype_of(parameter)[0]
+                with self.taken_as(dtype if dtype.startswith("float") else self.facts.dtype_of(expr)[0]):
+                    self.read(parameter)
         function = expr.function
         name = getattr(function, "name", function)
-        if not isinstance(name, str):  # a reduction's combiner, e.g. of an argmax
-            name = type(name).__name__.lower()
+        if not isinstance(name, str):
+            self._combine(expr, name)
+            return
         name = self.facts.function_name(name)
         kind = _FUNCTION_NAMES.get(name, operation_of_function(name))
         if kind:
-            # What is compared has a type; that there is a result does not.
-            self.count(kind, expr.parameters[0] if kind == "cmp" else expr)
+            # What is compared has a type, the result has not; that of a complex absolute value is real.
+            self.count(kind, expr.parameters[0] if kind in {"cmp", "abs"} else expr)
+
+    def _combine(self, expr: Any, combiner: Any) -> None:
+        """Count one step of a reduction over tuples: what is executed besides choosing between them."""
+        name = type(combiner).__name__
+        if name == "ArgExtOp":
+            self.count("cmp", expr.parameters[0])
+            return
+        reduction = getattr(combiner, "reduction_op", None)
+        kind = _SEGMENTED.get(getattr(getattr(reduction, "base_reduction_class", None), "__name__", ""))
+        if kind is None:
+            self._refuse(f"combines values by {name} ({expr})")
+        else:
+            with self.only(guarded=True):
+                self.count(kind, expr.parameters[0])

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
+from itertools import pairwise
 from typing import Any
 from weakref import finalize
 
+from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
-from perflex.features._loopy_domains import DomainMaker, assumptions_on
-from perflex.features._loopy_facts import KernelTypes
+from perflex.features._loopy_domains import DomainMaker, Instances, assumptions_on
+from perflex.features._loopy_facts import KernelTypes, strides_of
 from perflex.features._loopy_linearization import Place, read_linearization
 from perflex.features._loopy_parameters import size_parameters
 from perflex.features._loopy_polynomial import polynomial_in_parameters
+from perflex.features._loopy_races import spare_race_check
 from perflex.features._loopy_statement import StatementMaker
 from perflex.features._loopy_subscript import AccessMaker
 from perflex.features._loopy_trips import TripCounts
 from perflex.features._options import AnnotatedKernel, CountingOptions
 from perflex.features._quasipolynomial import QuasiPolynomial
+from perflex.features._remembered import kept_scop
 from perflex.features._scop import Array, Barrier, Launch, Scop
 
 __all__ = ["extract_scop"]
@@ -24,6 +29,8 @@ __all__ = ["extract_scop"]
 # By identity, as long as the kernel lives: comparing kernels by value is slow.
 _remembered: dict[tuple[int, CountingOptions], Scop] = {}
 _PLAINLY = CountingOptions()
+# What loopy lets through besides its own errors, for kernels that cannot be scheduled.
+_SCHEDULING_FAILURES = (RuntimeError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
 
 
 def extract_scop(kernel: Any) -> Scop:
@@ -52,15 +59,23 @@ def extract_scop(kernel: Any) -> Scop:
         kernel, options = kernel.translation_unit, kernel.options
     key = id(kernel), options
     if key not in _remembered:
-        _remembered[key] = _Extraction(*_linearized(kernel), options).scop()
+        text = "" if options == _PLAINLY else repr(options)
+        _remembered[key] = kept_scop(kernel, partial(_extracted, kernel, options), text)
         finalize(kernel, _remembered.pop, key, None)
     return _remembered[key]
+
+
+def _extracted(kernel: Any, options: CountingOptions) -> Scop:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # loopy's advice is for its users, not for counting
+        return _Extraction(*_linearized(kernel), options).scop()
 
 
 def _linearized(t_unit: Any) -> tuple[Any, Any]:
     """Return (scheduled kernel, callables table) of the single entry point."""
     import loopy as lp
     from loopy.kernel.function_interface import CallableKernel
+    from pytools.graph import CycleError
 
     if not isinstance(t_unit, lp.TranslationUnit):
         msg = f"expected a loopy TranslationUnit or a Scop, got {type(t_unit).__name__}"
@@ -70,18 +85,17 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
         msg = f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); use t_unit.with_entrypoints"
         raise UnsupportedKernelError(msg)
     (name,) = t_unit.entrypoints
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # loopy's advice on scheduling is for its users, not for counting
-        try:
-            for callee, callable_ in list(t_unit.callables_table.items()):
-                if callee != name and isinstance(callable_, CallableKernel):
-                    t_unit = lp.inline_callable_kernel(t_unit, callee)
-            t_unit = lp.preprocess_program(t_unit)
-            kernel = lp.get_one_linearized_kernel(t_unit[name], t_unit.callables_table)
-        except (lp.diagnostic.LoopyError, RuntimeError) as error:
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            msg = f"loopy cannot schedule kernel {name!r}: {first}"
-            raise UnsupportedKernelError(msg, kernel=name) from error
+    try:
+        for callee, callable_ in list(t_unit.callables_table.items()):
+            if callee != name and isinstance(callable_, CallableKernel):
+                t_unit = lp.inline_callable_kernel(t_unit, callee)
+        t_unit = lp.preprocess_program(t_unit)
+        kernel = spare_race_check(t_unit[name], t_unit.callables_table)
+        kernel = lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
+    except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        msg = f"loopy cannot schedule kernel {name!r}: {first}"
+        raise UnsupportedKernelError(msg, kernel=name) from error
     return kernel, t_unit.callables_table
 
 
@@ -98,7 +112,7 @@ class _Extraction:
         self.types = KernelTypes(kernel, callables)
         self.launches = [self._launch(ids, host) for ids, host in self.program.launches]
         self.accesses = AccessMaker(kernel, self.types, self.parameters, options, trips.displaced)
-        self.maker = StatementMaker(kernel, self.types, self.parameters, options, self.accesses, trips)
+        self.maker = StatementMaker(kernel, self.types, self.parameters, options, self.accesses, trips, self._sharing())
         for insn_id, _ in options.instructions:
             if insn_id not in kernel.id_to_insn or hasattr(kernel.id_to_insn[insn_id], "expression"):
                 msg = f"what is stated for instruction {insn_id!r} fits no literal code in the kernel"
@@ -108,7 +122,7 @@ class _Extraction:
         statements = tuple(
             statement
             for insn_id, place in self.program.instructions
-            for statement in self.maker.statements(insn_id, place, *self._domain_of(insn_id, place))
+            for statement in self.maker.statements(insn_id, place, self._instances_of(insn_id, place))
         )
         self.accesses.check_used()
         used = {access.array for statement in statements for access in statement.accesses}
@@ -123,13 +137,23 @@ class _Extraction:
             barriers=tuple(self._barrier(*entry) for entry in self.program.barriers),
         )
 
+    def _sharing(self) -> frozenset[str]:
+        """Instructions that share a condition with the one before them in the same loops."""
+        pairs = pairwise(self.program.instructions)
+        return frozenset(
+            after
+            for (before, place), (after, next_place) in pairs
+            if (place.launch, place.loops) == (next_place.launch, next_place.loops)
+            and self.kernel.id_to_insn[before].predicates & self.kernel.id_to_insn[after].predicates
+        )
+
     def _refuse(self, message: str, **context: object) -> UnsupportedKernelError:
         return UnsupportedKernelError(f"kernel {self.kernel.name!r}: {message}", kernel=self.kernel.name, **context)
 
     # launches and arrays
 
     def _launch(self, ids: frozenset[str], host_loops: tuple[str, ...]) -> tuple[Launch, Any]:
-        groups, items = self.kernel.get_grid_sizes_for_insn_ids_as_exprs(ids, self.callables)
+        groups, items = self._grid(ids)
         if not all(isinstance(extent, int) for extent in items):
             msg = f"the work-group size {tuple(map(str, items))} is symbolic; fix it, e.g. with lp.fix_parameters"
             raise self._refuse(msg)
@@ -143,19 +167,31 @@ class _Extraction:
         )
         return launch, groups
 
+    def _grid(self, ids: frozenset[str]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        from loopy.diagnostic import LoopyError
+
+        try:
+            groups, items = self.kernel.get_grid_sizes_for_insn_ids_as_exprs(ids, self.callables)
+        except (LoopyError, RuntimeError) as error:
+            msg = (
+                f"its work-groups have no shape ({str(error).strip().splitlines()[0]}); tag loops with g.0, g.1, ... "
+                "and l.0, l.1, ... without gaps, or call lp.add_inames_for_unused_hw_axes"
+            )
+            raise self._refuse(msg) from error
+        return groups, items
+
     def _simplified(self, expr: Any) -> QuasiPolynomial:
         polynomial = polynomial_in_parameters(expr, self.parameters).isl_object
         return QuasiPolynomial(polynomial.gist_params(self.assumptions.params()))
 
     def _array(self, name: str) -> Array:
-        from loopy.kernel.array import get_strides
         from loopy.kernel.data import AddressSpace
 
         variable = self.kernel.get_var_descriptor(name)
         spaces = {AddressSpace.GLOBAL: "global", AddressSpace.LOCAL: "local", AddressSpace.PRIVATE: "private"}
         element = self.types.element(variable.dtype.numpy_dtype, f"array {name!r} of kernel {self.kernel.name!r}")
         shape = [self._simplified(extent) for extent in variable.shape or ()]
-        strides = [self._simplified(stride) for stride in (get_strides(variable) if variable.shape else ())]
+        strides = [self._simplified(stride) for stride in strides_of(variable, self.kernel.name)]
         if element.lanes > 1:
             shape.append(QuasiPolynomial.constant(element.lanes))
             strides = [*(stride * element.width for stride in strides), QuasiPolynomial.constant(1)]
@@ -163,12 +199,12 @@ class _Extraction:
 
     # statements and barriers
 
-    def _domain(self, inames: frozenset[str], place: Place, *, all_items: bool = False) -> tuple[Any, Any]:
+    def _instances(self, inames: frozenset[str], place: Place, *, all_items: bool = False) -> Instances:
         launch, group_extents = self.launches[place.launch]
         return self.domains.domain(inames, place.loops, group_extents, launch.items, all_items=all_items)
 
-    def _domain_of(self, insn_id: str, place: Place) -> tuple[Any, Any]:
-        return self._domain(self.kernel.id_to_insn[insn_id].within_inames, place)
+    def _instances_of(self, insn_id: str, place: Place) -> Instances:
+        return self._instances(self.kernel.id_to_insn[insn_id].within_inames, place)
 
     def _barrier(self, kind: str, origin: str | None, place: Place) -> Barrier:
         if origin is not None and origin in self.kernel.id_to_insn:
@@ -177,7 +213,7 @@ class _Extraction:
             inames = self._neighbour_inames(place)
         groups, _, _ = self.domains.axes(inames)
         kept = frozenset(groups.values()) | frozenset(place.loops)
-        domain, _ = self._domain(kept, place, all_items=True)
+        domain = self._instances(kept, place, all_items=True).domain
         return Barrier(kind, domain, place.launch, place.schedule, self.trips.averages(place.loops))
 
     def _neighbour_inames(self, place: Place) -> frozenset[str]:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
 from perflex.features._loopy_terms import is_number
+from perflex.features._operation_features import DTYPES
 
 if TYPE_CHECKING:
     from perflex.features._loopy_expression import RawAccess
     from perflex.features._options import CountingOptions
 
-__all__ = ["ElementType", "KernelTypes", "StatementFacts"]
+__all__ = ["ElementType", "KernelTypes", "StatementFacts", "strides_of"]
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,27 @@ class KernelTypes:
 
     def dtype_of(self, expr: Any) -> tuple[str, int]:
         """Return the name of an expression's element type, and the elements of its vectors."""
-        found = self.element(self._reader(expr).numpy_dtype, f"{expr} in kernel {self._kernel.name!r}")
+        from loopy.diagnostic import LoopyError
+
+        try:
+            dtype = self._reader(expr).numpy_dtype
+        except (LoopyError, AttributeError) as error:  # the latter for unknown functions and the like
+            msg = (
+                f"the type of {expr} in kernel {self._kernel.name!r} is not known; declare its names as arguments, and "
+                "register its functions with lp.register_callable"
+            )
+            raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
+        found = self.element(dtype, f"{expr} in kernel {self._kernel.name!r}")
         return found.name, found.lanes
 
     def element(self, dtype: Any, what: str) -> ElementType:
         """Return the element type of a numpy dtype."""
         if dtype not in self._of_dtype:
-            self._of_dtype[dtype] = ElementType.of(dtype, what)
+            found = ElementType.of(dtype, what)
+            if found.name not in DTYPES:
+                msg = f"{what} has the element type {found.name}, which has no features; use one of {', '.join(DTYPES)}"
+                raise UnsupportedKernelError(msg, kernel=self._kernel.name)
+            self._of_dtype[dtype] = found
         return self._of_dtype[dtype]
 
     def is_array(self, name: str) -> bool:
@@ -106,14 +121,35 @@ class KernelTypes:
 
     def address(self, access: RawAccess) -> Any:
         """Return the expression that the generated code computes an access's address from, in elements."""
-        from loopy.kernel.array import get_strides
         from loopy.symbolic import simplify_using_aff
 
-        strides = get_strides(self._kernel.get_var_descriptor(access.array))
+        strides = strides_of(self._kernel.get_var_descriptor(access.array), self._kernel.name)
         total: Any = 0
         for stride, index in zip(strides, access.indices, strict=False):
             total = total + stride * index
         return total if is_number(total) else simplify_using_aff(self._kernel, total)
+
+
+def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
+    """Return the stride of each axis of an array, loopy expressions in elements (components of vectors).
+
+    Raises
+    ------
+    UnsupportedKernelError
+        An axis has none: it is spread over several arguments.
+    """
+    from loopy.kernel.array import SeparateArrayArrayDimTag, get_strides
+
+    if not variable.shape:
+        return ()
+    if any(isinstance(tag, SeparateArrayArrayDimTag) for tag in variable.dim_tags or ()):
+        msg = (
+            f"kernel {kernel_name!r}: array {variable.name!r} has an axis that is spread over several arguments "
+            "(sep), which has no stride; make it an axis in memory, or several arrays"
+        )
+        raise UnsupportedKernelError(msg, kernel=kernel_name, array=variable.name)
+    strides: tuple[Any, ...] = get_strides(variable)
+    return strides
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,15 @@ def flattened_axes(index: Any, domain: Any, space: Any, parameters: Sequence[str
     Flattened or None
         None if a term is not a product of size parameters and something affine in the loop variables.
     """
+    from pymbolic.mapper import UnsupportedExpressionError
     from pymbolic.mapper.distributor import distribute
 
     groups: dict[Monomial, list[Any]] = {}
-    for term in flat_terms(distribute(index)):
+    try:
+        expanded = distribute(index)
+    except UnsupportedExpressionError:
+        return None
+    for term in flat_terms(expanded):
         monomial, rest = _split(term, frozenset(parameters))
         groups.setdefault(monomial, []).append(rest)
     if len(groups) < 2 and () in groups:
@@ -93,10 +98,11 @@ def _split(term: Any, parameters: frozenset[str]) -> tuple[Monomial, Any]:
 def _affine(expr: Any, space: Any) -> Any:
     from loopy.diagnostic import ExpressionToAffineConversionError
     from loopy.symbolic import guarded_pwaff_from_expr
+    from pymbolic.mapper import UnsupportedExpressionError
 
     try:
         return guarded_pwaff_from_expr(space, expr, frozenset())
-    except ExpressionToAffineConversionError:
+    except (ExpressionToAffineConversionError, UnsupportedExpressionError):
         return None
 
 

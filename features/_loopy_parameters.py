@@ -36,7 +36,8 @@ def size_parameters(kernel: Any, options: CountingOptions) -> tuple[str, ...]:
     if options.branches == "domain":
         names |= {name for insn in kernel.instructions for name in _deciding_names(insn)}
     names |= {name for text in _stated_texts(options) for name in re.findall(r"[A-Za-z_]\w*", text)}
-    return tuple(sorted(name for name in names if isinstance(kernel.arg_dict.get(name), ValueArg)))
+    values = {name: kernel.arg_dict[name] for name in names if isinstance(kernel.arg_dict.get(name), ValueArg)}
+    return tuple(sorted(name for name, value in values.items() if value.dtype.is_integral()))
 
 
 def _stated_texts(options: CountingOptions) -> Iterator[str]:

@@ -6,18 +6,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex._islpy import isl
 from perflex.errors import UnknownFeatureError, UnsupportedKernelError
-from perflex.features._loopy_domains import align_parameters
 from perflex.features._loopy_expression import ExpressionReader, Where, Work
 from perflex.features._loopy_facts import StatementFacts
 from perflex.features._loopy_recurrence import path_from
-from perflex.features._loopy_subscript import Instances, parsed_by_user, rewritten
+from perflex.features._loopy_subscript import parsed_by_user, rewritten
 from perflex.features._scop import Operation, Recurrence, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perflex.features._loopy_domains import Instances
     from perflex.features._loopy_facts import KernelTypes
     from perflex.features._loopy_linearization import Place
     from perflex.features._loopy_subscript import AccessMaker
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from perflex.features._options import CountingOptions
 
 __all__ = ["StatementMaker"]
-
-_KINDS = isl.dim_type
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,8 @@ class StatementMaker:
         Makes the accesses.
     trips
         Stated trip counts.
+    sharing
+        Instructions that share a condition with the one before them.
     """
 
     kernel: Any
@@ -55,8 +54,9 @@ class StatementMaker:
     options: CountingOptions
     accesses: AccessMaker
     trips: TripCounts
+    sharing: frozenset[str]
 
-    def statements(self, insn_id: str, place: Place, domain: Any, space: Any) -> list[Statement]:
+    def statements(self, insn_id: str, place: Place, every: Instances) -> list[Statement]:
         """Return what an instruction does: a statement for all its instances, more for parts of them.
 
         Parameters
@@ -65,8 +65,8 @@ class StatementMaker:
             The instruction.
         place
             Where it stands.
-        domain, space
-            Its instances, and their space with loopy's names.
+        every
+            Its instances.
 
         Raises
         ------
@@ -78,11 +78,11 @@ class StatementMaker:
         insn = self.kernel.id_to_insn[insn_id]
         if isinstance(insn, (BarrierInstruction, NoOpInstruction)):
             return []
-        facts = StatementFacts(self.types, self.options, space, self.trips.displaced)
+        facts = StatementFacts(self.types, self.options, every.space, self.trips.displaced)
         reader = ExpressionReader(facts, self.kernel.name, insn_id)
         recurrence, assigns, stated = None, "", self.trips.stated(place.loops)
         if hasattr(insn, "expression"):
-            stated = _joined(stated, self._read(insn, reader))
+            stated = _joined(stated, self._read(insn, place.loops, reader))
             recurrence, assigns = self._private_update(insn, facts)
         else:
             stated = _joined(stated, self._read_code(insn, reader))
@@ -91,7 +91,7 @@ class StatementMaker:
             whole = where == Where()
             if not whole and not (work.operations or work.loads or work.stores):
                 continue
-            instances = self._instances(where, domain, space)
+            instances = self._instances(where, every)
             made.append(
                 Statement(
                     name=insn_id if not made else f"{insn_id}.{len(made)}",
@@ -111,21 +111,28 @@ class StatementMaker:
 
     # what it does
 
-    def _read(self, insn: Any, reader: ExpressionReader) -> str:
+    def _read(self, insn: Any, loops: Sequence[str], reader: ExpressionReader) -> str:
         """Read an instruction; return what is assumed about it, for messages."""
         from contextlib import ExitStack
 
         from loopy.kernel.instruction import AtomicUpdate
+        from loopy.symbolic import get_dependencies
 
         assumed = ""
         with ExitStack() as stack:
+            # The generated code tests several one after the other, the first one only once for several
+            # instructions in a row that share it.
+            several = len(insn.predicates) > 1 or insn.id in self.sharing
             for predicate in sorted(insn.predicates, key=str):
-                # The generated code tests them one after the other; which comes first is not ours to know.
-                reader.read(predicate)
+                # Loops that a condition does not depend on are inside of it.
+                outside = bool(set(loops) - get_dependencies(predicate))
+                with reader.only(guarded=several or outside):
+                    reader.read(predicate)
             for predicate in sorted(insn.predicates, key=str):
                 branch = reader.facts.branch(predicate)
                 stack.enter_context(reader.only(guarded=True) if branch is None else reader.only((branch[0],)))
-            reader.read(insn.expression)
+            with reader.taken_as(self._assigned_type(insn)):
+                reader.read(insn.expression)
             for assignee in insn.assignees:
                 reader.write(assignee)
             for atomicity in getattr(insn, "atomicity", ()):
@@ -133,6 +140,9 @@ class StatementMaker:
                     reader.count("atomic", insn.assignee)
                     assumed = "atomic updates that succeed at once"
         return assumed
+
+    def _assigned_type(self, insn: Any) -> str | None:
+        return self.types.dtype_of(insn.assignees[0])[0] if len(insn.assignees) == 1 else None
 
     def _private_update(self, insn: Any, facts: StatementFacts) -> tuple[Recurrence | None, str]:
         """Return how the instruction updates a private scalar from its old value, or which one it sets afresh."""
@@ -183,17 +193,10 @@ class StatementMaker:
 
     # where it does it
 
-    def _instances(self, where: Where, domain: Any, space: Any) -> Instances:
-        for condition in where.conditions:
-            domain = domain.intersect(align_parameters(_unnamed_like(condition, domain), self.parameters))
+    def _instances(self, where: Where, instances: Instances) -> Instances:
         if where.conditions:
-            domain = domain.coalesce()
-        if where.lanes == 1:
-            return Instances(domain, space)
-        last = domain.dim(_KINDS.set)
-        domain = _with_lanes(domain, last, where.lanes)
-        space = space.add_dims(_KINDS.set, 1).set_dim_name(_KINDS.set, last, "lane")
-        return Instances(domain, space, where.lanes)
+            instances = instances.restricted(where.conditions, self.parameters)
+        return instances if where.lanes == 1 else instances.in_lanes(where.lanes)
 
     def _accesses(self, work: Work, instances: Instances, insn_id: str) -> tuple[Any, ...]:
         loads = [self.accesses.access(raw, "load", instances, insn_id) for raw in work.loads]
@@ -219,18 +222,3 @@ def _operation_of(name: str, insn_id: str) -> tuple[str, str]:
         msg = f"{name!r}, stated for instruction {insn_id!r}, is no operation: {error.message}"
         raise UnsupportedKernelError(msg, instruction=insn_id) from None
     return feature.kind, feature.dtype
-
-
-def _unnamed_like(condition: Any, domain: Any) -> Any:
-    """Return a set with the dimension names of another one."""
-    names: Sequence[str] = domain.get_var_names(_KINDS.set)
-    for position, name in enumerate(names):
-        condition = condition.set_dim_name(_KINDS.set, position, name)
-    return condition
-
-
-def _with_lanes(domain: Any, position: int, lanes: int) -> Any:
-    """Add a last dimension that enumerates a vector's elements."""
-    domain = domain.add_dims(_KINDS.set, 1).set_dim_name(_KINDS.set, position, "lane")
-    domain = domain.lower_bound_val(_KINDS.set, position, isl.Val(0))
-    return domain.upper_bound_val(_KINDS.set, position, isl.Val(lanes - 1))

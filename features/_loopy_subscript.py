@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
 from perflex.features._loopy_domains import align_parameters
+from perflex.features._loopy_facts import strides_of
 from perflex.features._loopy_flattened import flattened_axes
 from perflex.features._loopy_polynomial import affine_in_parameters, polynomial_in_parameters
 from perflex.features._loopy_terms import flat_factors, flat_terms
@@ -17,40 +17,15 @@ from perflex.features._scop import Access
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perflex.features._loopy_domains import Instances
     from perflex.features._loopy_expression import RawAccess
     from perflex.features._loopy_facts import KernelTypes
     from perflex.features._options import CountingOptions
     from perflex.features._quasipolynomial import QuasiPolynomial
 
-__all__ = ["AccessMaker", "Instances", "rewritten"]
+__all__ = ["AccessMaker", "parsed_by_user", "rewritten"]
 
 _KINDS = isl.dim_type
-
-
-@dataclass(frozen=True)
-class Instances:
-    """The instances of a statement that make an access.
-
-    Attributes
-    ----------
-    domain
-        isl set of them.
-    space
-        The same space with loopy's names, and ``lane`` last where there are lanes.
-    lanes
-        Elements of the vectors that are accessed; 1 for scalars.
-    """
-
-    domain: Any
-    space: Any
-    lanes: int = 1
-
-    @property
-    def axes(self) -> dict[str, str]:
-        """Hardware axis (``lid0``, ``gid1``) -> name of its dimension in `space`."""
-        names = self.space.get_var_names(_KINDS.set)
-        hardware = (self.domain.get_dim_name(_KINDS.set, i) for i in range(len(names)))
-        return {axis: name for axis, name in zip(hardware, names, strict=True) if axis[:3] in {"lid", "gid"}}
 
 
 class AccessMaker:
@@ -117,6 +92,8 @@ class AccessMaker:
             relation = relation.flat_range_product(isl.Map.from_pw_aff(lane))
             if more.get("strides") is not None:
                 more["strides"] = (*(stride * element.width for stride in more["strides"]), _one())
+        if instances.places is not None:
+            relation = instances.places.apply_range(relation)
         for position in range(relation.dim(_KINDS.in_)):
             relation = relation.set_dim_id(_KINDS.in_, position, isl.Id(f"i{position}"))
         return Access(raw.array, direction, align_parameters(relation, self._parameters), raw.tag, raw.text, **more)
@@ -127,31 +104,34 @@ class AccessMaker:
         self, indices: Sequence[Any], array: str, instances: Instances
     ) -> tuple[Any, tuple[QuasiPolynomial, ...] | None, bool] | None:
         """Return (relation, strides if not the array's own, whether images are distinct); None if not known."""
-        from loopy.kernel.array import get_strides
         from loopy.symbolic import get_dependencies
 
         if any(get_dependencies(index) & self._displaced for index in indices):
             return None
         relation = isl.Map.from_domain(isl.Set.universe(instances.space))
+        found = [quasi_affine(index, instances.space) for index in indices]
+        axes = strides_of(self._kernel.get_var_descriptor(array), self._kernel.name) if indices else ()
+        if all(affine is not None for affine in found):
+            for affine in found:
+                relation = relation.flat_range_product(isl.Map.from_pw_aff(affine))
+            return relation, None, True
         strides: list[QuasiPolynomial] = []
-        own, distinct = True, True
-        axes = get_strides(self._kernel.get_var_descriptor(array)) if indices else ()
-        for position, index in enumerate(indices):
-            affine = quasi_affine(index, instances.space)
+        distinct = True
+        for position, (index, affine) in enumerate(zip(indices, found, strict=True)):
+            # A component of a vector has no axis of its own in loopy.
+            scale = self._polynomial(axes[position]) if position < len(axes) else _one()
             if affine is not None:
                 relation = relation.flat_range_product(isl.Map.from_pw_aff(affine))
-                # A component of a vector has no axis of its own in loopy.
-                strides.append(self._polynomial(axes[position]) if position < len(axes) else _one())
+                strides.append(scale)
                 continue
             flattened = flattened_axes(index, instances.domain, instances.space, self._parameters)
             if flattened is None:
                 return None
-            own, distinct = False, distinct and flattened.distinct
-            scale = self._polynomial(axes[position])
+            distinct = distinct and flattened.distinct
             for axis, stride in flattened.axes:
                 relation = relation.flat_range_product(isl.Map.from_pw_aff(axis))
                 strides.append(stride * scale)
-        return relation, None if own else tuple(strides), distinct
+        return relation, tuple(strides), distinct
 
     def _polynomial(self, expr: Any) -> QuasiPolynomial:
         return polynomial_in_parameters(expr, self._parameters)
@@ -251,10 +231,11 @@ def quasi_affine(index: Any, space: Any) -> Any:
     """Return a subscript as an isl function on a named space; None if it is none."""
     from loopy.diagnostic import ExpressionToAffineConversionError
     from loopy.symbolic import guarded_pwaff_from_expr
+    from pymbolic.mapper import UnsupportedExpressionError
 
     try:
         return guarded_pwaff_from_expr(space, index, frozenset())
-    except ExpressionToAffineConversionError:
+    except (ExpressionToAffineConversionError, UnsupportedExpressionError):
         return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex.features._access_pattern import AccessPattern, parse_pattern
+from perflex.features._access_pattern import ACCESS, AccessPattern, parse_pattern
 from perflex.features._counts import AccessCounts, counts_of
 from perflex.features._feature import Amount
 
@@ -35,17 +35,16 @@ class MemoryAccessFeature:
     def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
         """Return the number of accesses at the given sizes."""
         scop.check_sizes(sizes)
-        total: Any = 0
-        for item in self.selected(scop, sizes):
-            total = total + item.count(sub_group_size).evaluate(sizes)
-        return total
+        return counts_of(scop).access_total(self.selected(scop, sizes), sub_group_size).evaluate(sizes)
 
     def matches(self, scop: Scop, sizes: Sizes) -> bool:
         """Return whether any access fits."""
         return bool(self.selected(scop, sizes))
 
     def inventory(self, scop: Scop) -> list[str]:
-        """Return a description of every access in the kernel."""
+        """Return a description of every access in the kernel, or its arrays where the pattern names one."""
+        if self.pattern.array is not None:
+            return [f"{ACCESS}_array:{array.name}" for array in scop.arrays]
         return [describe_access(item) for item in counts_of(scop).accesses]
 
     def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:
@@ -93,4 +92,4 @@ class MemoryAccessFamily:
             for dtype in ("float32", "float64")
             for direction in ("", "_load", "_store")
         ]
-        return (*plain, "f_mem_access_tag:aLD")
+        return (*plain, "f_mem_access_tag:aLD", "f_mem_access_array:a")

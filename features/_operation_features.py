@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import UnknownFeatureError
 from perflex.features._counts import counts_of
 from perflex.features._feature import Amount
-from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
     from perflex.features._feature import Sizes
+    from perflex.features._quasipolynomial import QuasiPolynomial
     from perflex.features._scop import Scop
 
 __all__ = ["DTYPES", "OPERATIONS", "OperationFamily", "OperationFeature", "operation_of_function"]
@@ -59,13 +59,7 @@ class OperationFeature:
 
     def count(self, scop: Scop, sub_group_size: int) -> QuasiPolynomial:
         """Return the symbolic count."""
-        counts = counts_of(scop)
-        total = QuasiPolynomial.constant(0)
-        for statement in scop.statements:
-            times = sum(op.count for op in statement.operations if (op.kind, op.dtype) == (self.kind, self.dtype))
-            if times:
-                total = total + counts.sub_group_instances(statement, sub_group_size) * times
-        return total
+        return counts_of(scop).operation_total(self.kind, self.dtype, sub_group_size)
 
     def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
         """Return the count at the given sizes."""

@@ -11,7 +11,7 @@ from perflex._islpy import isl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Affine", "Piece", "Term", "bound_of", "names_of", "read_piece"]
+__all__ = ["Affine", "Piece", "Term", "bound_of", "names_of", "piece_from_record", "piece_record", "read_piece"]
 
 
 @dataclass(frozen=True)
@@ -159,3 +159,49 @@ def bound_of(piece: Piece, magnitude: Mapping[str, float]) -> float:
             value *= max(1.0, of_affine(floor)) ** exponent
         total += value
     return total
+
+
+def piece_record(piece: Piece) -> list[Any]:
+    """Return a piece as nested lists of numbers and names, for JSON."""
+    conditions = [
+        [[*_affine_record(affine), is_equality] for affine, is_equality in conjunction]
+        for conjunction in piece.conditions
+    ]
+    terms = [
+        [term.coefficient, term.parameters, [[_affine_record(floor), exponent] for floor, exponent in term.floors]]
+        for term in piece.terms
+    ]
+    return [conditions, terms, piece.denominator]
+
+
+def _affine_record(affine: Affine) -> list[Any]:
+    floors = [[coefficient, _affine_record(floor)] for coefficient, floor in affine.floors]
+    return [affine.constant, affine.parameters, floors, affine.denominator]
+
+
+def piece_from_record(record: list[Any]) -> Piece:
+    """Return the piece of a record."""
+    conditions, terms, denominator = record
+    return Piece(
+        tuple(
+            tuple((_affine(*affine), is_equality) for *affine, is_equality in conjunction) for conjunction in conditions
+        ),
+        tuple(
+            Term(
+                coefficient,
+                tuple(map(tuple, powers)),
+                tuple((_affine(*floor), exponent) for floor, exponent in floors),
+            )
+            for coefficient, powers, floors in terms
+        ),
+        denominator,
+    )
+
+
+def _affine(constant: int, parameters: list[Any], floors: list[Any], denominator: int) -> Affine:
+    return Affine(
+        constant,
+        tuple(map(tuple, parameters)),
+        tuple((coefficient, _affine(*floor)) for coefficient, floor in floors),
+        denominator,
+    )

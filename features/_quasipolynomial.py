@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._islpy import isl
+from perflex._islpy import ISL_LOCK, isl
 from perflex.errors import MissingSizeError
-from perflex.features._cardinality import TooManyOperationsError, card, card_at
-from perflex.features._polynomial_pieces import Piece, bound_of, names_of, read_piece
+from perflex.features._cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
+from perflex.features._computed_once import computed_once
+from perflex.features._kept_text import KeptAsText
+from perflex.features._polynomial_pieces import Piece, bound_of, names_of, piece_from_record, read_piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from fractions import Fraction
 
 __all__ = ["QuasiPolynomial"]
 
@@ -24,7 +25,7 @@ Sizes = "Mapping[str, int | np.ndarray]"
 
 
 @dataclass(frozen=True, eq=False)
-class QuasiPolynomial:
+class QuasiPolynomial(KeptAsText):
     """An exact count (or stride) as a function of the size parameters.
 
     Wraps an ``isl.PwQPolynomial`` without set dimensions. Hashable, picklable, comparable; adds and
@@ -36,7 +37,8 @@ class QuasiPolynomial:
         The symbolic part.
     deferred
         What is added to it: products of a polynomial and the numbers of points of some sets, which are
-        counted when sizes are given because doing so symbolically takes too long.
+        counted when sizes are given because doing so symbolically takes too long. A polynomial without sets is
+        one that takes too long to add.
     """
 
     isl_object: Any
@@ -56,8 +58,12 @@ class QuasiPolynomial:
         try:
             return cls(card(domain, assumptions))
         except TooManyOperationsError:
-            one = cls.constant(1)
-            return cls(isl.PwQPolynomial("{ 0 }"), ((one, (domain.intersect_params(assumptions),)),))
+            return cls.points_at_sizes(domain, assumptions)
+
+    @classmethod
+    def points_at_sizes(cls, domain: Any, assumptions: Any) -> QuasiPolynomial:
+        """Return the number of points of an isl set, to be counted when sizes are given."""
+        return cls(isl.PwQPolynomial("{ 0 }"), ((cls.constant(1), (domain.intersect_params(assumptions),)),))
 
     @classmethod
     def constant(cls, value: int) -> QuasiPolynomial:
@@ -69,7 +75,25 @@ class QuasiPolynomial:
         """Return the polynomial of isl's notation, e.g. ``"[n] -> { 16 * n }"``."""
         return cls(isl.PwQPolynomial(text))
 
-    @cached_property
+    @classmethod
+    def kept(cls, text: str, **known: Any) -> QuasiPolynomial:
+        """Return the polynomial that isl prints as `text`, which is only parsed if isl has to work with it.
+
+        Parameters
+        ----------
+        text
+            As isl prints it.
+        known
+            Attributes that would be computed from it otherwise.
+        """
+        return cls.with_texts({"deferred": (), **known, "text": text}, {"isl_object": (isl.PwQPolynomial, text)})
+
+    @computed_once
+    def text(self) -> str:
+        """The symbolic part in isl's notation."""
+        return str(self.isl_object)
+
+    @computed_once
     def parameters(self) -> tuple[str, ...]:
         """Names of the size parameters the value may depend on."""
         space = self.isl_object.space
@@ -81,7 +105,7 @@ class QuasiPolynomial:
                 inner += domain.get_var_names(isl.dim_type.param)
             used |= set(inner)
             names += [name for name in dict.fromkeys(inner) if name not in names]
-        for piece in self._pieces:
+        for piece in self.pieces:
             for conjunction in piece.conditions:
                 for affine, _ in conjunction:
                     used |= names_of(affine)
@@ -91,14 +115,24 @@ class QuasiPolynomial:
                     used |= names_of(floor)
         return tuple(name for name in names if name in used)
 
-    @cached_property
-    def _pieces(self) -> tuple[Piece, ...]:
+    @computed_once
+    def pieces(self) -> tuple[Piece, ...]:
+        """The symbolic part taken apart, for evaluation."""
+        if "piece_records" in self.__dict__:
+            return tuple(map(piece_from_record, self.__dict__["piece_records"]))
         pieces: list[tuple[Any, Any]] = []
-        self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
-        return tuple(read_piece(domain, polynomial) for domain, polynomial in pieces)
+        with ISL_LOCK:
+            self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
+            return tuple(read_piece(domain, polynomial) for domain, polynomial in pieces)
 
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
-        return QuasiPolynomial(self.isl_object.add(other.isl_object), self.deferred + other.deferred)
+        deferred = self.deferred + other.deferred
+        try:
+            with limited(SUM_LIMIT):
+                return QuasiPolynomial(self.isl_object.add(other.isl_object), deferred)
+        except TooManyOperationsError:
+            # Hundreds of pieces on each side; their values add up as well.
+            return QuasiPolynomial(self.isl_object, (*deferred, (QuasiPolynomial(other.isl_object), ())))
 
     def __mul__(self, other: QuasiPolynomial | int | Fraction) -> QuasiPolynomial:
         if not isinstance(other, QuasiPolynomial):
@@ -121,7 +155,7 @@ class QuasiPolynomial:
     @property
     def is_zero(self) -> bool:
         """Whether the value is zero for all sizes."""
-        return not self.deferred and all(not piece.terms for piece in self._pieces)
+        return not self.deferred and all(not piece.terms for piece in self.pieces)
 
     def evaluate(self, sizes: Mapping[str, Any]) -> Any:
         """Return the value at given sizes.
@@ -142,6 +176,8 @@ class QuasiPolynomial:
         MissingSizeError
             A parameter has no value.
         """
+        if not self.parameters and not self.deferred:
+            return self._evaluate_scalars({})
         missing = [name for name in self.parameters if name not in sizes]
         if missing:
             msg = f"size parameter {', '.join(missing)} has no value; pass it, e.g. {{{missing[0]!r}: 1024}}"
@@ -163,8 +199,14 @@ class QuasiPolynomial:
         return int(total) if total == int(total) else total
 
     def _deferred_arrays(self, sizes: Mapping[str, Any]) -> Any:
-        if not self.deferred:
-            return 0.0
+        total: Any = 0.0
+        for factor, domains in self.deferred:
+            if not domains:
+                total = total + factor.evaluate(sizes)
+        counted = QuasiPolynomial(isl.PwQPolynomial("{ 0 }"), tuple(part for part in self.deferred if part[1]))
+        return total + counted._counted_arrays(sizes) if counted.deferred else total
+
+    def _counted_arrays(self, sizes: Mapping[str, Any]) -> Any:
         names = list(sizes)
         arrays = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in names))
         flat = np.stack([array.ravel() for array in arrays], axis=1)
@@ -173,12 +215,10 @@ class QuasiPolynomial:
         return np.array(values)[place.ravel()].reshape(arrays[0].shape)
 
     def _evaluate_scalars(self, sizes: Mapping[str, int]) -> int | Fraction:
-        from fractions import Fraction
-
-        for piece in self._pieces:
+        for piece in self.pieces:
             if piece.holds(sizes):
-                value = Fraction(piece.numerator(sizes), piece.denominator)
-                return int(value) if value.denominator == 1 else value
+                whole, rest = divmod(piece.numerator(sizes), piece.denominator)
+                return int(whole) if not rest else whole + Fraction(rest, piece.denominator)
         return 0
 
     def _evaluate_arrays(self, sizes: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -186,7 +226,7 @@ class QuasiPolynomial:
         shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
         magnitude = {name: float(np.max(np.abs(array), initial=0)) for name, array in arrays.items()}
         result = np.zeros(shape)
-        for piece in self._pieces:
+        for piece in self.pieces:
             bound = bound_of(piece, magnitude)
             # Floating point counts exactly up to 2**53; beyond, 64-bit integers; beyond, Python's own.
             kind: Any = np.float64 if bound < 2.0**53 else np.int64 if bound < 2.0**62 else object
@@ -199,7 +239,7 @@ class QuasiPolynomial:
         return result
 
     def __str__(self) -> str:
-        text = str(self.isl_object)
+        text = self.text
         body = text.partition("->")[2] if text.startswith("[") else text
         body = body.strip().removeprefix("{").removesuffix("}").strip()
         if self.deferred:
@@ -208,7 +248,7 @@ class QuasiPolynomial:
 
     def __repr__(self) -> str:
         more = "".join(f" + {factor!r} * points of {sets}" for factor, sets in self.deferred)
-        return f"QuasiPolynomial({str(self.isl_object)!r}{more})"
+        return f"QuasiPolynomial({self.text!r}{more})"
 
 
 def _space_names(isl_object: Any) -> set[str]:

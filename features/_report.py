@@ -1,56 +1,35 @@
-"""Everything a kernel contains, as features: identifier, symbolic count, value, exact or bound."""
+"""Everything a kernel contains, as features: identifier, symbolic count, value, exact, bound or as stated."""
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from perflex.features._access_notes import access_notes
+from perflex.features._certainty import Certainty, certainty_of_access, certainty_of_statement
 from perflex.features._chain_features import ChainFeature
+from perflex.features._counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features._counts import AccessCounts, ScopCounts, counts_of
 from perflex.features._feature import parse_feature
+from perflex.features._footprint_features import FootprintFeature
 from perflex.features._launch_features import LaunchFeature
 from perflex.features._memory_features import MemoryAccessFeature
 from perflex.features._operation_features import OperationFeature
-from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from perflex.features._feature import Feature
+    from perflex.features._footprints import Footprint
+    from perflex.features._quasipolynomial import QuasiPolynomial
+    from perflex.features._ratio import Ratio
     from perflex.features._scop import Scop
 
-__all__ = ["CountedFeature", "count_features"]
+__all__ = ["access_identifier", "count_features"]
 
 _PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
-
-
-@dataclass(frozen=True)
-class CountedFeature:
-    """A feature of one kernel.
-
-    Attributes
-    ----------
-    identifier
-        As in model strings.
-    value
-        At the given sizes; None where sizes are missing.
-    expression
-        The count as a function of the sizes, or what stands for it.
-    unit
-        What is counted.
-    exact
-        False where a data-dependent condition makes the count an upper bound.
-    note
-        For an access: what it is in the kernel, its access-to-footprint ratio, strides that do not exist.
-    """
-
-    identifier: str
-    value: float | None
-    expression: str
-    unit: str
-    exact: bool
-    note: str = ""
 
 
 def count_features(
@@ -87,7 +66,9 @@ def count_features(
     checked = None if sizes is None else scop.checked(sizes)
     chosen = list(identifiers) or _contained(scop)
     counter = _Counter(scop, checked, sub_group_size, per_work_item)
-    return [counter.count(parse_feature(identifier)) for identifier in chosen]
+    counted = [counter.count(parse_feature(identifier)) for identifier in chosen]
+    counts_of(scop).keep()
+    return counted
 
 
 def _contained(scop: Scop) -> list[str]:
@@ -95,12 +76,15 @@ def _contained(scop: Scop) -> list[str]:
     found += parse_feature("f_chain_float32_add").inventory(scop)
     found += [access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
     found += parse_feature("f_thread_groups").inventory(scop)
+    found += parse_feature("f_mem_footprint").inventory(scop)
     return list(dict.fromkeys(found))
 
 
 def access_identifier(item: AccessCounts) -> str:
     """Return the identifier that fits an access and those with its tag, type and strides."""
-    parts = [f"tag:{item.access.tag}"] if item.access.tag else []
+    # Where a stride is missing, the identifier would fit any access of the type.
+    parts = [f"array:{item.array.name}"] if None in (*item.local_strides, *item.group_strides) else []
+    parts += [f"tag:{item.access.tag}"] if item.access.tag else []
     parts += [item.array.space, item.array.dtype, item.access.direction]
     for name, strides in (("lstrides", item.local_strides), ("gstrides", item.group_strides)):
         # On chip, where a work-group stands does not matter.
@@ -122,6 +106,8 @@ class _Counter:
     sizes: Mapping[str, Any] | None
     sub_group_size: int
     per_work_item: bool
+    # The first footprint feature of each set of accesses.
+    footprints: dict[frozenset[int], str] = field(default_factory=dict)
 
     @property
     def counts(self) -> ScopCounts:
@@ -132,35 +118,60 @@ class _Counter:
             return self._operation(feature)
         if isinstance(feature, MemoryAccessFeature):
             return self._accesses(feature)
+        if isinstance(feature, FootprintFeature):
+            return self._footprint(feature)
         if isinstance(feature, LaunchFeature):
             return self._launch(feature)
         value = None if self.sizes is None else float(feature.value(self.scop, self.sizes, self.sub_group_size))
-        what = "longest chain, at given sizes" if isinstance(feature, ChainFeature) else "computed at given sizes"
-        return CountedFeature(feature.identifier, value, what, feature.unit, exact=True)
+        what, certainty = "computed at given sizes", Certainty()
+        if isinstance(feature, ChainFeature):
+            what = "longest chain, at given sizes"
+            for statement in feature.statements(self.scop):
+                certainty = certainty | certainty_of_statement(statement)
+        return CountedFeature(feature.identifier, value, what, feature.unit, certainty)
 
-    def _value(self, symbolic: QuasiPolynomial) -> float | None:
-        return None if self.sizes is None else float(symbolic.evaluate(self.sizes))
+    def _value(self, symbolic: QuasiPolynomial | Ratio) -> float | None:
+        value = math.nan if self.sizes is None else float(symbolic.evaluate(self.sizes))
+        return None if math.isnan(value) else value
+
+    def _footprint(self, feature: FootprintFeature) -> CountedFootprint:
+        selected = feature.selected(self.scop, {} if self.sizes is None else self.sizes)
+        touched = self.counts.footprint_among(selected)
+        certain = touched.elements_certainty
+        first = self.footprints.setdefault(frozenset(map(id, selected)), feature.identifier)
+        return CountedFootprint(
+            feature.identifier,
+            self._value(touched.elements),
+            str(touched.elements),
+            feature.unit,
+            certain,
+            "" if first == feature.identifier else f"the same accesses as {first}",
+            elements=self._quantity("elements", touched, certain.relation),
+            accesses=self._quantity("accesses", touched, touched.accesses_certainty.relation),
+            bytes=self._quantity("bytes", touched, certain.relation),
+            afr=self._quantity("afr", touched, touched.afr_relation),
+        )
+
+    def _quantity(self, what: str, touched: Footprint, relation: str) -> Quantity:
+        text, is_formula = touched.formula(what)
+        return Quantity(text, is_formula, self._value(getattr(touched, what)), relation)
 
     def _operation(self, feature: OperationFeature) -> CountedFeature:
-        total, exact = QuasiPolynomial.constant(0), True
-        for statement in self.scop.statements:
-            times = sum(o.count for o in statement.operations if (o.kind, o.dtype) == (feature.kind, feature.dtype))
-            if times:
-                total = total + self._instances(statement) * times
-                exact = exact and statement.exact
+        total = self.counts.operation_total(feature.kind, feature.dtype, self._granularity)
+        certainty = self.counts.operation_certainty.get((feature.kind, feature.dtype), Certainty())
         unit = "operation" if self.per_work_item else feature.unit
-        return CountedFeature(feature.identifier, self._value(total), str(total), unit, exact)
+        return CountedFeature(feature.identifier, self._value(total), str(total), unit, certainty)
 
-    def _instances(self, statement: Any) -> QuasiPolynomial:
-        if self.per_work_item:
-            return self.counts.instances(statement)
-        return self.counts.sub_group_instances(statement, self.sub_group_size)
+    @property
+    def _granularity(self) -> int | None:
+        return None if self.per_work_item else self.sub_group_size
 
     def _accesses(self, feature: MemoryAccessFeature) -> CountedFeature:
         selected = feature.selected(self.scop, {} if self.sizes is None else self.sizes)
-        total = QuasiPolynomial.constant(0)
+        total = self.counts.access_total(selected, self._granularity)
+        certainty = Certainty()
         for item in selected:
-            total = total + (item.work_item_count if self.per_work_item else item.count(self.sub_group_size))
+            certainty = certainty | certainty_of_access(item)
         granularities = {
             "sub-group" if item.per_sub_group and not self.per_work_item else "work-item" for item in selected
         }
@@ -170,34 +181,22 @@ class _Counter:
             self._value(total),
             str(total),
             unit,
-            all(item.exact for item in selected),
-            "; ".join(dict.fromkeys(self._note(item) for item in selected)),
+            certainty,
+            access_notes(self.counts, selected, self.sizes),
         )
-
-    def _note(self, item: AccessCounts) -> str:
-        missing = [f"lid({axis})" for axis, stride in enumerate(item.local_strides) if stride is None]
-        missing += [f"gid({axis})" for axis, stride in enumerate(item.group_strides) if stride is None]
-        note = item.access.text
-        if self.sizes is not None and item.array.space == "global":
-            footprint = item.footprint.evaluate(self.sizes)
-            if footprint:
-                note += f", AFR {float(item.work_item_count.evaluate(self.sizes) / footprint):.6g}"
-        return note + (f", not affine in {', '.join(missing)}" if missing else "")
 
     def _launch(self, feature: LaunchFeature) -> CountedFeature:
         value = None
         if self.sizes is not None:
             value = float(feature.value(self.scop, self.sizes, self.sub_group_size))
         symbolic, unit = self._launch_expression(feature), feature.unit
-        if feature.identifier.startswith("f_sync_barrier_") and self.per_work_item:
-            kind = feature.identifier.removeprefix("f_sync_barrier_")
-            executed = QuasiPolynomial.constant(0)
-            for barrier in self.scop.barriers:
-                if barrier.kind == kind:
-                    size = self.scop.launches[barrier.launch].group_size
-                    executed = executed + self.counts.barrier_instances(barrier) * size
+        kind = feature.identifier.removeprefix("f_sync_barrier_")
+        met = [barrier for barrier in self.scop.barriers if barrier.kind == kind]
+        certainty = Certainty(stated=any(barrier.averages for barrier in met))
+        if kind != feature.identifier and self.per_work_item:
+            executed = self.counts.barriers_executed(kind)
             value, symbolic, unit = self._value(executed), str(executed), "barrier, each work-item counted"
-        return CountedFeature(feature.identifier, value, symbolic, unit, exact=True)
+        return CountedFeature(feature.identifier, value, symbolic, unit, certainty)
 
     def _launch_expression(self, feature: LaunchFeature) -> str:
         symbolic = {
@@ -209,11 +208,5 @@ class _Counter:
         if feature.identifier in symbolic:
             return str(symbolic[feature.identifier]())
         kind = feature.identifier.removeprefix("f_sync_barrier_")
-        total = QuasiPolynomial.constant(0)
-        for barrier in self.scop.barriers:
-            if barrier.kind == kind:
-                each = self.counts.barriers_per_work_item(barrier)
-                if each is None:
-                    return "mean over the work-groups"
-                total = total + each
-        return str(total)
+        met = self.counts.barriers_met(kind)
+        return "mean over the work-groups" if met is None else str(met)

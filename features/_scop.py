@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from perflex._islpy import isl
 from perflex.errors import MissingSizeError, UnsupportedKernelError
+from perflex.features._computed_once import computed_once
+from perflex.features._kept_text import KeptAsText
 from perflex.features._quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Array:
     strides: tuple[QuasiPolynomial, ...]
     alignment: int = 128
 
-    @cached_property
+    @computed_once
     def itemsize(self) -> int:
         """Size of one element, in bytes."""
         import numpy as np
@@ -64,7 +65,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Access:
+class Access(KeptAsText):
     """One access of a statement: which element each instance touches.
 
     Attributes
@@ -126,7 +127,7 @@ class Recurrence:
 
 
 @dataclass(frozen=True)
-class Statement:
+class Statement(KeptAsText):
     """A statement with its domain, accesses and operations.
 
     Attributes
@@ -182,7 +183,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Barrier:
+class Barrier(KeptAsText):
     """A barrier: ``kind`` is ``"local"`` or ``"global"``; the rest is as a statement's."""
 
     kind: str
@@ -239,8 +240,8 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Scop:
-    """A kernel as polyhedral objects; immutable, hashable, round-trips through YAML.
+class Scop(KeptAsText):
+    """A kernel as polyhedral objects; immutable, hashable, picklable, round-trips through YAML.
 
     Attributes
     ----------
@@ -265,6 +266,11 @@ class Scop:
     def __post_init__(self) -> None:
         self._check()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from perflex.features._scop_text import scop_from_text, scop_to_text
+
+        return scop_from_text, (scop_to_text(self),)
+
     def _check(self) -> None:
         known = {array.name for array in self.arrays}
         for array in self.arrays:
@@ -288,7 +294,7 @@ class Scop:
             raise UnsupportedKernelError(msg, kernel=self.name, statement=name)
         return self.launches[index]
 
-    @cached_property
+    @computed_once
     def _arrays_by_name(self) -> dict[str, Array]:
         return {array.name: array for array in self.arrays}
 
@@ -324,15 +330,16 @@ class Scop:
             raise MissingSizeError(msg, kernel=self.name, parameters=tuple(missing))
         import numpy as np
 
-        holds = self._assumptions_hold.evaluate({name: sizes[name] for name in self.parameters})
+        holds = self.validity.evaluate({name: sizes[name] for name in self.parameters})
         if not np.all(np.asarray(holds, dtype=float) == 1.0):
             given = ", ".join(f"{name}={sizes[name]}" for name in self.parameters)
             condition = str(self.assumptions).partition(":")[2].rstrip(" }").strip()
             msg = f"kernel {self.name!r} is not valid for {given}: it assumes {condition}"
             raise MissingSizeError(msg, kernel=self.name, parameters=self.parameters)
 
-    @cached_property
-    def _assumptions_hold(self) -> QuasiPolynomial:
+    @computed_once
+    def validity(self) -> QuasiPolynomial:
+        """1 for sizes that fulfil the assumptions, else 0."""
         one = isl.PwQPolynomial("{ 1 }")
         return QuasiPolynomial(one.intersect_params(self.assumptions.params()))
 

@@ -1,8 +1,7 @@
-"""Scops as YAML: for kernels described by hand, and as the content that cached counts are keyed by."""
+"""Scops as YAML, for kernels described by hand."""
 
 from __future__ import annotations
 
-import hashlib
 from fractions import Fraction
 from typing import Any
 
@@ -13,14 +12,19 @@ from perflex.errors import FileFormatError, UnsupportedKernelError
 from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 
-__all__ = ["content_hash", "scop_from_yaml", "scop_to_yaml"]
+__all__ = ["scop_document", "scop_from_yaml", "scop_to_yaml"]
 
 SCHEMA = "perflex-scop/1"
 
 
 def scop_to_yaml(scop: Scop) -> str:
     """Return the Scop as YAML text; `scop_from_yaml` restores an equal Scop."""
-    document = {
+    return yaml.safe_dump(scop_document(scop), sort_keys=False, width=1_000_000)
+
+
+def scop_document(scop: Scop) -> dict[str, Any]:
+    """Return the Scop as nested dicts and lists of texts and numbers."""
+    return {
         "schema": SCHEMA,
         "name": scop.name,
         "parameters": list(scop.parameters),
@@ -56,11 +60,10 @@ def scop_to_yaml(scop: Scop) -> str:
             for barrier in scop.barriers
         ],
     }
-    return yaml.safe_dump(document, sort_keys=False, width=1_000_000)
 
 
 def _text(polynomial: QuasiPolynomial) -> str:
-    return str(polynomial.isl_object)
+    return polynomial.text
 
 
 def _statement_document(statement: Statement) -> dict[str, Any]:
@@ -102,11 +105,6 @@ def _average_documents(averages: tuple[tuple[str, Fraction], ...]) -> dict[str, 
 
 def _operation_documents(operations: tuple[Operation, ...]) -> list[dict[str, Any]]:
     return [{"kind": op.kind, "dtype": op.dtype, "count": op.count} for op in operations]
-
-
-def content_hash(scop: Scop) -> str:
-    """Return a digest of everything that counts depend on."""
-    return hashlib.sha256(scop_to_yaml(scop).encode()).hexdigest()
 
 
 def scop_from_yaml(text: str) -> Scop:

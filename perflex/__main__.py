@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # These hold for every command and may stand before or after its name.
     everywhere = [word for word in words if word in _EVERYWHERE]
     try:
-        app(args=everywhere + [word for word in words if word not in _EVERYWHERE], obj=session, prog_name="perflex")
+        with session.warnings_shown():
+            app(args=everywhere + [word for word in words if word not in _EVERYWHERE], obj=session, prog_name="perflex")
     except SystemExit as ending:
         return _code(ending)
     except BrokenPipeError:

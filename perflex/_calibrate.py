@@ -20,9 +20,11 @@ from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Executor
 
     from perflex._devices import Device
     from perflex._model import Model
+    from perflex._store import StorePlace
     from perflex._table import FeatureTable
     from perflex._timing import Progress
     from perflex._timing_backend import TimedDevice
@@ -32,7 +34,7 @@ __all__ = ["calibrate", "calibration_from_table"]
 _VERSIONED = ("perflex", "loopy", "islpy-barvinok", "pyopencl", "numpy", "scipy")
 
 
-def calibrate(
+def calibrate(  # noqa: PLR0913 - one parameter per choice
     model: Model,
     kernels: Sequence[Any],
     *,
@@ -41,7 +43,9 @@ def calibrate(
     relative: bool = True,
     nonnegative: bool = True,
     sub_group_size: int | None = None,
-    progress: Progress | None = None,
+    executor: Executor | None = None,
+    store: StorePlace | None = None,
+    progress: bool | Progress | None = None,
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
 
@@ -61,8 +65,10 @@ def calibrate(
         Keep cost parameters at or above zero.
     sub_group_size
         Work-items per sub-group; by default the device's.
+    executor, store
+        Where kernels are counted, and in which file counts are remembered, as for `gather_feature_values`.
     progress
-        Called with (done, total, what) as work proceeds.
+        True for a progress bar; or called with (done, total, what) as work proceeds.
 
     Returns
     -------
@@ -91,6 +97,8 @@ def calibrate(
         device=chosen,
         timing=options,
         sub_group_size=sub_group_size,
+        executor=executor,
+        store=store,
         progress=progress,
     )
     return calibration_from_table(

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from perflex._gather import kernel_of
 from perflex._warnings import PerflexWarning
 from perflex.features import counts_of, describe_access, extract_scop, parse_feature
+from perflex.features._footprint_features import FootprintFeature
 from perflex.features._memory_features import MemoryAccessFeature
 from perflex.features._operation_features import OperationFeature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perflex.features import Scop
 
@@ -39,7 +40,7 @@ def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) ->
     """
     scop = extract_scop(kernel)
     parsed = [parse_feature(name) for name in features]
-    memory = [feature for feature in parsed if isinstance(feature, MemoryAccessFeature)]
+    memory = [feature for feature in parsed if isinstance(feature, (MemoryAccessFeature, FootprintFeature))]
     operations = [feature for feature in parsed if isinstance(feature, OperationFeature)]
     return _accesses(scop, memory, sizes) + _operations(scop, operations)
 
@@ -61,7 +62,9 @@ def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any
         warnings.warn(msg, PerflexWarning, stacklevel=4)
 
 
-def _accesses(scop: Scop, features: list[MemoryAccessFeature], sizes: Mapping[str, Any]) -> list[str]:
+def _accesses(
+    scop: Scop, features: Sequence[MemoryAccessFeature | FootprintFeature], sizes: Mapping[str, Any]
+) -> list[str]:
     patterns = [feature.pattern for feature in features]
     missed = []
     for item in counts_of(scop).accesses:

@@ -17,9 +17,10 @@ _SPACE = re.compile(r"[ \t\r\n]+")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _OPERATOR = re.compile(r"\*\*|[-+*/(),]")
-_FIELD_KEY = re.compile(r"_(tag|lstrides|gstrides|afr|after|call)$")
+_FIELD_KEY = re.compile(r"_(array|tag|lstrides|gstrides|afr|after|call)$")
 _STRIDES = re.compile(r"\{[A-Za-z0-9_:;<>=.*+-]*\}")
 _FIELD_VALUE = {
+    "array": re.compile(r"[A-Za-z0-9_]+"),
     "tag": re.compile(r"[A-Za-z0-9_]+"),
     "lstrides": _STRIDES,
     "gstrides": _STRIDES,
@@ -28,6 +29,7 @@ _FIELD_VALUE = {
     "call": re.compile(r"[A-Za-z0-9_]+"),
 }
 _FIELD_FORM = {
+    "array": "letters, digits and _",
     "tag": "letters, digits and _",
     "lstrides": "{axis:stride;...} without blanks, e.g. {0:1;1:>15}",
     "gstrides": "{axis:stride;...} without blanks, e.g. {0:16}",
@@ -146,8 +148,8 @@ def _stray(character: str) -> str:
         return "quotes have no place in a model string; names stand by themselves"
     if character in ":{};<>=":
         return (
-            f"{character!r} only belongs into a feature's tag:, lstrides:, gstrides:, afr:, after: or call: field; "
-            "check the spelling of the feature"
+            f"{character!r} only belongs into a feature's array:, tag:, lstrides:, gstrides:, afr:, after: or call: "
+            "field; check the spelling of the feature"
         )
     if not character.isascii():
         return f"{character!a} is not an ASCII character; retype it"

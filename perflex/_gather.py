@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex._counting import count_rows
+from perflex._progress import progress_shown
+from perflex._store import using_store
 from perflex._table import FeatureInfo, FeatureTable
 from perflex._wall_time import device_of, is_wall_time
 from perflex._warnings import PerflexWarning
-from perflex.errors import CalibrationError, NoMatchError, UnsupportedKernelError
+from perflex.errors import CalibrationError, NoMatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from numpy.typing import NDArray
 
     from perflex._devices import Device
+    from perflex._store import StorePlace
     from perflex._timing import Progress, TimingOptions
     from perflex._timing_backend import TimedDevice
-    from perflex.features import Feature, Scop
+    from perflex.features import Feature
 
 __all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of"]
 
@@ -73,11 +81,13 @@ def kernel_feature_values(
     UnsupportedKernelError
         The kernel cannot be described exactly.
     """
-    from perflex.features import extract_scop, parse_feature
+    from perflex.features import counts_of, extract_scop, parse_feature
 
     scop = extract_scop(kernel_of(kernel))
     checked = scop.checked(sizes)
-    return {name: parse_feature(name).value(scop, checked, sub_group_size) for name in features}
+    values = {name: parse_feature(name).value(scop, checked, sub_group_size) for name in features}
+    counts_of(scop).keep()
+    return values
 
 
 def gather_feature_values(
@@ -87,7 +97,9 @@ def gather_feature_values(
     device: str | Device | TimedDevice | None = None,
     timing: TimingOptions | None = None,
     sub_group_size: int | None = None,
-    progress: Progress | None = None,
+    executor: Executor | None = None,
+    store: StorePlace | None = None,
+    progress: bool | Progress | None = None,
 ) -> FeatureTable:
     """Count and measure features of many kernels (paper Section 2.2, step 3).
 
@@ -104,8 +116,14 @@ def gather_feature_values(
         How kernels are timed.
     sub_group_size
         Work-items per sub-group; by default the device's, or 32 where nothing is measured.
+    executor
+        Where kernels are counted: a pool of processes or threads, or any other ``concurrent.futures.Executor``.
+        Measuring stays here.
+    store
+        File in which descriptions and counts are remembered, or ``"off"``; by default that of PERFLEX_STORE, else
+        one in the user's cache directory.
     progress
-        Called with (done, total, what) as work proceeds.
+        True for a progress bar; or called with (done, total, what) as work proceeds.
 
     Returns
     -------
@@ -123,24 +141,40 @@ def gather_feature_values(
         A size parameter has no value.
     CalibrationError
         There are no kernels, or none of them could be used.
+    ExecutorError
+        The executor failed.
     """
-    names = tuple(dict.fromkeys(features))
+    with using_store(store), progress_shown(progress, "gather:") as report:
+        return _gather(
+            tuple(dict.fromkeys(features)), kernels, (device, timing), sub_group_size, executor=executor, report=report
+        )
+
+
+def _gather(
+    names: tuple[str, ...],
+    kernels: Sequence[Any],
+    measurement: tuple[Any, TimingOptions | None],
+    sub_group_size: int | None,
+    *,
+    executor: Executor | None,
+    report: Progress | None,
+) -> FeatureTable:
     rows = _rows(kernels)
     measured = [name for name in names if is_wall_time(name)]
     if len(measured) > 1:
         msg = f"a feature table has one wall time, not {len(measured)}: {', '.join(measured)}"
         raise CalibrationError(msg, feature=measured[1])
+    device, timing = measurement
     timed_on = _device(measured[0], device) if measured else None
     if sub_group_size is None:
         sub_group_size = int(getattr(timed_on, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
-    rows, scops, dropped = _describe(rows, progress)
     counted = [name for name in names if not is_wall_time(name)]
-    table, info = _count(counted, rows, scops, sub_group_size)
+    rows, table, info, dropped = _count(counted, rows, sub_group_size, executor, report)
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     spread = np.full(len(rows), np.nan)
     kept = np.arange(len(rows))
     if measured:
-        seconds, spread, failures = _time(rows, timed_on, timing, progress)
+        seconds, spread, failures = _time(rows, timed_on, timing, report)
         columns[measured[0]] = seconds
         info[measured[0]] = FeatureInfo("s")
         dropped += failures
@@ -208,56 +242,48 @@ def _device(feature: str, device: Any) -> Any:
     return device
 
 
-def _describe(rows: list[_Row], progress: Progress | None) -> tuple[list[_Row], list[Scop], list[tuple[str, str]]]:
-    from perflex.features import extract_scop
+def _count(
+    names: Sequence[str],
+    rows: list[_Row],
+    sub_group_size: int,
+    executor: Executor | None,
+    progress: Progress | None,
+) -> tuple[list[_Row], NDArray[np.float64], dict[str, FeatureInfo], list[tuple[str, str]]]:
+    """Return the rows that can be counted with their values, facts about the features, and the other rows."""
+    from perflex.features import parse_feature
 
-    kept, scops, dropped = [], [], []
-    for number, row in enumerate(rows):
-        if progress is not None:
-            progress(number, len(rows), f"counting {row.label}")
-        try:
-            scop = extract_scop(row.kernel)
-        except UnsupportedKernelError as error:
-            dropped.append((row.label, error.message))
-            continue
-        kept.append(row)
-        scops.append(scop)
+    features = [parse_feature(name) for name in names]
+    jobs = [(row.kernel, row.sizes, row.label) for row in rows]
+    counted = count_rows(features, jobs, sub_group_size, executor, progress)
+    dropped = [(row.label, entry.refusal) for row, entry in zip(rows, counted, strict=True) if entry.refusal]
+    kept = [row for row, entry in zip(rows, counted, strict=True) if entry.refusal is None]
+    entries = [entry for entry in counted if entry.refusal is None]
     if not kept:
         msg = f"none of the kernels can be counted; the first: {dropped[0][1]}"
         raise CalibrationError(msg, kernel=dropped[0][0])
-    return kept, scops, dropped
-
-
-def _count(
-    names: Sequence[str], rows: Sequence[_Row], scops: Sequence[Scop], sub_group_size: int
-) -> tuple[np.ndarray[Any, np.dtype[np.float64]], dict[str, FeatureInfo]]:
-    from perflex.features import parse_feature
-
-    table = np.zeros((len(rows), len(names)))
     info: dict[str, FeatureInfo] = {}
-    for column, name in enumerate(names):
-        feature = parse_feature(name)
-        amounts = set()
-        matched = False
-        for index, (row, scop) in enumerate(zip(rows, scops, strict=True)):
-            table[index, column] = float(feature.value(scop, row.sizes, sub_group_size))
-            if feature.matches(scop, row.sizes):
-                matched = True
-                amounts.add(feature.amount(scop, row.sizes, sub_group_size))
-        if not matched:
-            raise _no_match(feature, scops)
+    for column, feature in enumerate(features):
+        amounts = {entry.amounts[column] for entry in entries if entry.matched[column]}
+        if not amounts:
+            raise _no_match(feature, kept)
         amount = amounts.pop() if len(amounts) == 1 else None
-        info[name] = (
+        info[names[column]] = (
             FeatureInfo(feature.unit) if amount is None else FeatureInfo(feature.unit, amount.value, amount.unit)
         )
-    return table, info
+    table = np.array([entry.values for entry in entries], dtype=np.float64).reshape(len(kept), len(names))
+    return kept, table, info, dropped
 
 
-def _no_match(feature: Feature, scops: Sequence[Scop]) -> NoMatchError:
-    there = list(dict.fromkeys(item for scop in dict.fromkeys(scops) for item in feature.inventory(scop)))
+def _no_match(feature: Feature, rows: Sequence[_Row]) -> NoMatchError:
+    from perflex.features import extract_scop
+
+    kernels = {id(row.kernel): row.kernel for row in rows}.values()
+    there = list(dict.fromkeys(item for kernel in kernels for item in feature.inventory(extract_scop(kernel))))
     shown = "; ".join(there[:_LISTED]) or "nothing of the kind"
     more = f"; and {len(there) - _LISTED} more" if len(there) > _LISTED else ""
-    msg = f"feature {feature.identifier} matches nothing in any of the kernels; they contain: {shown}{more}"
+    near = difflib.get_close_matches(feature.identifier, there, n=2, cutoff=0.8)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    msg = f"feature {feature.identifier} matches nothing in any of the kernels; {hint}they contain: {shown}{more}"
     return NoMatchError(msg, feature=feature.identifier, present=tuple(there))
 
 
@@ -282,4 +308,4 @@ def _time(
 
 def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:
     for label, reason in dropped:
-        warnings.warn(f"{label} is left out: {reason}", PerflexWarning, stacklevel=3)
+        warnings.warn(f"{label} is left out: {reason}", PerflexWarning, stacklevel=4)

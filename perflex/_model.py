@@ -109,11 +109,15 @@ class Model:
 
     def input_features(self) -> list[str]:
         """Return the features in the expression, in order of appearance."""
-        return [name for name in names(self.tree) if name.startswith("f_")]
+        return [name for name in self._names if name.startswith("f_")]
 
     def params(self) -> list[str]:
         """Return the parameters, in order of appearance."""
-        return [name for name in names(self.tree) if name.startswith("p_")]
+        return [name for name in self._names if name.startswith("p_")]
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return names(self.tree)
 
     @cached_property
     def is_differentiable(self) -> bool:

@@ -15,6 +15,7 @@ One tree, so that ``except PerflexError`` catches all of them::
     |- MeasurementError           a kernel could not be built, run or timed
     |- CalibrationError           the data do not determine the parameters
     |- FileFormatError            a file is damaged, foreign or of another version
+    |- ExecutorError              a pool that was to do the work broke, or cannot be sent it
     |- EnvironmentSetupError      the installation lacks something essential
     `- MissingExtraError          an optional dependency is not installed
 
@@ -24,10 +25,13 @@ device) is also available as an attribute.
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 __all__ = [
     "CalibrationError",
     "DeviceError",
     "EnvironmentSetupError",
+    "ExecutorError",
     "FeatureError",
     "FileFormatError",
     "InexactCountError",
@@ -68,8 +72,15 @@ class PerflexError(Exception):
         raise AttributeError(msg)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions with keyword arguments do not cross process borders by themselves.
-        return (_rebuild, (type(self), self.message, self.context))
+        # Exceptions with keyword arguments do not cross process borders by themselves, and not every object does.
+        context = {name: value if _is_plain(value) else str(value) for name, value in self.context.items()}
+        return (_rebuild, (type(self), self.message, context))
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, int, float, PurePath))
 
 
 def _rebuild(cls: type[PerflexError], message: str, context: dict[str, object]) -> PerflexError:
@@ -122,6 +133,10 @@ class CalibrationError(PerflexError):
 
 class FileFormatError(PerflexError):
     """A file is truncated, foreign or of another version; names the line or field."""
+
+
+class ExecutorError(PerflexError):
+    """An executor broke, takes no work, or its workers cannot be sent it; says what to give instead."""
 
 
 class EnvironmentSetupError(PerflexError):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +18,11 @@ if TYPE_CHECKING:
 
 # Before any test queries platforms: a loader looks for drivers only once per process.
 show_to_loader(find_vendors())
+
+# Tests, and the processes they start, remember counts in a file of their own.
+_STORE_FOLDER = tempfile.TemporaryDirectory(prefix="perflex-tests-")
+atexit.register(_STORE_FOLDER.cleanup)
+os.environ["PERFLEX_STORE"] = str(Path(_STORE_FOLDER.name, "store.sqlite"))
 
 
 @pytest.fixture(scope="session")

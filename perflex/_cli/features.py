@@ -63,7 +63,8 @@ def features(  # noqa: PLR0913 - one argument per option
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
     from perflex._cli.arguments import load_kernel, read_pairs, read_sizes
-    from perflex.features import annotate, count_features, extract_scop
+    from perflex._cli.footprint_table import HEADING, footprint_lines
+    from perflex.features import CountedFootprint, annotate, count_features, extract_scop
 
     loaded = load_kernel(kernel)
     if branches or subscripts or trip_count or access:
@@ -90,11 +91,18 @@ def features(  # noqa: PLR0913 - one argument per option
     shown = ", ".join(f"{name}={value}" for name, value in given.items())
     heading = f"kernel {scop.name}" + (f" at {shown}" if shown else f", sizes {', '.join(scop.parameters) or 'none'}")
     output.print(f"{heading}; sub-groups of {sub_group_size} work-items", markup=False, soft_wrap=True)
+    footprints = [entry for entry in counted if isinstance(entry, CountedFootprint)]
     for entry in counted:
+        if isinstance(entry, CountedFootprint):
+            continue
         output.print(entry.identifier, markup=False, soft_wrap=True, style="bold")
         output.print(f"    {_line(entry, given)}", markup=False, soft_wrap=True)
         if entry.note:
             output.print(f"    {entry.note}", markup=False, soft_wrap=True, style="dim")
+    if footprints:
+        output.print(HEADING, markup=False, soft_wrap=True, style="bold")
+        for line in footprint_lines(footprints, with_sizes=bool(given) or not scop.parameters):
+            output.print(line, markup=False, soft_wrap=True)
 
 
 def _as_json(entry: CountedFeature) -> dict[str, object]:
@@ -108,4 +116,4 @@ def _line(entry: CountedFeature, sizes: Mapping[str, int]) -> str:
     text = entry.expression
     if entry.value is not None and (sizes or entry.expression != f"{entry.value:g}"):
         text += f" = {entry.value:.17g}"
-    return f"{text}  ({entry.unit}, {'exact' if entry.exact else 'upper bound'})"
+    return f"{text}  ({entry.unit}, {entry.certainty})"

@@ -70,16 +70,9 @@ class Session:
         Callable
             To be called with steps done, steps in all, and what is being done: what `measure` expects.
         """
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from perflex._progress import progress_bar
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-        hidden = self.quiet or not sys.stderr.isatty()
-        with Progress(*columns, TimeElapsedColumn(), console=self.remarks, transient=True, disable=hidden) as bar:
-            task = bar.add_task(title, total=None)
-
-            def show(done: int, total: int, doing: str) -> None:
-                bar.update(task, completed=done, total=total, description=f"{title} {doing}".strip()[:60])
-
+        with progress_bar(title, self.remarks, hidden=self.quiet or not sys.stderr.isatty()) as show:
             yield show
 
 

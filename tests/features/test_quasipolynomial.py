@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perflex.errors import MissingSizeError
+from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features import QuasiPolynomial
 
 SETS = {
@@ -110,3 +110,11 @@ def test_random_sets_against_enumeration(a: int, b: int, c: int, offset: int, st
     for n in range(14):
         points = sum(1 for i in range(n) for j in range(90) if c * j <= a * i + b and (i + offset) % step == 0)
         assert count.evaluate({"n": n}) == points
+
+
+@pytest.mark.parametrize(
+    "text", ["[n] -> { [i] : 0 <= i }", "[n] -> { [i, j] : 0 <= i < n and j >= i }", "{ [i] : i < 3 }"]
+)
+def test_a_set_without_end_is_refused(text):
+    with pytest.raises(UnsupportedKernelError, match=r"has no end.*give every loop a lower"):
+        QuasiPolynomial.points(isl.Set(text), isl.Set("[n] -> { : }"))

@@ -45,10 +45,12 @@ def test_symbolic_counts_need_no_sizes() -> None:
 
 def test_reuse_and_missing_strides_are_noted() -> None:
     everything = counted(matmul(prefetch=True), {"n": 64})
-    assert "AFR 4" in everything["f_mem_access_global_float32_load_lstrides:{0:1;1:n}_gstrides:{0:16;1:0}"].note
+    assert "AFR n/16 = 4" in everything["f_mem_access_global_float32_load_lstrides:{0:1;1:n}_gstrides:{0:16;1:0}"].note
     odd = counted(pointwise("x[i % 4] + y[i]"), {"n": 64})
     (note,) = [entry.note for entry in odd.values() if "% 4" in entry.note]
     assert note.endswith("not affine in lid(0)")
+    # Without a stride to go by, the array tells the access from the others.
+    assert odd["f_mem_access_array:x_global_float32_load_gstrides:{0:0}"].value == 64
 
 
 def test_negative_strides_have_identifiers() -> None:
@@ -87,7 +89,7 @@ def test_command_line_table(capfd: pytest.CaptureFixture[str]) -> None:
     out, err = capfd.readouterr()
     assert err == ""
     assert "1/32 * n^3 = 8192  (sub-group operation, exact)" in out
-    assert "AFR 4" in out
+    assert "AFR n/16 = 4" in out
     assert main(["features", f"{EXAMPLE}:prefetching"]) == 0
     assert "sizes n; sub-groups of 32" in capfd.readouterr().out
 

@@ -17,6 +17,9 @@ from typing import Any, Self
 
 import numpy as np
 
+# A size that is not given, such as the offset of an array.
+OFFSET = 2
+
 
 def _input_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Small positive values, the same in every run, that stay in range under any of the operations tested."""
@@ -28,21 +31,36 @@ def _input_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.
 
 def _arguments(queue: Any, t_unit: Any, sizes: dict[str, int]) -> dict[str, Any]:
     import loopy as lp
-    import pyopencl.array as cla
     from pymbolic import evaluate
 
     arguments: dict[str, Any] = {}
     for arg in t_unit.default_entrypoint.args:
         if isinstance(arg, lp.ValueArg):
-            default = 2 if arg.dtype.numpy_dtype.kind in "iu" else 0.5
+            default = OFFSET if arg.dtype.numpy_dtype.kind in "iu" else 0.5
             arguments[arg.name] = arg.dtype.numpy_dtype.type(sizes.get(arg.name, default))
         elif isinstance(arg, lp.ArrayArg):
             shape = tuple(int(evaluate(extent, dict(sizes))) for extent in arg.shape)
             dtype = arg.dtype.numpy_dtype
-            order = "F" if _is_column_major(arg) else "C"
-            host = np.asarray(_input_array(arg.name, shape, dtype), order=order)
-            arguments[arg.name] = cla.to_device(queue, host)
+            arguments[arg.name] = _device_array(queue, arg, shape, dtype, sizes)
     return arguments
+
+
+def _device_array(queue: Any, arg: Any, shape: tuple[int, ...], dtype: np.dtype[Any], sizes: dict[str, int]) -> Any:
+    """Return an array with the strides that the kernel expects, contiguous in some order or padded."""
+    import pyopencl.array as cla
+    from loopy.kernel.array import get_strides
+    from pymbolic import evaluate
+
+    order = "F" if _is_column_major(arg) else "C"
+    host = np.asarray(_input_array(arg.name, shape, dtype), order=order)
+    strides = tuple(int(evaluate(stride, dict(sizes))) * dtype.itemsize for stride in get_strides(arg))
+    if (strides == host.strides and arg.offset in {None, 0}) or 0 in shape:
+        return cla.to_device(queue, host)
+    extent = (
+        OFFSET + 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) // dtype.itemsize
+    )
+    flat = cla.to_device(queue, _input_array(arg.name, (extent,), dtype))
+    return cla.Array(queue, shape, dtype, strides=strides, data=flat.data)
 
 
 def _is_column_major(arg: Any) -> bool:
@@ -94,18 +112,6 @@ def _run_source(queue: Any, source: str, job: dict[str, Any], options: list[str]
     kernel(queue, job["global_size"], job["local_size"], *[b.data for b in buffers], *local)
 
 
-def _mend_loopy() -> None:
-    """Give islpy two methods that loopy 2025.2 uses and newer islpy has not, or code generation fails."""
-    import islpy as isl
-
-    if not hasattr(isl.Aff, "is_equal"):
-        isl.Aff.is_equal = isl.Aff.plain_is_equal
-    if not hasattr(isl.BasicSet, "find_dim_by_name"):
-        isl.BasicSet.find_dim_by_name = lambda self, kind, name: isl.Set.from_basic_set(self).find_dim_by_name(
-            kind, name
-        )
-
-
 def _run_job(queue: Any, job: dict[str, Any]) -> dict[str, str]:
     error = ""
     with _Capture(1) as out, _Capture(2) as err:
@@ -122,8 +128,9 @@ def _run_job(queue: Any, job: dict[str, Any]) -> dict[str, str]:
 
 def main(jobs_path: str, results_path: str) -> None:
     import pyopencl as cl
+    from mended_loopy import mend
 
-    _mend_loopy()
+    mend()
     with Path(jobs_path).open("rb") as file:
         jobs = pickle.load(file)  # written by the parent a moment ago
     platform = next(p for p in cl.get_platforms() if p.name == "Oclgrind")

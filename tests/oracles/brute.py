@@ -9,6 +9,7 @@ counted. Terms:
 * a *sub-group* is ``sub_group_size`` consecutive work-items of a work-group in the order
   ``l0 + L0*(l1 + L1*l2)``; it executes an instruction once per point of the sequential loops at which at
   least one of its work-items is active;
+* the first work-item or work-group along an axis has the number 0, whatever value its loop starts at;
 * the *stride* along an axis is the change of the flat element index per unit of the axis, everything else
   fixed: absent when no two points differ in that axis only, None when it is not the same everywhere.
 """
@@ -24,6 +25,7 @@ import islpy as isl
 import loopy as lp
 import numpy as np
 from loopy.kernel.data import AddressSpace, GroupInameTag, LocalInameTag, VectorizeTag
+from loopy.kernel.tools import get_hw_axis_base_for_codegen
 
 from .evaluate import evaluate_at
 from .expressions import Contents, ExpressionReader, Guards, NotEnumerableError
@@ -223,6 +225,16 @@ class _Counter:
                 return kind, tag.axis
         return None
 
+    def _base(self, iname: str) -> int:
+        """Value of a parallel loop in the first work-item or work-group along its axis."""
+        base = get_hw_axis_base_for_codegen(self.kernel, iname)
+        space = base.get_domain_space()
+        point = isl.Point.zero(isl.Set.universe(space).params().get_space())
+        for position in range(space.dim(isl.dim_type.param)):
+            name = space.get_dim_name(isl.dim_type.param, position)
+            point = point.set_coordinate_val(isl.dim_type.param, position, isl.Val(int(self.sizes[name])))
+        return int(base.to_pw_aff().project_domain_on_params().eval(point).to_python())
+
     def _points(self, inames: frozenset[str]) -> dict[str, Ints]:
         domain = self.kernel.get_inames_domain(inames)
         known = {*self.sizes, *inames}
@@ -235,7 +247,7 @@ class _Counter:
 
     def _instances(self, inames: frozenset[str]) -> _Instances:
         values = self._points(inames)
-        axes = {axis: values[name] for name in sorted(inames) if (axis := self._axis(name))}
+        axes = {axis: values[name] - self._base(name) for name in sorted(inames) if (axis := self._axis(name))}
         sequential = [values[name] for name in sorted(inames) if self._axis(name) is None]
         number = _keys(sequential, len(values[""]))
         for axis, extent in self.extents.items():
@@ -316,6 +328,9 @@ class _Counter:
         aggregate = getattr(expr, "aggregate", expr)
         storage = self._storage(aggregate.name)
         flat = self._flat_index(storage, getattr(expr, "index_tuple", ()), instances)[mask]
+        if storage.dtype is None:
+            msg = f"the type of {aggregate.name} is not known"
+            raise NotEnumerableError(msg)
         space = _SPACES[getattr(storage, "address_space", AddressSpace.GLOBAL)]
         axes = {axis: values[mask] for axis, values in instances.axes.items()}
         sequential = instances.sequential[mask]

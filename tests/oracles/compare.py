@@ -6,14 +6,21 @@ ignore them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import islpy as isl
+import numpy as np
 
 from oracles import brute
 from perflex.features import counts_of, extract_scop, parse_feature
 
-__all__ = ["SUB_GROUP", "check_counts"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SUB_GROUP", "check_accesses", "check_counts", "in_python"]
 
 SUB_GROUP = 8
 FEATURE_NAMES = {"fabs": "abs", "fmax": "max"}
@@ -34,8 +41,6 @@ def check_counts(drawn: Any) -> None:
     """Assert that operations, accesses, footprints and strides are what enumeration finds."""
     counted = brute.count(drawn.kernel, drawn.sizes, SUB_GROUP, guards=False)
     scop = extract_scop(drawn.kernel)
-    counts = counts_of(scop)
-
     kinds = {op.kind for s in scop.statements for op in s.operations if op.dtype.startswith("float")} - {"cmp"}
     symbolic = {
         kind: sum(
@@ -46,7 +51,14 @@ def check_counts(drawn: Any) -> None:
     }
     enumerated = operations(counted)
     assert {k: v for k, v in symbolic.items() if v} == {k: v for k, v in enumerated.items() if v}, drawn
+    check_accesses(counted, scop, drawn.sizes)
+    check_footprints(scop, counted, drawn)
+    assert parse_feature("f_thread_groups").value(scop, drawn.sizes, SUB_GROUP) == counted.groups
 
+
+def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -> None:
+    """Assert that instances, footprints and strides of all accesses are what enumeration finds."""
+    counts = counts_of(scop)
     truth, found = defaultdict(list), defaultdict(list)
     for access in counted.accesses:
         if access.space != "private":
@@ -54,27 +66,78 @@ def check_counts(drawn: Any) -> None:
     for item in counts.accesses:
         if item.array.space != "private":
             found[item.array.name, item.access.direction].append(item)
-    assert truth.keys() == found.keys(), drawn
+    assert truth.keys() == found.keys()
     for key, accesses in truth.items():
         expected = sorted((a.per_work_item, a.per_sub_group, len(a.elements)) for a in accesses)
         actual = sorted(
             (
-                int(item.work_item_count.evaluate(drawn.sizes)),
-                int(counts.sub_group_instances(item.statement, SUB_GROUP).evaluate(drawn.sizes)),
-                int(item.footprint.evaluate(drawn.sizes)),
+                int(item.work_item_count.evaluate(sizes)),
+                int(counts.sub_group_instances(item.statement, SUB_GROUP).evaluate(sizes)),
+                int(item.footprint.evaluate(sizes)),
             )
             for item in found[key]
         )
-        assert actual == expected, (key, drawn)
+        assert actual == expected, key
         if len(accesses) == 1:
-            check_strides(found[key][0], accesses[0], drawn)
-    assert parse_feature("f_thread_groups").value(scop, drawn.sizes, SUB_GROUP) == counted.groups
+            check_strides(found[key][0], accesses[0], sizes)
 
 
-def check_strides(item: Any, access: Any, drawn: Any) -> None:
+def check_footprints(scop: Any, counted: brute.Counts, drawn: Any) -> None:
+    """Distinct elements and accesses of every array and tag, by direction, are those that enumeration finds."""
+    accesses = counted.select("global")
+    for direction in (None, "load", "store"):
+        selected = [a for a in accesses if direction in {None, a.direction}]
+        groups: dict[str, list[brute.Access]] = defaultdict(list)
+        for access in selected:
+            for name in (f"array:{access.array}", *(f"tag:{tag}" for tag in access.tags)):
+                groups[name].append(access)
+        groups["global"] = selected
+        for name, members in groups.items():
+            feature = parse_feature(f"f_mem_footprint_{name}{f'_{direction}' if direction else ''}")
+            found = feature.footprint(scop, drawn.sizes)
+            touched = {(a.array, int(element)) for a in members for element in a.elements}
+            itemsizes = {a.array: np.dtype(a.dtype).itemsize for a in members}
+            expected = {
+                "elements": len(touched),
+                "bytes": sum(itemsizes[array] for array, _ in touched),
+                "accesses": sum(a.per_work_item for a in members),
+            }
+            actual = {what: int(getattr(found, what).evaluate(drawn.sizes)) for what in expected}
+            assert actual == expected, (name, direction, drawn)
+            assert feature.value(scop, drawn.sizes, SUB_GROUP) == expected["elements"]
+            if touched:
+                ratio = expected["accesses"] / expected["elements"]
+                assert found.afr.evaluate(drawn.sizes) == ratio, (name, direction, drawn)
+                check_formula(found.afr, drawn, ratio)
+
+
+def check_formula(ratio: Any, drawn: Any, expected: float) -> None:
+    """The text of a ratio, read as Python, is the ratio; sizes choose the case."""
+    if not ratio.is_symbolic:
+        return
+    cases = [case.partition(" : ") for case in str(ratio).split("; ")]
+    values = [in_python(formula, drawn.sizes) for formula, _, condition in cases if holds(condition, drawn.sizes)]
+    assert len(values) == 1, (str(ratio), drawn)
+    assert math.isclose(values[0], expected), (str(ratio), drawn)
+
+
+def holds(condition: str, sizes: dict[str, int]) -> bool:
+    """Return whether sizes fulfil a condition in isl's notation."""
+    fixed = " and ".join(
+        [*(f"{name} = {value}" for name, value in sizes.items()), *([f"({condition})"] if condition else [])]
+    )
+    return not isl.Set(f"[{', '.join(sizes)}] -> {{ : {fixed} }}").is_empty()
+
+
+def in_python(formula: str, sizes: dict[str, int]) -> float:
+    """Return the value of a formula with ``^`` for powers at given sizes."""
+    return float(eval(formula.replace("^", "**"), {"floor": math.floor, **sizes}))
+
+
+def check_strides(item: Any, access: Any, sizes: Mapping[str, int]) -> None:
     """A symbolic stride is the stride found at every pair of neighbours; absent pairs say nothing."""
     pairs = ((item.local_strides, access.local_strides), (item.group_strides, access.group_strides))
     for symbolic, enumerated in pairs:
         for axis, stride in enumerate(symbolic):
             if stride is not None and axis in enumerated:
-                assert stride.evaluate(drawn.sizes) == enumerated[axis], (access.text, axis, drawn)
+                assert stride.evaluate(sizes) == enumerated[axis], (access.text, axis, sizes)

@@ -121,6 +121,8 @@ class ExpressionReader:
     def _power(self, expr: p.Power, guards: Guards) -> None:
         if _is_square(expr):
             self._product(expr, guards)
+        elif _is_number(expr.exponent) and expr.exponent in {0, 1}:
+            self._all((expr.base,) if expr.exponent else (), guards)
         else:
             self._count(expr, "pow", 1, guards)
             self._all((expr.base, expr.exponent), guards)

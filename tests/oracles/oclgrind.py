@@ -35,6 +35,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -185,10 +186,33 @@ def run_jobs(
     OclgrindError
         A job failed, or the simulator reported an invalid access; carries its text.
     """
+    results = run_each(jobs, options, timeout)
+    for result in results:
+        if isinstance(result, OclgrindError):
+            raise result
+    return [result for result in results if isinstance(result, Executed)]
+
+
+def run_each(
+    jobs: Sequence[tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob],
+    options: Sequence[str] = UNOPTIMISED,
+    timeout: float = 300.0,
+    processes: int = 1,
+) -> list[Executed | OclgrindError]:
+    """Run all jobs in some processes side by side; an error takes the place of the counts of a job that failed."""
     described = [_describe(job, list(options)) for job in jobs]
+    shares = [described[first::processes] for first in range(processes)]
+    with ThreadPoolExecutor(processes) as pool:
+        answers = list(pool.map(lambda share: _run_share(share, timeout), shares))
+    ordered = [answers[number % processes][number // processes] for number in range(len(described))]
+    return [_executed(number, result) for number, result in enumerate(ordered)]
+
+
+def _run_share(jobs: list[dict[str, object]], timeout: float) -> list[dict[str, str]]:
+    if not jobs:
+        return []
     with tempfile.TemporaryDirectory(prefix="oclgrind") as folder:
-        results = _run_child(Path(folder), described, timeout)
-    return [_executed(number, result) for number, result in enumerate(results)]
+        return _run_child(Path(folder), jobs, timeout)
 
 
 def run(kernel: lp.TranslationUnit, sizes: Mapping[str, int], options: Sequence[str] = UNOPTIMISED) -> Executed:
@@ -216,6 +240,8 @@ def _run_child(folder: Path, jobs: list[dict[str, object]], timeout: float) -> l
         "OCL_ICD_VENDORS": str(folder),
         "OCL_ICD_FILENAMES": "",
         "OCLGRIND_INST_COUNTS": "1",
+        # Work-groups one after the other: an atomic update is never repeated because another one came between.
+        "OCLGRIND_NUM_THREADS": "1",
         "PYOPENCL_NO_CACHE": "1",
         "LOOPY_NO_CACHE": "1",
         "PYTHONWARNINGS": "ignore",
@@ -229,11 +255,10 @@ def _run_child(folder: Path, jobs: list[dict[str, object]], timeout: float) -> l
     return results
 
 
-def _executed(number: int, result: dict[str, str]) -> Executed:
+def _executed(number: int, result: dict[str, str]) -> Executed | OclgrindError:
     complaint = result["error"] or _complaint(result["stderr"])
     if complaint:
-        msg = f"job {number} on Oclgrind: {complaint}"
-        raise OclgrindError(msg)
+        return OclgrindError(f"job {number} on Oclgrind: {complaint}")
     return parse_counts(result["stdout"])
 
 

@@ -93,6 +93,11 @@ class RandomKernel:
         return f"{self.text}\nat {self.sizes}"
 
 
+def _floating(text: str) -> str:
+    """With an integer, loopy takes the maximum in double precision, whatever the kernel's type."""
+    return f"{text}.0" if text.isdecimal() else text
+
+
 @dataclass
 class _Draft:
     """A kernel being put together."""
@@ -166,7 +171,9 @@ class _Draft:
         if kind == 7:
             return f"{self.one_of(_FUNCTIONS)}({first})"
         if kind == 8:
-            return self.one_of((f"({first})**2", f"({first} / {self.access(loops)})", f"fmax({first}, {second})"))
+            return self.one_of(
+                (f"({first})**2", f"({first} / {self.access(loops)})", f"fmax({first}, {_floating(second)})")
+            )
         guard = self.one_of(_NESTED_GUARDS if "j" in loops else _GUARDS)
         return f"({self.access(loops)} if {guard} else {first})"
 

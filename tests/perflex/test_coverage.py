@@ -32,6 +32,13 @@ def test_directions_and_spaces_are_separate_matters():
     assert "a_fetch" in stores[0]
 
 
+def test_footprints_cover_accesses():
+    kernel = matmul(prefetch=False)
+    assert uncounted(["f_mem_footprint_load"], kernel, SIZES) == []
+    missed = uncounted(["f_mem_footprint_array:a", "f_mem_access_store"], kernel, SIZES)
+    assert [text.partition(" ")[2] for text in missed] == ["(b[k, j_inner + j_outer*16])"]
+
+
 def test_operations_of_a_counted_type():
     kernel = pointwise("exp(x[i]) * y[i] + x[i]")
     assert uncounted(["f_op_float32_madd"], kernel, SIZES) == ["f_op_float32_exp"]

@@ -1,0 +1,27 @@
+"""The tables of the store, as the steps that make them: a new one is a new step at the end."""
+
+from __future__ import annotations
+
+__all__ = ["APPLICATION", "MIGRATIONS"]
+
+# Marks the file as perflex's own ("pflx").
+APPLICATION = 0x70666C78
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        # Descriptions of kernels, by the digest of the text.
+        "CREATE TABLE scops (digest TEXT PRIMARY KEY, text TEXT NOT NULL)",
+        # Which description a kernel has, by the kernel's key.
+        "CREATE TABLE kernels (key TEXT PRIMARY KEY, scop TEXT NOT NULL, version TEXT NOT NULL)",
+        # What was counted of a description, in portions: JSON from the name of each count to its record.
+        """
+        CREATE TABLE counts (
+            number INTEGER PRIMARY KEY, scop TEXT NOT NULL, version TEXT NOT NULL,
+            digest TEXT NOT NULL, text TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX counts_by_scop ON counts (scop, version)",
+        # Which states of the package have written, and when (Julian day).
+        "CREATE TABLE versions (version TEXT PRIMARY KEY, used REAL NOT NULL)",
+    ),
+)

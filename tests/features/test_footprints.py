@@ -1,0 +1,241 @@
+"""Footprints of several accesses together: by array, access tag and direction."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from oracles.compare import in_python
+from perflex.errors import NoMatchError
+from perflex.features import Footprint, ScopCounts, count_features, extract_scop, scop_from_yaml
+from sample_kernels import make, matmul, pointwise
+
+STAR = [(0, 0, 0), *(tuple(s * (a == b) for b in range(3)) for a in range(3) for s in (1, -1))]
+BOX = list(itertools.product((-1, 0, 1), repeat=3))
+
+
+def counts(kernel: object) -> ScopCounts:
+    return ScopCounts(extract_scop(kernel))
+
+
+def numbers(found: Footprint, **sizes: int) -> tuple[int, int, int, float]:
+    counted = (found.accesses, found.elements, found.bytes, found.afr)
+    return tuple(entry.evaluate(sizes) for entry in counted)
+
+
+def stencil(offsets: list[tuple[int, ...]]) -> lp.TranslationUnit:
+    loads = " + ".join(f"x[i + {a}, j + {b}, k + {c}]" for a, b, c in offsets)
+    kernel = lp.make_kernel(
+        "{[i,j,k]: 1<=i,j,k<n-1}",
+        f"out[i,j,k] = {loads}",
+        [lp.GlobalArg("x,out", np.float64, shape=("n", "n", "n")), ...],
+        target=lp.PyOpenCLTarget(),
+        lang_version=(2018, 2),
+    )
+    kernel = lp.split_iname(lp.assume(kernel, "n >= 3"), "k", 8, outer_tag="g.0", inner_tag="l.0")
+    return lp.split_iname(kernel, "j", 4, outer_tag="g.1", inner_tag="l.1")
+
+
+def test_the_papers_matrix_multiplication() -> None:
+    found = counts(matmul(prefetch=True))
+    for array in "ab":
+        together = found.footprint_of(array=array)
+        assert [str(count) for count in (together.elements, together.bytes, together.afr)] == [
+            "n^2",
+            "4 * n^2",
+            "n/16",
+        ]
+        assert numbers(together, n=64) == (64**3 / 16, 64**2, 4 * 64**2, 4)
+        assert together.exact
+    assert str(counts(matmul(prefetch=False)).footprint_of(array="a").afr) == "n"
+    assert str(found.footprint_of(array="c", direction="store").afr) == "1"
+    assert str(found.footprint_of().afr) == "(n + 8)/24"
+    assert str(found.footprint_of(direction="load").elements) == "2 * n^2"
+
+
+@pytest.mark.parametrize("offsets", [STAR, BOX], ids=["star", "box"])
+@pytest.mark.parametrize("n", [3, 4, 11])
+def test_stencils(offsets: list[tuple[int, int, int]], n: int) -> None:
+    inside = list(itertools.product(range(1, n - 1), repeat=3))
+    touched = {tuple(np.add(point, offset)) for point in inside for offset in offsets}
+    found = counts(stencil(offsets)).footprint_of(array="x")
+    accesses = len(inside) * len(offsets)
+    assert numbers(found, n=n) == (accesses, len(touched), 8 * len(touched), accesses / len(touched))
+    assert found.exact
+    assert not found.elements.deferred
+
+
+def test_a_ratio_is_reduced_where_one_variable_allows_it() -> None:
+    ratio = counts(stencil(STAR)).footprint_of(array="x").afr
+    assert str(ratio) == "1 : n = 3; (7*n - 14)/(n + 4) : n >= 4"
+    assert in_python("(7*n - 14)/(n + 4)", {"n": 40}) == pytest.approx(7 * 38**3 / (40**3 - 12 * 40 + 16))
+
+
+def test_several_statements_and_tags() -> None:
+    kernel = make(
+        "{[i]: 0<=i<n}",
+        "out[i] = x$near[i] + y$far[i] {id=a}\nout[i] = out[i]*x$far[i + 5] + x$near[i + 1] {id=b, dep=a}",
+        {"x": np.float32, "y": np.float64, "out": np.float64},
+    )
+    found = counts(lp.assume(kernel, "n >= 1"))
+    n = 23
+    assert numbers(found.footprint_of(array="x"), n=n)[:2] == (3 * n, n + 5)
+    assert numbers(found.footprint_of(tag="near"), n=n) == (2 * n, n + 1, 4 * (n + 1), 2 * n / (n + 1))
+    # A tag on arrays of two types.
+    assert numbers(found.footprint_of(tag="far"), n=n) == (2 * n, 2 * n, 12 * n, 1)
+    assert numbers(found.footprint_of(array="x", tag="far"), n=n)[1] == n
+    assert numbers(found.footprint_of(array="out"), n=n)[:2] == (3 * n, n)
+    assert numbers(found.footprint_of(array="out", direction="load"), n=n)[:2] == (n, n)
+    sizes = np.array([1, 5, 23])
+    together = found.footprint_of(direction="load")
+    assert together.elements.evaluate({"n": sizes}).tolist() == [3 + 2, 10 + 10, 28 + 46]
+    assert together.afr.evaluate({"n": sizes}).tolist() == [5 / 5, 25 / 20, 115 / 74]
+
+
+def test_triangular_domains() -> None:
+    kernel = make("{[i,j]: 0<=j<=i<n}", "out[i,j] = a[i,j] + a[j,i]*x[i - j]", {"a": np.float32, "x": np.float32})
+    found = counts(lp.assume(kernel, "n >= 1"))
+    for n in (1, 2, 9):
+        half = n * (n + 1) // 2
+        assert numbers(found.footprint_of(array="a"), n=n)[:2] == (2 * half, n * n)
+        assert numbers(found.footprint_of(array="x"), n=n)[:2] == (half, n)
+    assert str(found.footprint_of(array="a").afr) == "(n + 1)/n"
+    assert str(found.footprint_of(array="x").afr) == "(n + 1)/2"
+
+
+def test_a_bound_covered_by_what_is_certain_is_exact() -> None:
+    kernel = make("{[i]: 0<=i<n}", "if x[i] > 0\n out[i] = x[i]*y[i]\nend", {"x": np.float32, "y": np.float32})
+    found = counts(lp.assume(kernel, "n >= 1"))
+    x, y = found.footprint_of(array="x"), found.footprint_of(array="y")
+    # All of x is read for the condition; what of y is read depends on it.
+    assert (x.accesses_certainty.bound, x.elements_certainty.exact, x.afr_relation) == (True, True, "<=")
+    assert (y.accesses_certainty.bound, y.elements_certainty.bound, y.afr_relation) == (True, True, "~")
+    assert not x.exact
+    assert str(x.elements_certainty), str(y.elements_certainty) == ("exact", "upper bound")
+    assert str(found.footprint_of(direction="store").certainty) == "upper bound"
+
+
+MIXED = """
+schema: perflex-scop/1
+name: mixed
+parameters: [n]
+assumptions: "[n] -> { : n >= 8 }"
+launches:
+- {groups: [n], items: [1]}
+arrays:
+- {name: x, space: global, dtype: float32, shape: [n], strides: [1]}
+- {name: y, space: global, dtype: float32, shape: [n], strides: [1]}
+- {name: t, space: local, dtype: float32, shape: [4], strides: [1]}
+statements:
+- name: first
+  domain: "[n] -> { [g, l] : 0 <= g < n and l = 0 }"
+  accesses:
+  - {array: x, direction: load, relation: "{ [g, l] -> [g] }"}
+  - {array: x, direction: load, relation: "[n] -> { [g, l] -> [i] : 0 <= i < n }"STATED}
+  - {array: y, direction: load, relation: "[n] -> { [g, l] -> [i] : 0 <= i < n }"STATED}
+  - {array: t, direction: store, relation: "{ [g, l] -> [0] }"}
+"""
+
+
+@pytest.mark.parametrize(("stated", "relation"), [("", "="), (", stated: anywhere", "~")])
+def test_elements_that_are_not_known(stated: str, relation: str) -> None:
+    found = ScopCounts(scop_from_yaml(MIXED.replace("STATED", stated)))
+    y = found.footprint_of(array="y")
+    assert numbers(y, n=9) == (9, 9, 36, 1)
+    assert y.elements_certainty.bound
+    assert y.elements_certainty.stated == bool(stated)
+    assert y.afr_relation == ("~" if stated else ">=")
+    assert str(y.elements_certainty) == ("upper bound as stated" if stated else "upper bound")
+    # The other access of x touches all of it.
+    x = found.footprint_of(array="x")
+    assert x.elements_certainty.exact
+    assert x.afr_relation == relation
+
+
+TWO_WAYS = """
+schema: perflex-scop/1
+name: two_ways
+parameters: [n]
+assumptions: "[n] -> { : n >= 2 }"
+launches:
+- {groups: [n], items: [1]}
+arrays:
+- {name: x, space: global, dtype: float32, shape: [n], strides: [1]}
+statements:
+- name: first
+  domain: "[n] -> { [g, l, j] : 0 <= g, j < n and l = 0 }"
+  accesses:
+  - {array: x, direction: load, relation: "{ [g, l, j] -> [g] }"}
+  - {array: x, direction: load, relation: "{ [g, l, j] -> [g, j] }", strides: [n, 1], distinct: DISTINCT}
+"""
+
+
+def test_elements_reached_in_two_ways_make_a_bound() -> None:
+    found = ScopCounts(scop_from_yaml(TWO_WAYS.replace("DISTINCT", "true")))
+    together = found.footprint_of(array="x")
+    # x[g] and x[n*g + j] share elements, which the count does not see.
+    assert numbers(together, n=7)[:2] == (2 * 7 * 7, 7 * 7 + 7)
+    assert (str(together.elements_certainty), together.afr_relation) == ("upper bound", ">=")
+    assert together.accesses_certainty.exact
+    assert [item.footprint_exact for item in found.accesses] == [True, True]
+
+
+def test_index_tuples_that_may_be_one_element_make_a_bound() -> None:
+    found = ScopCounts(scop_from_yaml(TWO_WAYS.replace("DISTINCT", "false")))
+    assert [item.footprint_exact for item in found.accesses] == [True, False]
+
+
+def test_unknown_names_are_told() -> None:
+    found = counts(matmul(prefetch=True))
+    with pytest.raises(NoMatchError, match="has no global array 'aa'; did you mean 'a'"):
+        found.footprint_of(array="aa")
+    with pytest.raises(NoMatchError, match="has no global array 'velocity'; there are a, b, c"):
+        found.footprint_of(array="velocity")
+    with pytest.raises(NoMatchError, match="no global array 'a_fetch'"):
+        found.footprint_of(array="a_fetch")
+    with pytest.raises(NoMatchError, match="has no access tag of a global array 'aLD'; there are none"):
+        found.footprint_of(tag="aLD")
+    with pytest.raises(NoMatchError, match=r"has array 'a', direction 'store'; its accesses are a\["):
+        found.footprint_of(array="a", direction="store")
+
+
+def test_hundreds_of_statements_and_stencil_points() -> None:
+    """Far more sets than isl could make disjoint one by one; a time limit would depend on the machine."""
+    statement = """
+- name: s{k}
+  domain: "[n] -> {{ [g, l] : 0 <= g and 0 <= l < 32 and 32g + l < n }}"
+  accesses: [{{array: x, direction: load, relation: "{{ [g, l] -> [{subscript}] }}"}}]"""
+    head = MIXED.partition("statements:")[0].replace("items: [1]", "items: [32]").replace("groups: [n]", "groups: [n]")
+    for subscript, reached in (
+        (lambda k: f"32g + l + {k}", lambda n: n + 299),
+        (lambda k: f"2*(32g + l) + {k}", lambda n: 2 * (n - 1) + 300),
+        (lambda k: f"32g + l + {5 * k}", lambda n: len({i + 5 * k for i in range(n) for k in range(300)})),
+    ):
+        statements = "".join(statement.format(k=k, subscript=subscript(k)) for k in range(300))
+        found = ScopCounts(scop_from_yaml(f"{head}statements:{statements}")).footprint_of(array="x")
+        for n in (8, 77, 10_000):
+            assert numbers(found, n=n)[:2] == (300 * n, reached(n))
+        assert found.exact
+
+
+def test_footprints_are_kept_and_lazy(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = counts(matmul(prefetch=True))
+    assert found.footprint_of(array="a") is found.footprint_of(array="a")
+    assert found.footprint_of(array="a", direction="load") is found.footprint_of(array="a")
+    assert not counts(matmul(prefetch=False)).touched
+    copy = pickle.loads(pickle.dumps(found))
+    assert str(copy.footprint_of(array="a").afr) == "n/16"
+    scop = extract_scop(pointwise("x[i] + y[i]"))
+    monkeypatch.setattr("perflex.features._footprints._union", lambda sets: pytest.fail(f"counted {sets}"))
+    count_features(scop, {"n": 32}, identifiers=["f_op_float32_add", "f_mem_access_local_float32"])
+
+
+def test_accesses_of_nothing() -> None:
+    found = counts(matmul(prefetch=True))
+    nothing = found.footprint_among(())
+    assert (str(nothing.afr), str(nothing.elements)) == ("nothing touched", "0")
+    assert np.isnan(nothing.afr.evaluate({"n": 16}))
