@@ -17,6 +17,14 @@ SMALL = {
         "dtype:float32", "prefetch:True,False", "lsize_0:8", "lsize_1:8", "groups_fit:True", "n:16",
         "keep:aLD,bLD,cST,aLD_bLD",
     ],
+    "dg_diff": [
+        "dtype:float32,float64", "lsize_0:4", "lsize_1:4", "groups_fit:True", "nunit_nodes:8", "nelements:12",
+    ],
+    "dg_diff_mem": [
+        "dtype:float32", "lsize_0:4", "lsize_1:4", "groups_fit:True", "nunit_nodes:8", "nelements:12",
+    ],
+    "fdiff": ["dtype:float32,float64", "tile:6,8", "groups_fit:True", "n:12"],
+    "fdiff_mem": ["dtype:float32", "tile:6,8", "groups_fit:True", "n:12", "keep:uLD,resST,uLD_resST"],
     "flops_add_pattern": ["dtype:float32", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64"],
     "flops_mul_pattern": ["dtype:float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64", "nvars:16"],
     "flops_madd_pattern": ["dtype:float32", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64"],

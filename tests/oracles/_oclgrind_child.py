@@ -39,15 +39,17 @@ def _arguments(queue: Any, t_unit: Any, sizes: dict[str, int]) -> dict[str, Any]
         elif isinstance(arg, lp.ArrayArg):
             shape = tuple(int(evaluate(extent, dict(sizes))) for extent in arg.shape)
             dtype = arg.dtype.numpy_dtype
-            order = "F" if _is_column_major(arg) else "C"
-            host = np.asarray(_input_array(arg.name, shape, dtype), order=order)
-            arguments[arg.name] = cla.to_device(queue, host)
+            axes = _from_outermost(arg)
+            host = np.ascontiguousarray(_input_array(arg.name, shape, dtype).transpose(axes))
+            arguments[arg.name] = cla.to_device(queue, host).transpose(np.argsort(axes).tolist())
     return arguments
 
 
-def _is_column_major(arg: Any) -> bool:
-    nesting = [getattr(tag, "layout_nesting_level", None) for tag in arg.dim_tags or ()]
-    return len(nesting) > 1 and nesting == list(range(len(nesting)))
+def _from_outermost(arg: Any) -> list[int]:
+    """Axes of an array in the order of its layout, that with stride 1 last."""
+    levels = [getattr(tag, "layout_nesting_level", None) for tag in arg.dim_tags or ()]
+    axes = list(range(len(arg.shape)))
+    return axes if None in levels else sorted(axes, key=lambda axis: -levels[axis])
 
 
 class _Capture:

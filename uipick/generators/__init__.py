@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from uipick.generators._work_removed import work_removed
 from uipick.generators.barrier_local import BARRIER_LOCAL
+from uipick.generators.dg_diff import DG_DIFF, DG_DIFF_TAGS
 from uipick.generators.empty import EMPTY
+from uipick.generators.fdiff import FDIFF
 from uipick.generators.flops_chain import FLOPS_ADD_CHAIN, FLOPS_MADD_CHAIN
 from uipick.generators.flops_pattern import FLOPS_ADD_PATTERN, FLOPS_MADD_PATTERN, FLOPS_MUL_PATTERN
 from uipick.generators.gmem_pattern import GMEM_PATTERN
@@ -19,6 +21,10 @@ __all__ = ["ALL_GENERATORS"]
 ALL_GENERATORS = (
     MATMUL_SQ,
     work_removed(MATMUL_SQ, ("aLD", "bLD", "cST")),
+    DG_DIFF,
+    work_removed(DG_DIFF, DG_DIFF_TAGS),
+    FDIFF,
+    work_removed(FDIFF, ("uLD", "resST")),
     FLOPS_ADD_PATTERN,
     FLOPS_MUL_PATTERN,
     FLOPS_MADD_PATTERN,
