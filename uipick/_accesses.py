@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from loopy.kernel.data import AddressSpace, ArrayArg
 from loopy.kernel.instruction import Assignment, BarrierInstruction, LegacyStringInstructionTag, NoOpInstruction
-from loopy.schedule import RunInstruction
+from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction
 from loopy.symbolic import CombineMapper, TaggedVariable, get_dependencies
 from pymbolic.primitives import LogicalNot, Subscript
 
@@ -40,6 +40,8 @@ class Access:
         The loops around it.
     predicates
         Conditions under which it is executed.
+    nest
+        The sequential loops around it, outermost first.
     """
 
     array: str
@@ -48,6 +50,7 @@ class Access:
     expression: Expression
     within_inames: frozenset[str]
     predicates: frozenset[Expression]
+    nest: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{'store' if self.is_store else 'load'} {self.expression}"
@@ -106,9 +109,15 @@ def global_accesses(kernel: lp.LoopKernel) -> list[Access]:
     """
     arrays = global_arrays(kernel)
     accesses: list[Access] = []
+    nest: list[str] = []
     for item in kernel.linearization:
-        if isinstance(item, RunInstruction):
-            accesses += _of_instruction(kernel, kernel.id_to_insn[item.insn_id], arrays)
+        if isinstance(item, EnterLoop):
+            nest.append(item.iname)
+        elif isinstance(item, LeaveLoop):
+            nest.remove(item.iname)
+        elif isinstance(item, RunInstruction):
+            found = _of_instruction(kernel, kernel.id_to_insn[item.insn_id], arrays)
+            accesses += [replace(access, nest=tuple(nest)) for access in found]
     return accesses
 
 

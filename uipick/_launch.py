@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import loopy as lp
     from pymbolic.primitives import Expression
 
-__all__ = ["Launch", "launch_of"]
+__all__ = ["Launch", "launch_of", "work_items"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,28 @@ def launch_of(kernel: lp.LoopKernel, extents: tuple[tuple[isl.PwAff, ...], tuple
         place.append(flattened_sum(factor * var(name) for name, factor in linear.items()))
         shape.append(_extent(kernel, chosen, linear))
     return Launch(chosen, tuple(place), tuple(shape))
+
+
+def work_items(kernel: lp.LoopKernel, inames: frozenset[str]) -> isl.Set:
+    """Return the work-items that execute something within the given inames, as a set over their axes."""
+    names = {}
+    for name in sorted(inames):
+        for letter, tag in (("g", GroupInameTag), ("l", LocalInameTag)):
+            for axis_tag in kernel.iname_tags_of_type(name, tag):
+                names[name] = f"{letter}.{axis_tag.axis}"
+    domain = isl.Set.from_basic_set(kernel.get_inames_domain(inames))
+    domain = domain.project_out_except(list(names), [isl.dim_type.set])
+    for name, axis in names.items():
+        domain = domain.set_dim_name(isl.dim_type.set, domain.find_dim_by_name(isl.dim_type.set, name), axis)
+    for axis in sorted(names.values()):
+        # Moved to the end one by one, so that all sets have the axes in the same order.
+        last = domain.dim(isl.dim_type.set) - 1
+        place = domain.find_dim_by_name(isl.dim_type.set, axis)
+        if place != last:
+            domain = domain.add_dims(isl.dim_type.set, 1)
+            domain = domain.equate(isl.dim_type.set, place, isl.dim_type.set, last + 1)
+            domain = domain.project_out(isl.dim_type.set, place, 1).set_dim_name(isl.dim_type.set, last, axis)
+    return domain.intersect_params(isl.Set.from_basic_set(kernel.assumptions))
 
 
 def _constant(extent: isl.PwAff) -> int:
