@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loopy.diagnostic import StaticValueFindingError
+from loopy.isl_helpers import static_max_of_pw_aff
 from loopy.kernel.data import GroupInameTag, LocalInameTag
 from loopy.symbolic import pw_aff_to_expr
 from pymbolic import var
@@ -143,4 +145,10 @@ def _extent(kernel: lp.LoopKernel, chosen: frozenset[str], linear: dict[str, int
         form = form.set_coefficient_val(isl.dim_type.in_, positions[name][1], factor)
     image = isl.Set.from_basic_set(domain).apply(isl.Map.from_aff(form))
     assumptions = isl.Set.from_basic_set(kernel.assumptions)
-    return pw_aff_to_expr(image.dim_max(0).gist_params(assumptions).coalesce() + 1)
+    largest = image.dim_max(0).gist_params(assumptions).coalesce()
+    try:
+        # The largest of several pieces: loopy takes no array with a conditional extent.
+        return pw_aff_to_expr(static_max_of_pw_aff(largest, constants_only=False, context=assumptions) + 1)
+    except StaticValueFindingError as error:
+        msg = f"the extents of kernel {kernel.name!r}'s launch have no common bound ({error}); assume more of its sizes"
+        raise UnsupportedKernelError(msg, kernel=kernel.name) from error
