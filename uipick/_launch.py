@@ -50,22 +50,26 @@ class Launch:
         return strides
 
 
-def launch_of(kernel: lp.LoopKernel, extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]) -> Launch:
-    """Return the launch of a kernel.
+def launch_of(
+    kernel: lp.LoopKernel, instructions: frozenset[str], extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]
+) -> Launch:
+    """Return a launch of a kernel.
 
     Parameters
     ----------
     kernel
         A kernel whose inames have their hardware axes.
+    instructions
+        Ids of the instructions of the launch.
     extents
-        Group and local extents, from ``get_grid_size_upper_bounds``.
+        Group and local extents, from ``get_grid_sizes_for_insn_ids``.
 
     Raises
     ------
     UnsupportedKernelError
         No instruction is executed by all work-items.
     """
-    groups, locals_ = _covering(kernel, extents)
+    groups, locals_ = _covering(kernel, instructions, extents)
     chosen = frozenset([*groups, *locals_])
     place, shape = [], []
     for axis in reversed(range(max(len(groups), len(locals_)))):
@@ -106,13 +110,14 @@ def _constant(extent: isl.PwAff) -> int:
 
 
 def _covering(
-    kernel: lp.LoopKernel, extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]
+    kernel: lp.LoopKernel, ids: frozenset[str], extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]
 ) -> tuple[list[str], list[str]]:
     """Return the group and local inames of one instruction that every work-item takes part in."""
     arrays = global_arrays(kernel)
     # A store of results tells best which work-items have something to do; a fetch has bounds of its own.
     instructions = sorted(
-        kernel.instructions, key=lambda insn: (not arrays.intersection(insn.assignee_var_names()), insn.id)
+        (kernel.id_to_insn[name] for name in ids),
+        key=lambda insn: (not arrays.intersection(insn.assignee_var_names()), insn.id),
     )
     for insn in instructions:
         found: tuple[list[str], list[str]] = ([], [])

@@ -15,7 +15,7 @@ from pymbolic.primitives import Subscript
 
 from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
-from uipick._accesses import check_regular, global_accesses, global_arrays
+from uipick._accesses import check_one_launch, check_regular, global_accesses, global_arrays, launch_instructions
 from uipick._launch import launch_of, work_items
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def remove_work(
     Raises
     ------
     UnsupportedKernelError
-        The kernel has no array or tag of a given name, nothing is left to keep, a kept access depends on data, or
-        an instruction is not an assignment.
+        The kernel has no array or tag of a given name, nothing is left to keep, a kept access depends on data, kept
+        accesses belong to several launches, or an instruction is not an assignment.
 
     Notes
     -----
@@ -73,8 +73,9 @@ def remove_work(
     kept = _kept(old, accesses, remove_vars, keep_tags)
     for access in kept:
         check_regular(old, access)
-    extents = old.get_grid_size_upper_bounds(prepared.callables_table)
-    launch = launch_of(old, extents)
+    instructions = launch_instructions(old, check_one_launch(old, kept))
+    extents = old.get_grid_sizes_for_insn_ids(instructions, prepared.callables_table)
+    launch = launch_of(old, instructions, extents)
     stripped = _stripped(old, kept, launch)
     result = lp.remove_unused_inames(make_program(stripped).with_entrypoints(stripped.name))
     _check_launch(result, extents)

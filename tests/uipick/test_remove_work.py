@@ -237,6 +237,18 @@ def test_other_instructions_are_refused():
         remove_work(lp.tag_inames(kernel, "i:l.0"))
 
 
+def test_accesses_of_one_launch_are_kept(one):
+    kernel = one("dot", "dtype:float32", "groups_fit:True", "lsize_0:8", "ngroups:4", "n:256").kernel
+    for options in ({}, {"keep_tags": ["xLD", "resST"]}):
+        with pytest.raises(UnsupportedKernelError, match=r"several launches \(load x\[.*in launch 0.*in launch 1"):
+            remove_work(kernel, **options)
+    with pytest.raises(UnsupportedKernelError, match="loads what an earlier launch computed; remove 'partial'"):
+        remove_work(kernel, keep_tags=["partLD"])
+    kept = remove_work(kernel, keep_tags=["xLD"])
+    assert _grid(kept, {"n": 256}) == ([4], [8])
+    assert "dot_product_0" not in lp.generate_code_v2(kept).device_code()
+
+
 def test_two_entry_points_are_refused(matmul, plain_matmul):
     both = lp.merge([matmul, lp.rename_callable(plain_matmul, "matmul_sq", "second")])
     with pytest.raises(UnsupportedKernelError, match="one entry point"):

@@ -41,6 +41,7 @@ ALL_GENERATORS = (
     AXPY,
     work_removed(AXPY, ("xLD", "yLD", "yST")),
     DOT,
+    # The partial sums are computed: they cannot be kept, and without them nothing is left of the second launch.
     work_removed(DOT, ("xLD", "yLD")),
     MATMUL_BATCH,
     work_removed(MATMUL_BATCH, ("aLD", "bLD", "cST")),
