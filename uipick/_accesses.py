@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from loopy.kernel.data import AddressSpace, ArrayArg
 from loopy.kernel.instruction import Assignment, BarrierInstruction, LegacyStringInstructionTag, NoOpInstruction
-from loopy.schedule import RunInstruction
+from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, RunInstruction
 from loopy.symbolic import CombineMapper, TaggedVariable, get_dependencies
 from pymbolic.primitives import LogicalNot, Subscript
 
 from perflex.errors import UnsupportedKernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import loopy as lp
     from pymbolic.primitives import Expression, If
 
-__all__ = ["Access", "global_accesses", "global_arrays"]
+__all__ = ["Access", "check_one_launch", "check_regular", "global_accesses", "global_arrays", "launch_instructions"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,10 @@ class Access:
         The loops around it.
     predicates
         Conditions under which it is executed.
+    nest
+        The sequential loops around it, outermost first.
+    launch
+        Number of the launch that it belongs to, from 0.
     """
 
     array: str
@@ -48,6 +52,8 @@ class Access:
     expression: Expression
     within_inames: frozenset[str]
     predicates: frozenset[Expression]
+    nest: tuple[str, ...] = ()
+    launch: int = 0
 
     def __str__(self) -> str:
         return f"{'store' if self.is_store else 'load'} {self.expression}"
@@ -106,10 +112,49 @@ def global_accesses(kernel: lp.LoopKernel) -> list[Access]:
     """
     arrays = global_arrays(kernel)
     accesses: list[Access] = []
+    nest: list[str] = []
+    launch = -1
     for item in kernel.linearization:
-        if isinstance(item, RunInstruction):
-            accesses += _of_instruction(kernel, kernel.id_to_insn[item.insn_id], arrays)
+        if isinstance(item, CallKernel):
+            launch += 1
+        elif isinstance(item, EnterLoop):
+            nest.append(item.iname)
+        elif isinstance(item, LeaveLoop):
+            nest.remove(item.iname)
+        elif isinstance(item, RunInstruction):
+            found = _of_instruction(kernel, kernel.id_to_insn[item.insn_id], arrays)
+            accesses += [replace(access, nest=tuple(nest), launch=launch) for access in found]
     return accesses
+
+
+def launch_instructions(kernel: lp.LoopKernel, launch: int) -> frozenset[str]:
+    """Return the ids of the instructions of one launch of a linearized kernel."""
+    number, found = -1, []
+    for item in kernel.linearization:
+        if isinstance(item, CallKernel):
+            number += 1
+        elif isinstance(item, RunInstruction) and number == launch:
+            found.append(item.insn_id)
+    return frozenset(found)
+
+
+def check_one_launch(kernel: lp.LoopKernel, kept: Sequence[Access]) -> int:
+    """Return the number of the launch that all kept accesses belong to.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        They belong to several, or load what an earlier launch computed.
+    """
+    if len({access.launch for access in kept}) > 1:
+        listed = "; ".join(f"{access} in launch {access.launch}" for access in kept)
+        msg = f"the kept accesses of {kernel.name!r} belong to several launches ({listed}); keep those of one"
+        raise UnsupportedKernelError(msg, kernel=kernel.name)
+    for access in kept:
+        if not access.is_store and access.array in kernel.temporary_variables and kept[0].launch > 0:
+            msg = f"{access} in {kernel.name!r} loads what an earlier launch computed; remove {access.array!r}"
+            raise UnsupportedKernelError(msg, kernel=kernel.name, access=str(access))
+    return kept[0].launch
 
 
 def _of_instruction(kernel: lp.LoopKernel, insn: lp.InstructionBase, arrays: frozenset[str]) -> list[Access]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loopy.diagnostic import StaticValueFindingError
+from loopy.isl_helpers import static_max_of_pw_aff
 from loopy.kernel.data import GroupInameTag, LocalInameTag
 from loopy.symbolic import pw_aff_to_expr
 from pymbolic import var
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     import loopy as lp
     from pymbolic.primitives import Expression
 
-__all__ = ["Launch", "launch_of"]
+__all__ = ["Launch", "launch_of", "work_items"]
 
 
 @dataclass(frozen=True)
@@ -48,22 +50,26 @@ class Launch:
         return strides
 
 
-def launch_of(kernel: lp.LoopKernel, extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]) -> Launch:
-    """Return the launch of a kernel.
+def launch_of(
+    kernel: lp.LoopKernel, instructions: frozenset[str], extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]
+) -> Launch:
+    """Return a launch of a kernel.
 
     Parameters
     ----------
     kernel
         A kernel whose inames have their hardware axes.
+    instructions
+        Ids of the instructions of the launch.
     extents
-        Group and local extents, from ``get_grid_size_upper_bounds``.
+        Group and local extents, from ``get_grid_sizes_for_insn_ids``.
 
     Raises
     ------
     UnsupportedKernelError
         No instruction is executed by all work-items.
     """
-    groups, locals_ = _covering(kernel, extents)
+    groups, locals_ = _covering(kernel, instructions, extents)
     chosen = frozenset([*groups, *locals_])
     place, shape = [], []
     for axis in reversed(range(max(len(groups), len(locals_)))):
@@ -77,18 +83,41 @@ def launch_of(kernel: lp.LoopKernel, extents: tuple[tuple[isl.PwAff, ...], tuple
     return Launch(chosen, tuple(place), tuple(shape))
 
 
+def work_items(kernel: lp.LoopKernel, inames: frozenset[str]) -> isl.Set:
+    """Return the work-items that execute something within the given inames, as a set over their axes."""
+    names = {}
+    for name in sorted(inames):
+        for letter, tag in (("g", GroupInameTag), ("l", LocalInameTag)):
+            for axis_tag in kernel.iname_tags_of_type(name, tag):
+                names[name] = f"{letter}.{axis_tag.axis}"
+    domain = isl.Set.from_basic_set(kernel.get_inames_domain(inames))
+    domain = domain.project_out_except(list(names), [isl.dim_type.set])
+    for name, axis in names.items():
+        domain = domain.set_dim_name(isl.dim_type.set, domain.find_dim_by_name(isl.dim_type.set, name), axis)
+    for axis in sorted(names.values()):
+        # Moved to the end one by one, so that all sets have the axes in the same order.
+        last = domain.dim(isl.dim_type.set) - 1
+        place = domain.find_dim_by_name(isl.dim_type.set, axis)
+        if place != last:
+            domain = domain.add_dims(isl.dim_type.set, 1)
+            domain = domain.equate(isl.dim_type.set, place, isl.dim_type.set, last + 1)
+            domain = domain.project_out(isl.dim_type.set, place, 1).set_dim_name(isl.dim_type.set, last, axis)
+    return domain.intersect_params(isl.Set.from_basic_set(kernel.assumptions))
+
+
 def _constant(extent: isl.PwAff) -> int:
     return int(extent.max_val().to_python())
 
 
 def _covering(
-    kernel: lp.LoopKernel, extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]
+    kernel: lp.LoopKernel, ids: frozenset[str], extents: tuple[tuple[isl.PwAff, ...], tuple[isl.PwAff, ...]]
 ) -> tuple[list[str], list[str]]:
     """Return the group and local inames of one instruction that every work-item takes part in."""
     arrays = global_arrays(kernel)
     # A store of results tells best which work-items have something to do; a fetch has bounds of its own.
     instructions = sorted(
-        kernel.instructions, key=lambda insn: (not arrays.intersection(insn.assignee_var_names()), insn.id)
+        (kernel.id_to_insn[name] for name in ids),
+        key=lambda insn: (not arrays.intersection(insn.assignee_var_names()), insn.id),
     )
     for insn in instructions:
         found: tuple[list[str], list[str]] = ([], [])
@@ -121,4 +150,10 @@ def _extent(kernel: lp.LoopKernel, chosen: frozenset[str], linear: dict[str, int
         form = form.set_coefficient_val(isl.dim_type.in_, positions[name][1], factor)
     image = isl.Set.from_basic_set(domain).apply(isl.Map.from_aff(form))
     assumptions = isl.Set.from_basic_set(kernel.assumptions)
-    return pw_aff_to_expr(image.dim_max(0).gist_params(assumptions).coalesce() + 1)
+    largest = image.dim_max(0).gist_params(assumptions).coalesce()
+    try:
+        # The largest of several pieces: loopy takes no array with a conditional extent.
+        return pw_aff_to_expr(static_max_of_pw_aff(largest, constants_only=False, context=assumptions) + 1)
+    except StaticValueFindingError as error:
+        msg = f"the extents of kernel {kernel.name!r}'s launch have no common bound ({error}); assume more of its sizes"
+        raise UnsupportedKernelError(msg, kernel=kernel.name) from error

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 import loopy as lp
 import numpy as np
 from loopy.kernel import KernelState
+from loopy.kernel.data import GroupInameTag, LocalInameTag
 from loopy.kernel.instruction import Assignment
 from loopy.translation_unit import make_program
 from pymbolic import var
 from pymbolic.primitives import Subscript
 
+from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
-from uipick._accesses import check_regular, global_accesses, global_arrays
-from uipick._launch import launch_of
+from uipick._accesses import check_one_launch, check_regular, global_accesses, global_arrays, launch_instructions
+from uipick._launch import launch_of, work_items
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from pymbolic.primitives import Expression
 
-    from perflex._islpy import isl
     from uipick._accesses import Access
     from uipick._launch import Launch
 
@@ -55,8 +56,8 @@ def remove_work(
     Raises
     ------
     UnsupportedKernelError
-        The kernel has no array or tag of a given name, nothing is left to keep, a kept access depends on data, or
-        an instruction is not an assignment.
+        The kernel has no array or tag of a given name, nothing is left to keep, a kept access depends on data, kept
+        accesses belong to several launches, or an instruction is not an assignment.
 
     Notes
     -----
@@ -72,8 +73,9 @@ def remove_work(
     kept = _kept(old, accesses, remove_vars, keep_tags)
     for access in kept:
         check_regular(old, access)
-    extents = old.get_grid_size_upper_bounds(prepared.callables_table)
-    launch = launch_of(old, extents)
+    instructions = launch_instructions(old, check_one_launch(old, kept))
+    extents = old.get_grid_sizes_for_insn_ids(instructions, prepared.callables_table)
+    launch = launch_of(old, instructions, extents)
     stripped = _stripped(old, kept, launch)
     result = lp.remove_unused_inames(make_program(stripped).with_entrypoints(stripped.name))
     _check_launch(result, extents)
@@ -120,7 +122,8 @@ def _stripped(old: lp.LoopKernel, kept: Sequence[Access], launch: Launch) -> lp.
     dtype = np.result_type(*(old.get_var_descriptor(access.array).dtype.numpy_dtype for access in sources))
 
     chain = _Chain()
-    chain.add(var(target), dtype.type(0), launch.inames, frozenset(), "init")
+    for inames in _starting(old, kept, launch):
+        chain.add(var(target), dtype.type(0), inames, frozenset(), "init")
     for access in kept:
         if access.is_store:
             chain.add(access.expression, var(target), access.within_inames, access.predicates, "store")
@@ -146,9 +149,27 @@ def _stripped(old: lp.LoopKernel, kept: Sequence[Access], launch: Launch) -> lp.
         temporary_variables=temporaries,
         state=KernelState.INITIAL,
         linearization=None,
-        loop_priority=frozenset(),
+        loop_priority=frozenset(access.nest for access in kept if len(access.nest) > 1),
         name=f"{old.name}_work_removed",
     )
+
+
+def _starting(kernel: lp.LoopKernel, kept: Sequence[Access], launch: Launch) -> list[frozenset[str]]:
+    """Return the inames within which the sum is set to zero, so that no work-item adds to an undefined one.
+
+    Those of the launch, and where guards let more work-items load than have a result to store, those of the load.
+    """
+    chosen = [launch.inames]
+    covered = work_items(kernel, launch.inames)
+    for access in kept:
+        parallel = frozenset(
+            name for name in access.within_inames if kernel.iname_tags_of_type(name, (GroupInameTag, LocalInameTag))
+        )
+        items = work_items(kernel, access.within_inames)
+        if items.dim(isl.dim_type.set) == covered.dim(isl.dim_type.set) and not items.is_subset(covered):
+            chosen.append(parallel)
+            covered = covered.union(items)
+    return chosen
 
 
 def _with_direction(argument: lp.ArrayArg, loads: Sequence[Access], stores: Sequence[Access]) -> lp.ArrayArg:

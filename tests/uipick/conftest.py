@@ -45,17 +45,22 @@ def run(contexts: list[Any]) -> Callable[..., np.ndarray]:
     """Run a kernel on every platform; the platforms must agree; returns the one output array."""
     import pyopencl as cl
     import pyopencl.array as cla
+    from loopy.diagnostic import ParameterFinderWarning
 
     def run_on(context: Any, kernel: Any, sizes: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         queue = cl.CommandQueue(context)
         (output,) = (a for a in kernel.default_entrypoint.args if getattr(a, "is_output", False))
         shape = [int(_evaluate(extent, sizes)) for extent in output.shape]
-        result = cla.to_device(queue, np.full(shape, -77, output.dtype.numpy_dtype))
+        axes = _from_outermost(output)
+        back = np.argsort(axes).tolist()
+        result = cla.to_device(queue, np.full([shape[axis] for axis in axes], -77, output.dtype.numpy_dtype))
         on_device = {name: cla.to_device(queue, array) for name, array in inputs.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            kernel.executor(context)(queue, **sizes, **on_device, **{output.name: result})
-        return result.get()
+            # Sizes are given, so whether loopy could find them from the arrays' shapes does not matter.
+            warnings.simplefilter("ignore", ParameterFinderWarning)
+            kernel.executor(context)(queue, **sizes, **on_device, **{output.name: result.transpose(back)})
+        return result.get().transpose(back)
 
     def run_everywhere(kernel: Any, sizes: Mapping[str, int], **inputs: np.ndarray) -> np.ndarray:
         results = [run_on(context, kernel, sizes, inputs) for context in contexts]
@@ -64,6 +69,13 @@ def run(contexts: list[Any]) -> Callable[..., np.ndarray]:
         return results[0]
 
     return run_everywhere
+
+
+def _from_outermost(array: Any) -> list[int]:
+    """Axes of an array in the order of its layout, that with stride 1 last."""
+    levels = [getattr(tag, "layout_nesting_level", None) for tag in array.dim_tags or ()]
+    axes = list(range(len(array.shape)))
+    return axes if None in levels else sorted(axes, key=lambda axis: -levels[axis])
 
 
 def _evaluate(expression: Any, sizes: Mapping[str, int]) -> int:

@@ -129,6 +129,27 @@ def test_loads_in_several_loops_and_nested_in_expressions(run, random):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+def test_loops_stay_nested_as_they_were(one):
+    cases = {
+        "diff_mat_prefetch": ("uDpreLD", ["m", "j_outer", "j_inner"]),
+        "u_prefetch": ("diffUpreLD", ["j_outer", "j_inner", "m"]),
+    }
+    for variant, (tag, loops) in cases.items():
+        kernel = one("dg_diff", "dtype:float32", f"variant:{variant}", "groups_fit:True", "nelements:4096").kernel
+        code = _body(remove_work(kernel, keep_tags=[tag]))
+        assert [line.split()[2] for line in code if line.startswith("for")] == loops
+
+
+def test_no_work_item_adds_to_an_undefined_sum(matmul, one):
+    assert _body(remove_work(matmul, keep_tags=["aLD"])).count("read_tgt = 0.0f;") == 1
+    guarded = one("matmul_sq", "dtype:float32", "prefetch:True", "groups_fit:False", "n:37").kernel
+    lines = _body(remove_work(guarded, keep_tags=["aLD"]))
+    # More work-items load a tile's elements than have a result: those right of the matrix, too.
+    condition = "if (-1 + -1 * lid(0) + n >= 0 && -1 + -16 * gid(1) + -1 * lid(1) + n >= 0)"
+    assert lines[lines.index(condition) + 1] == "read_tgt = 0.0f;"
+    assert lines.count("read_tgt = 0.0f;") == 2
+
+
 def test_mixed_element_types_are_summed_in_the_wider_one(run):
     kernel = _make(
         "{[i]: 0 <= i < 32}",
@@ -214,6 +235,18 @@ def test_other_instructions_are_refused():
     )
     with pytest.raises(UnsupportedKernelError, match="instruction 'raw' of 'work' is not a plain assignment"):
         remove_work(lp.tag_inames(kernel, "i:l.0"))
+
+
+def test_accesses_of_one_launch_are_kept(one):
+    kernel = one("dot", "dtype:float32", "groups_fit:True", "lsize_0:8", "ngroups:4", "n:256").kernel
+    for options in ({}, {"keep_tags": ["xLD", "resST"]}):
+        with pytest.raises(UnsupportedKernelError, match=r"several launches \(load x\[.*in launch 0.*in launch 1"):
+            remove_work(kernel, **options)
+    with pytest.raises(UnsupportedKernelError, match="loads what an earlier launch computed; remove 'partial'"):
+        remove_work(kernel, keep_tags=["partLD"])
+    kept = remove_work(kernel, keep_tags=["xLD"])
+    assert _grid(kept, {"n": 256}) == ([4], [8])
+    assert "dot_product_0" not in lp.generate_code_v2(kept).device_code()
 
 
 def test_two_entry_points_are_refused(matmul, plain_matmul):

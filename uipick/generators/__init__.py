@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 from uipick.generators._work_removed import work_removed
+from uipick.generators.axpy import AXPY
 from uipick.generators.barrier_local import BARRIER_LOCAL
+from uipick.generators.dg_diff import DG_DIFF, DG_DIFF_TAGS
+from uipick.generators.dot import DOT
 from uipick.generators.empty import EMPTY
+from uipick.generators.fdiff import FDIFF
 from uipick.generators.flops_chain import FLOPS_ADD_CHAIN, FLOPS_MADD_CHAIN
 from uipick.generators.flops_pattern import FLOPS_ADD_PATTERN, FLOPS_MADD_PATTERN, FLOPS_MUL_PATTERN
+from uipick.generators.gemv import GEMV
 from uipick.generators.gmem_pattern import GMEM_PATTERN
 from uipick.generators.lmem_madd import LMEM_MADD
 from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
+from uipick.generators.matmul_batch import MATMUL_BATCH
+from uipick.generators.matmul_rb import MATMUL_RB
+from uipick.generators.nbody import NBODY
 from uipick.generators.overlap_madd import OVERLAP_MADD
 from uipick.generators.overlap_ratio import OVERLAP_RATIO
+from uipick.generators.transpose import TRANSPOSE
 
 __all__ = ["ALL_GENERATORS"]
 
 ALL_GENERATORS = (
     MATMUL_SQ,
     work_removed(MATMUL_SQ, ("aLD", "bLD", "cST")),
+    MATMUL_RB,
+    work_removed(MATMUL_RB, ("aLD", "bLD", "cST")),
+    DG_DIFF,
+    work_removed(DG_DIFF, DG_DIFF_TAGS),
+    FDIFF,
+    work_removed(FDIFF, ("uLD", "resST")),
+    TRANSPOSE,
+    work_removed(TRANSPOSE, ("aLD", "outST")),
+    GEMV,
+    work_removed(GEMV, ("aLD", "xLD", "yST")),
+    AXPY,
+    work_removed(AXPY, ("xLD", "yLD", "yST")),
+    DOT,
+    # The partial sums are computed: they cannot be kept, and without them nothing is left of the second launch.
+    work_removed(DOT, ("xLD", "yLD")),
+    MATMUL_BATCH,
+    work_removed(MATMUL_BATCH, ("aLD", "bLD", "cST")),
+    NBODY,
+    work_removed(NBODY, ("ownLD", "bodyLD", "accST")),
     FLOPS_ADD_PATTERN,
     FLOPS_MUL_PATTERN,
     FLOPS_MADD_PATTERN,

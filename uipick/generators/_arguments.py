@@ -13,6 +13,7 @@ __all__ = [
     "GROUPS_FIT_ONLY",
     "LID_STRIDE_0",
     "LID_STRIDE_1",
+    "LSIZE",
     "LSIZE_0",
     "LSIZE_1",
     "MATRIX_SIZE",
@@ -29,6 +30,13 @@ _GROUP_STRIDE = Criterion(
 DTYPE = Argument("dtype", "dtype", "element type", ("float32", "float64"))
 LSIZE_0 = Argument("lsize_0", "int", "work-group size along lid(0)", _WORK_GROUP, (16,))
 LSIZE_1 = Argument("lsize_1", "int", "work-group size along lid(1)", _WORK_GROUP, (16,))
+LSIZE = Argument(
+    "lsize",
+    "int",
+    "work-group size along both lid(0) and lid(1), and rows and columns of tiles",
+    Criterion("integers from 1 to 32", lambda value: 1 <= value <= 32),
+    (16,),
+)
 GROUPS_FIT = Argument(
     "groups_fit", "bool", "work-groups divide the arrays evenly, so no guards are needed", (True, False)
 )

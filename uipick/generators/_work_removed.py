@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from uipick._argument import Argument
-from uipick._generator import Generator
+from uipick._generator import Constraint, Generator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["work_removed"]
 
 
-def work_removed(application: Generator, access_tags: Sequence[str]) -> Generator:
+def work_removed(application: Generator, access_tags: Sequence[str] | Mapping[str, Sequence[str]]) -> Generator:
     """Return the generator ``<application>_mem``: the application's kernels after work removal.
 
     It takes the application's arguments and ``keep``: the access tags of the accesses that are left, joined by
@@ -27,11 +28,23 @@ def work_removed(application: Generator, access_tags: Sequence[str]) -> Generato
     application
         The generator; all its global accesses carry access tags.
     access_tags
-        Those tags, loads (``...LD``) before stores (``...ST``); no tag contains ``_``.
+        Those tags, loads (``...LD``) before stores (``...ST``); no tag contains ``_``. Where they differ between the
+        values of the argument ``variant``: the tags by its value.
     """
-    loads = [tag for tag in access_tags if tag.endswith("LD")]
-    allowed = ["_".join(kept) for count in range(1, len(access_tags) + 1) for kept in combinations(access_tags, count)]
-    chosen = tuple(dict.fromkeys([*loads, "_".join(loads)])) if loads else (access_tags[0],)
+    by_variant = access_tags if isinstance(access_tags, Mapping) else {"": access_tags}
+    allowed = list(dict.fromkeys(keep for tags in by_variant.values() for keep in _subsets(tags)))
+    chosen = tuple(dict.fromkeys(keep for tags in by_variant.values() for keep in _loads(tags)))
+    names = ", ".join(dict.fromkeys(tag for tags in by_variant.values() for tag in tags))
+    constraints = list(application.constraints)
+    if isinstance(access_tags, Mapping):
+        constraints.append(
+            Constraint(
+                "keep names access tags that the variant has ("
+                + "; ".join(f"{variant}: {', '.join(tags)}" for variant, tags in access_tags.items())
+                + ")",
+                lambda a: set(a["keep"].split("_")) <= set(access_tags[a["variant"]]),
+            )
+        )
     sizes = [argument for argument in application.arguments if argument.name in application.size_arguments]
     others = [argument for argument in application.arguments if argument.name not in application.size_arguments]
 
@@ -42,7 +55,7 @@ def work_removed(application: Generator, access_tags: Sequence[str]) -> Generato
 
     build.__doc__ = f"""Global accesses of {application.name}, arithmetic and local memory removed.
 
-    The kernels of ``{application.name}`` after work removal: of the accesses {", ".join(access_tags)} only those in
+    The kernels of ``{application.name}`` after work removal: of the accesses {names} only those in
     ``keep`` (joined by ``_``) are left, in their loops, with their patterns, conditions and tags. Loads are summed in
     one variable, which is stored once per work-item (by a kept store, or in ``read_tgt_dest`` without an access tag).
     Isolates ``f_mem_access_tag:<tag>``; beside it there is one addition per load.
@@ -59,6 +72,16 @@ def work_removed(application: Generator, access_tags: Sequence[str]) -> Generato
         ),
         build=build,
         size_arguments=application.size_arguments,
-        constraints=application.constraints,
+        constraints=tuple(constraints),
         sizes=application.sizes,
     )
+
+
+def _subsets(tags: Sequence[str]) -> list[str]:
+    return ["_".join(kept) for count in range(1, len(tags) + 1) for kept in combinations(tags, count)]
+
+
+def _loads(tags: Sequence[str]) -> list[str]:
+    """Each load alone, then all of them; the first store where there is none."""
+    loads = [tag for tag in tags if tag.endswith("LD")]
+    return [*loads, "_".join(loads)] if loads else [tags[0]]

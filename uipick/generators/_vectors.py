@@ -1,0 +1,20 @@
+"""What generators of kernels with one work-item per vector element share."""
+
+from __future__ import annotations
+
+from uipick._argument import Argument, Criterion, multiples_of
+from uipick._generator import Constraint
+
+__all__ = ["VECTOR_FITS", "VECTOR_LSIZE", "VECTOR_SIZE"]
+
+VECTOR_LSIZE = Argument(
+    "lsize_0",
+    "int",
+    "work-group size along lid(0), the only axis",
+    Criterion("integers from 1 to 1024", lambda value: 1 <= value <= 1024),
+    (256,),
+)
+VECTOR_SIZE = Argument("n", "int", "elements of each vector", multiples_of(1), (1048576, 2097152, 3145728, 4194304))
+VECTOR_FITS = Constraint(
+    "groups_fit:True needs n to be a multiple of lsize_0", lambda a: not a["groups_fit"] or a["n"] % a["lsize_0"] == 0
+)

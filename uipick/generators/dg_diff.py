@@ -1,0 +1,141 @@
+"""Element-wise differentiation of a discontinuous Galerkin method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from uipick._argument import Argument, multiples_of
+from uipick._generator import Constraint, Generator
+from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import loopy as lp
+
+__all__ = ["DG_DIFF", "DG_DIFF_TAGS"]
+
+_WORDS = {
+    "plain": "Plain",
+    "u_prefetch": "Upre",
+    "diff_mat_prefetch": "Dpre",
+    "diff_mat_prefetch_transposed": "Dtrans",
+}
+DG_DIFF_TAGS = {
+    variant: (f"diff{word}LD", f"u{word}LD", f"res{word}ST") for variant, word in _WORDS.items()
+}  # Access tags of diff_mat, u and res by variant.
+
+
+def dg_diff(
+    *, dtype: str, variant: str, nmatrices: int, lsize_0: int, lsize_1: int, groups_fit: bool
+) -> lp.TranslationUnit:
+    """DG differentiation ``res[m,k,i] = sum(j, diff_mat[m,i,j] u[k,j])`` of every element k, in four variants.
+
+    Work-items have k along axis 0 and i along axis 1. ``plain`` does no more; ``u_prefetch`` fetches tiles of u into
+    local memory and sums all matrices m at once in private memory; ``diff_mat_prefetch`` fetches tiles of diff_mat,
+    one m after the other; ``diff_mat_prefetch_transposed`` does so with u and res laid out so that lid(0) has
+    stride 1 (else nunit_nodes). Every variant has access tags of its own, for the paper models eleven access
+    patterns, and by strides and AFR there are only seven: ``diffLD``, ``uLD`` and ``resST`` with ``Plain``, ``Upre``,
+    ``Dpre`` or ``Dtrans`` put in, e.g. ``uDtransLD``. Features: multiply-adds, global loads in loops, local loads and
+    stores, barriers; an application, which isolates none of them.
+
+    Source: the paper's Section 8.4.
+    """
+    import loopy as lp
+    import numpy as np
+
+    from uipick._access_tags import tag_accesses
+
+    element = np.dtype(dtype)
+    kernel = lp.make_kernel(
+        "{[m,k,i,j]: 0<=m<nmatrices and 0<=k<nelements and 0<=i,j<nunit_nodes}",
+        "res[m,k,i] = sum(j, diff_mat[m,i,j] * u[k,j])",
+        [
+            lp.GlobalArg("diff_mat", element, shape="nmatrices, nunit_nodes, nunit_nodes"),
+            lp.GlobalArg("u", element, shape="nelements, nunit_nodes"),
+            lp.GlobalArg("res", element, shape="nmatrices, nelements, nunit_nodes", is_input=False),
+            lp.ValueArg("nmatrices, nelements, nunit_nodes", np.int32),
+        ],
+        name="dg_diff",
+        lang_version=(2018, 2),
+        target=lp.PyOpenCLTarget(),
+    )
+    fit = f" and nelements mod {lsize_0} = 0 and nunit_nodes mod {lsize_1} = 0" if groups_fit else ""
+    kernel = lp.assume(kernel, f"nmatrices >= 1 and nelements >= 1 and nunit_nodes >= 1{fit}")
+    kernel = lp.split_iname(kernel, "i", lsize_1, outer_tag="g.1", inner_tag="l.1")
+    kernel = lp.split_iname(kernel, "k", lsize_0, outer_tag="g.0", inner_tag="l.0")
+    if variant == "u_prefetch":
+        kernel = _prefetch_u(kernel, lsize_1, nmatrices)
+    elif variant != "plain":
+        kernel = _prefetch_diff_mat(kernel, lsize_0)
+    if variant == "diff_mat_prefetch_transposed":
+        kernel = lp.tag_array_axes(kernel, "u", "N0,N1")
+        kernel = lp.tag_array_axes(kernel, "res", "N2,N0,N1")
+    diff_mat, u, res = DG_DIFF_TAGS[variant]
+    return tag_accesses(kernel, loads={"diff_mat": diff_mat, "u": u}, stores={"res": res})
+
+
+def _prefetch_u(kernel: lp.TranslationUnit, tile: int, nmatrices: int) -> lp.TranslationUnit:
+    import loopy as lp
+
+    kernel = lp.split_iname(kernel, "j", tile)
+    kernel = lp.add_prefetch(kernel, "u", ["k_inner", "j_inner"], default_tag="l.auto", prefetch_insn_id="fetch")
+    kernel = lp.fix_parameters(kernel, nmatrices=nmatrices)
+    kernel = lp.add_inames_to_insn(kernel, "i_outer", "id:fetch")
+    kernel = lp.realize_reduction(kernel)
+    kernel = lp.privatize_temporaries_with_inames(kernel, "m")
+    (start,) = (insn.id for insn in kernel.default_entrypoint.instructions if insn.id.endswith("_init"))
+    kernel = lp.duplicate_inames(kernel, "m", f"id:{start}")
+    kernel = lp.duplicate_inames(kernel, "m", "writes:res")
+    return lp.prioritize_loops(kernel, ["j_outer", "j_inner", "m"])
+
+
+def _prefetch_diff_mat(kernel: lp.TranslationUnit, tile: int) -> lp.TranslationUnit:
+    import loopy as lp
+
+    kernel = lp.split_iname(kernel, "j", tile)
+    kernel = lp.add_prefetch(kernel, "diff_mat", ["j_inner", "i_inner"], default_tag="l.auto", prefetch_insn_id="fetch")
+    kernel = lp.add_inames_to_insn(kernel, "k_outer", "id:fetch")
+    return lp.prioritize_loops(kernel, ["m", "j_outer", "j_inner"])
+
+
+# Any: argument values by name, of the types that the declarations say.
+def _sizes(arguments: Mapping[str, Any]) -> dict[str, int]:
+    names = ["nelements", "nunit_nodes"]
+    # One private sum per matrix needs their number in the code.
+    if arguments["variant"] != "u_prefetch":
+        names.append("nmatrices")
+    return {name: arguments[name] for name in names}
+
+
+DG_DIFF = Generator(
+    name="dg_diff",
+    tags=frozenset({"dg_diff", "dg"}),
+    arguments=(
+        DTYPE,
+        Argument("variant", "str", "what is fetched into local memory, and the layout of u and res", tuple(_WORDS)),
+        Argument("nmatrices", "int", "differentiation matrices", multiples_of(1), (3,)),
+        LSIZE_0,
+        LSIZE_1,
+        GROUPS_FIT,
+        Argument("nunit_nodes", "int", "nodes of an element", multiples_of(1), (64,)),
+        Argument("nelements", "int", "elements", multiples_of(1), (4096, 8192, 12288, 16384)),
+    ),
+    build=dg_diff,
+    size_arguments=("nunit_nodes", "nelements"),
+    sizes=_sizes,
+    constraints=(
+        Constraint(
+            "groups_fit:True needs nelements to be a multiple of lsize_0, and nunit_nodes one of lsize_1",
+            lambda a: not a["groups_fit"] or (a["nelements"] % a["lsize_0"] == 0 == a["nunit_nodes"] % a["lsize_1"]),
+        ),
+        Constraint(
+            "variants that prefetch need lsize_0 equal to lsize_1 (square tiles)",
+            lambda a: a["variant"] == "plain" or a["lsize_0"] == a["lsize_1"],
+        ),
+        Constraint(
+            "a work-group has at most 1024 work-items (lsize_0 times lsize_1)",
+            lambda a: a["lsize_0"] * a["lsize_1"] <= 1024,
+        ),
+    ),
+)
