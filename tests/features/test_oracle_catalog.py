@@ -31,6 +31,14 @@ SMALL = {
     "empty": ["ngroups:4"],
     "overlap_ratio": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:4,16"],
     "overlap_madd": ["dtype:float32", "lsize_0:8", "lsize_1:8", "groups_fit:True,False", "n:16", "m:3", "chains:2"],
+    "stencil3d": [
+        "points:7,19,25,27", "variant:plain,column,tile", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:3",
+        "groups_fit:False", "nx:7", "ny:3", "nz:5",
+    ],
+    "stencil3d_mem": [
+        "points:7,19", "variant:plain,column,tile", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8", "ny:4", "nz:4",
+        "keep:uYLD,uZLD,uDLD,uTLD,uZLD_vST",
+    ],
 }  # fmt: skip
 WIDTH = {"float32": 4, "float64": 8}
 

@@ -45,6 +45,7 @@ def run(contexts: list[Any]) -> Callable[..., np.ndarray]:
     """Run a kernel on every platform; the platforms must agree; returns the one output array."""
     import pyopencl as cl
     import pyopencl.array as cla
+    from loopy.diagnostic import ParameterFinderWarning
 
     def run_on(context: Any, kernel: Any, sizes: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         queue = cl.CommandQueue(context)
@@ -54,6 +55,8 @@ def run(contexts: list[Any]) -> Callable[..., np.ndarray]:
         on_device = {name: cla.to_device(queue, array) for name, array in inputs.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)
+            # Sizes are given, so whether loopy could find them from the arrays' shapes does not matter.
+            warnings.simplefilter("ignore", ParameterFinderWarning)
             kernel.executor(context)(queue, **sizes, **on_device, **{output.name: result})
         return result.get()
 

@@ -13,6 +13,7 @@ from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
 from uipick.generators.overlap_madd import OVERLAP_MADD
 from uipick.generators.overlap_ratio import OVERLAP_RATIO
+from uipick.generators.stencil3d import STENCIL3D, STENCIL3D_MEM
 
 __all__ = ["ALL_GENERATORS"]
 
@@ -31,4 +32,7 @@ ALL_GENERATORS = (
     EMPTY,
     OVERLAP_RATIO,
     OVERLAP_MADD,
+    # Grids.
+    STENCIL3D,
+    STENCIL3D_MEM,
 )

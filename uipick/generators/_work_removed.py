@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from uipick._argument import Argument
-from uipick._generator import Generator
+from uipick._argument import Argument, Criterion
+from uipick._generator import Constraint, Generator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import loopy as lp
 
 __all__ = ["work_removed"]
 
 
-def work_removed(application: Generator, access_tags: Sequence[str]) -> Generator:
+def work_removed(
+    application: Generator,
+    access_tags: Sequence[str],
+    present: Callable[[Mapping[str, Any]], Collection[str]] | None = None,
+    together: Sequence[str] = (),
+) -> Generator:
     """Return the generator ``<application>_mem``: the application's kernels after work removal.
 
     It takes the application's arguments and ``keep``: the access tags of the accesses that are left, joined by
@@ -28,10 +32,23 @@ def work_removed(application: Generator, access_tags: Sequence[str]) -> Generato
         The generator; all its global accesses carry access tags.
     access_tags
         Those tags, loads (``...LD``) before stores (``...ST``); no tag contains ``_``.
+    present
+        The tags that the kernel with the given arguments has, if not all variants have all tags.
+    together
+        Then: values of ``keep`` used by default instead of all loads together.
     """
     loads = [tag for tag in access_tags if tag.endswith("LD")]
-    allowed = ["_".join(kept) for count in range(1, len(access_tags) + 1) for kept in combinations(access_tags, count)]
-    chosen = tuple(dict.fromkeys([*loads, "_".join(loads)])) if loads else (access_tags[0],)
+    allowed = Criterion(
+        f"one or more of {', '.join(access_tags)} in this order, joined by _",
+        lambda keep: keep != "" and keep.split("_") == [tag for tag in access_tags if tag in keep.split("_")],
+    )
+    chosen = tuple(dict.fromkeys([*loads, *(together or ["_".join(loads)])])) if loads else (access_tags[0],)
+    constraints = application.constraints
+    if present is not None:
+        has = Constraint(
+            "keep names access tags that the variant has", lambda a: set(a["keep"].split("_")) <= set(present(a))
+        )
+        constraints = (*constraints, has)
     sizes = [argument for argument in application.arguments if argument.name in application.size_arguments]
     others = [argument for argument in application.arguments if argument.name not in application.size_arguments]
 
@@ -54,11 +71,11 @@ def work_removed(application: Generator, access_tags: Sequence[str]) -> Generato
         tags=frozenset({f"{application.name}_mem", "work_removed"}),
         arguments=(
             *others,
-            Argument("keep", "str", "access tags of the accesses that are left, joined by _", tuple(allowed), chosen),
+            Argument("keep", "str", "access tags of the accesses that are left", allowed, chosen),
             *sizes,
         ),
         build=build,
         size_arguments=application.size_arguments,
-        constraints=application.constraints,
+        constraints=constraints,
         sizes=application.sizes,
     )

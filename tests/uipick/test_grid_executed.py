@@ -1,0 +1,100 @@
+"""Kernels on grids on Oclgrind: they execute what they say, also after optimisation."""
+
+from __future__ import annotations
+
+import pytest
+
+from oracles.oclgrind import needs_oclgrind, run_jobs
+from uipick import ALL_GENERATORS, KernelCollection
+
+pytestmark = needs_oclgrind
+
+# Grid of 16 by 8 (by 8) points, work-groups of 8 by 4, chunks of 4 planes.
+GRID = ["lsize_0:8", "lsize_1:4", "groups_fit:True", "nx:16", "ny:8"]
+SPACE = [*GRID, "nz:8", "chunk:4"]
+JOBS = {
+    "7": ["stencil3d", "points:7", "variant:plain", *SPACE],
+    "19": ["stencil3d", "points:19", "variant:plain", *SPACE],
+    "27": ["stencil3d", "points:27", "variant:plain", *SPACE],
+    "25": ["stencil3d", "points:25", "variant:plain", *SPACE],
+    "7 column": ["stencil3d", "points:7", "variant:column", *SPACE],
+    "25 column": ["stencil3d", "points:25", "variant:column", *SPACE],
+    "25 tile": ["stencil3d", "points:25", "variant:tile", *SPACE],
+    "19 tile": ["stencil3d", "points:19", "variant:tile", *SPACE],
+    "7 loads": ["stencil3d_mem", "points:7", "variant:plain", "keep:uCLD_uXLD_uYLD_uZLD", *SPACE],
+    "25 along z": ["stencil3d_mem", "points:25", "variant:plain", "keep:uZLD", *SPACE],
+    "25 column loads": ["stencil3d_mem", "points:25", "variant:column", "keep:uZLD", *SPACE],
+    "25 tile loads": ["stencil3d_mem", "points:25", "variant:tile", "keep:uTLD", *SPACE],
+    "27 diagonal": ["stencil3d_mem", "points:27", "variant:plain", "keep:uDLD", *SPACE],
+    "27 store": ["stencil3d_mem", "points:27", "variant:plain", "keep:vST", *SPACE],
+}
+CHUNK = 4
+
+
+@pytest.fixture(scope="module", params=["as written", "optimised"])
+def executed(request):
+    collection = KernelCollection(ALL_GENERATORS)
+    kernels = []
+    for tags in JOBS.values():
+        (kernel,) = collection.generate_kernels(tags)
+        kernels.append(kernel)
+    options = ["-cl-opt-disable"] if request.param == "as written" else []
+    results = run_jobs([(k.kernel, k.sizes) for k in kernels], options)
+    points = {
+        name: kernel.sizes["nx"] * kernel.sizes["ny"] * kernel.sizes.get("nz", 1)
+        for name, kernel in zip(JOBS, kernels, strict=True)
+    }
+    return {name: _PerPoint(run, points[name]) for name, run in zip(JOBS, results, strict=True)}
+
+
+class _PerPoint:
+    """Executed instructions divided by the points of the grid."""
+
+    def __init__(self, run, points):
+        self.loads = run.load("global").count / points
+        self.stores = run.store("global").count / points
+        self.local = (run.load("local").count / points, run.store("local").count / points)
+        self.adds, self.muls, self.madds = run.adds / points, run.muls / points, run.madds() / points
+        self.divs, self.barriers = run.divs / points, run.barriers / points
+
+
+@pytest.mark.parametrize(("points", "groups"), [(7, 2), (19, 3), (27, 4), (25, 5)])
+def test_plain_stencils_load_every_neighbour_for_each_point(executed, points, groups):
+    found = executed[str(points)]
+    assert (found.loads, found.stores, found.local) == (points, 1, (0, 0))
+    # One sum within each group of neighbours and one product for each; all products but one join a sum.
+    assert (found.adds, found.muls, found.madds) == (points - groups, 1, groups - 1)
+
+
+@pytest.mark.parametrize(("points", "radius"), [(7, 1), (25, 4)])
+def test_columns_load_each_value_along_z_once(executed, points, radius):
+    found = executed[f"{points} column"]
+    assert found.loads == 4 * radius + (CHUNK + 2 * radius) / CHUNK
+    assert found.adds == executed[str(points)].adds
+
+
+@pytest.mark.parametrize(("points", "radius", "planes", "others"), [(25, 4, 1, 8), (19, 1, 3, 0)])
+def test_tiles_are_fetched_plane_by_plane(executed, points, radius, planes, others):
+    found = executed[f"{points} tile"]
+    fetched = planes * (8 + 2 * radius) * (4 + 2 * radius) / (8 * 4)
+    assert found.loads == fetched + others
+    assert found.local == (points - others, fetched)
+    assert found.barriers == 2
+    assert found.adds == executed[str(points)].adds
+
+
+@pytest.mark.parametrize(
+    ("name", "loads"),
+    [("7 loads", 7), ("25 along z", 8), ("25 column loads", 12 / 4), ("25 tile loads", 6), ("27 diagonal", 20)],
+)
+def test_work_removed_stencils_execute_every_load(executed, name, loads):
+    found = executed[name]
+    assert (found.loads, found.adds) == (loads, loads)
+    assert found.stores == 1 / CHUNK
+    assert found.muls == found.madds == found.barriers == 0
+    assert found.local == (0, 0)
+
+
+def test_a_stencil_s_store_alone(executed):
+    found = executed["27 store"]
+    assert (found.loads, found.stores, found.adds) == (0, 1, 0)
