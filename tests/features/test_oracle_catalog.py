@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 
 from oracles import oclgrind
@@ -39,8 +41,19 @@ SMALL = {
         "points:7,19", "variant:plain,column,tile", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8", "ny:4", "nz:4",
         "keep:uYLD,uZLD,uDLD,uTLD,uZLD_vST",
     ],
+    "wave3d": [
+        "radius:1,3", "speed:constant,array", "variant:plain,column", "dtype:float32", "lsize_0:4", "lsize_1:2",
+        "chunk:2", "nx:8", "ny:4", "nz:4",
+    ],
+    "wave3d_mem": [
+        "radius:2", "speed:array", "variant:plain,tile", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8",
+        "ny:4", "nz:4", "keep:uTLD,oldLD,speedLD,newST,uZLD_oldLD_newST",
+    ],
 }  # fmt: skip
 WIDTH = {"float32": 4, "float64": 8}
+# Differences a - b per point of the grid: loopy writes a + -1.0f * b, and -1 counts as a sign, but it is a factor for
+# Oclgrind, which does not optimise here.
+SIGNS = {"wave3d": 1}
 
 
 def test_every_generator_is_checked() -> None:
@@ -67,10 +80,10 @@ def counted(kernel) -> dict[str, int]:
     return found | {f"{space} {direction}": tuple(pair) for (space, direction), pair in traffic.items()}
 
 
-def executed(run: oclgrind.Executed) -> dict[str, object]:
-    """The same, as Oclgrind saw it."""
+def executed(run: oclgrind.Executed, signs: int) -> dict[str, object]:
+    """The same, as Oclgrind saw it, without the products that are signs."""
     found: dict[str, object] = {
-        "add": run.adds, "mul": run.muls, "madd": run.madds(), "div": run.divs, "barrier": run.barriers,
+        "add": run.adds, "mul": run.muls - signs, "madd": run.madds(), "div": run.divs, "barrier": run.barriers,
     }  # fmt: skip
     for space in ("global", "local"):
         found[f"{space} load"] = (run.load(space).count, run.load(space).bytes)
@@ -86,4 +99,5 @@ def test_counts_are_what_oclgrind_executes(generator: str) -> None:
     assert kernels
     runs = oclgrind.run_jobs([(kernel.kernel, dict(kernel.sizes)) for kernel in kernels])
     for kernel, run in zip(kernels, runs, strict=True):
-        assert counted(kernel) == executed(run), kernel.name
+        signs = SIGNS[generator] * prod(kernel.sizes.values()) if generator in SIGNS else 0
+        assert counted(kernel) == executed(run, signs), kernel.name

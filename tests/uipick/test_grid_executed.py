@@ -27,6 +27,9 @@ JOBS = {
     "25 tile loads": ["stencil3d_mem", "points:25", "variant:tile", "keep:uTLD", *SPACE],
     "27 diagonal": ["stencil3d_mem", "points:27", "variant:plain", "keep:uDLD", *SPACE],
     "27 store": ["stencil3d_mem", "points:27", "variant:plain", "keep:vST", *SPACE],
+    "wave": ["wave3d", "radius:2", "speed:constant", "variant:plain", *SPACE],
+    "wave column": ["wave3d", "radius:2", "speed:array", "variant:column", *SPACE],
+    "wave loads": ["wave3d_mem", "radius:2", "speed:array", "variant:plain", "keep:oldLD_speedLD", *SPACE],
 }
 CHUNK = 4
 
@@ -98,3 +101,11 @@ def test_work_removed_stencils_execute_every_load(executed, name, loads):
 def test_a_stencil_s_store_alone(executed):
     found = executed["27 store"]
     assert (found.loads, found.stores, found.adds) == (0, 1, 0)
+
+
+def test_waves_load_each_array_once_beside_the_neighbours(executed):
+    assert (executed["wave"].loads, executed["wave"].stores) == (13 + 1, 1)
+    assert executed["wave column"].loads == 8 + (CHUNK + 4) / CHUNK + 2
+    # Two sums of six; 2 centre - old, and the three terms of the Laplacian: all but one product join a sum.
+    assert (executed["wave"].adds, executed["wave"].madds) == (10, 4)
+    assert (executed["wave loads"].loads, executed["wave loads"].adds) == (2, 2)

@@ -14,6 +14,7 @@ from uipick.generators.matmul import MATMUL_SQ
 from uipick.generators.overlap_madd import OVERLAP_MADD
 from uipick.generators.overlap_ratio import OVERLAP_RATIO
 from uipick.generators.stencil3d import STENCIL3D, STENCIL3D_MEM
+from uipick.generators.wave3d import WAVE3D, WAVE3D_MEM
 
 __all__ = ["ALL_GENERATORS"]
 
@@ -35,4 +36,6 @@ ALL_GENERATORS = (
     # Grids.
     STENCIL3D,
     STENCIL3D_MEM,
+    WAVE3D,
+    WAVE3D_MEM,
 )

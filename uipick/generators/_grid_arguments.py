@@ -53,8 +53,8 @@ GRID_SIZES_2D = (
     Argument("ny", "int", "interior points along y", _LEAST_EXTENT, (512, 768, 1024, 1280)),
 )
 GRID_SIZES_3D = (
-    Argument("nx", "int", "interior points along x", _LEAST_EXTENT, (128,)),
-    Argument("ny", "int", "interior points along y", _LEAST_EXTENT, (128,)),
+    Argument("nx", "int", "interior points along x", _LEAST_EXTENT, (256,)),
+    Argument("ny", "int", "interior points along y", _LEAST_EXTENT, (256,)),
     Argument("nz", "int", "interior points along z", _LEAST_EXTENT, (32, 64, 96, 128)),
 )
 GRID_2D_CONSTRAINTS = (

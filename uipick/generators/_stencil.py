@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import loopy as lp
 
@@ -87,6 +87,12 @@ class GridLaunch:
     lsize: tuple[int, ...]
     groups_fit: bool
     chunk: int = 1
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> GridLaunch:
+        """Return the launch that a generator's arguments describe."""
+        lsize = tuple(arguments[name] for name in ("lsize_0", "lsize_1", "lsize_2") if name in arguments)
+        return cls(lsize, arguments["groups_fit"], arguments.get("chunk", 1))
 
 
 def make_grid_kernel(

@@ -70,9 +70,10 @@ def make_sweep_kernel(
     Parameters
     ----------
     shells
-        Steps to the neighbours, in groups.
+        Steps to the neighbours, in groups, of which the first is the centre alone.
     expression
-        The point's new value, given the terms that stand for the neighbours.
+        The point's new value, given the terms that stand for the neighbours; ``{here}`` in it stands for the point's
+        subscript. The centre's term may be used more than once, for it is a private variable.
     data
         All arrays except ``u``.
     target
@@ -83,12 +84,16 @@ def make_sweep_kernel(
     radius = max(abs(step) for shell in shells for offset in shell for step in offset)
     here = f"{launch.chunk}*column + plane"
     terms = [[_term(offset, shells, radius, variant, here) for offset in shell] for shell in shells]
-    update = f"{target}[{at(_CENTRE, radius, here)}] = {expression(terms)}"
+    centre = at(_CENTRE, radius, here)
+    update = [
+        f"<{dtype}> centre = {terms[0][0]}",
+        f"{target}[{centre}] = {expression([['centre'], *terms[1:]]).replace('{here}', centre)}",
+    ]
     if variant == "column":
         body = _column_body(update, radius, launch.chunk, dtype)
     else:
         rule = ["near(z, y, x) := u$uTLD[z, y, x]"] if variant == "tile" else []
-        body = [*rule, "for plane", update, "end"]
+        body = [*rule, "for plane", *update, "end"]
     arrays = [grid_array("u", dtype, 3, radius), *data]
     kernel = make_grid_kernel(name, body, arrays, launch)
     if variant != "tile":
@@ -112,14 +117,14 @@ def _term(offset: Offset, shells: Shells, radius: int, variant: str, here: str) 
     return f"u$u{tag_letter(offset)}LD[{at(offset, radius, here)}]"
 
 
-def _column_body(update: str, radius: int, chunk: int, dtype: str) -> list[str]:
+def _column_body(update: Sequence[str], radius: int, chunk: int, dtype: str) -> list[str]:
     """Return the sweep along z: one new value per plane, the others move down."""
     first = [f"{chunk}*column + {step}" for step in range(2 * radius)]
     return [
         *(f"<{dtype}> z{step} = u$uZLD[{place}, j + {radius}, i + {radius}]" for step, place in enumerate(first)),
         "for plane",
         f"<{dtype}> z{2 * radius} = u$uZLD[{chunk}*column + plane + {2 * radius}, j + {radius}, i + {radius}]",
-        update,
+        *update,
         *(f"z{step} = z{step + 1}" for step in range(2 * radius)),
         "end",
     ]
@@ -133,7 +138,8 @@ def tile_constraints(shells_of: Callable[[Mapping[str, Any]], Shells]) -> tuple[
         radius = max(abs(step) for shell in shells for offset in shell for step in offset)
         planes = 1 if _is_star(shells) else 2 * radius + 1
         elements: int = planes * (arguments["lsize_0"] + 2 * radius) * (arguments["lsize_1"] + 2 * radius)
-        return elements * np.dtype(arguments["dtype"]).itemsize <= _LOCAL_BYTES
+        width: int = np.dtype(arguments["dtype"]).itemsize
+        return elements * width <= _LOCAL_BYTES
 
     return (
         Constraint(

@@ -21,9 +21,7 @@ __all__ = ["STENCIL3D", "STENCIL3D_MEM"]
 _SHELLS = {7: star(3, 1), 19: box(3, 1, 2), 25: star(3, 4), 27: box(3, 1, 3)}
 
 
-def stencil3d(
-    *, points: int, variant: str, dtype: str, lsize_0: int, lsize_1: int, lsize_2: int, chunk: int, groups_fit: bool
-) -> lp.TranslationUnit:
+def stencil3d(*, points: int, variant: str, dtype: str, **grid: int | bool) -> lp.TranslationUnit:
     """Stencil on a 3-D grid, one Jacobi sweep: each point of v from 7, 19, 25 or 27 points of u.
 
     The neighbours are those one step along an axis (``points:7``), also those one step along two axes (19) or three
@@ -52,7 +50,7 @@ def stencil3d(
         target="v$vST",
         variant=variant,
         dtype=dtype,
-        launch=GridLaunch((lsize_0, lsize_1, lsize_2), groups_fit, chunk),
+        launch=GridLaunch.of(grid),
     )
 
 
