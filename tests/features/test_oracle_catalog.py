@@ -33,6 +33,13 @@ SMALL = {
     "empty": ["ngroups:4"],
     "overlap_ratio": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:4,16"],
     "overlap_madd": ["dtype:float32", "lsize_0:8", "lsize_1:8", "groups_fit:True,False", "n:16", "m:3", "chains:2"],
+    "stencil2d": [
+        "shape:star,box", "radius:1,2", "dtype:float64", "lsize_0:4", "lsize_1:2", "groups_fit:False", "nx:9", "ny:5",
+    ],
+    "stencil2d_mem": [
+        "shape:box", "radius:1,2", "dtype:float32,float64", "lsize_0:4", "lsize_1:2", "nx:8", "ny:4",
+        "keep:uXLD,uDLD,uYLD_vST",
+    ],
     "stencil3d": [
         "points:7,19,25,27", "variant:plain,column,tile", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:3",
         "groups_fit:False", "nx:7", "ny:3", "nz:5",

@@ -13,6 +13,9 @@ pytestmark = needs_oclgrind
 GRID = ["lsize_0:8", "lsize_1:4", "groups_fit:True", "nx:16", "ny:8"]
 SPACE = [*GRID, "nz:8", "chunk:4"]
 JOBS = {
+    "star": ["stencil2d", "shape:star", "radius:3", *GRID],
+    "box": ["stencil2d", "shape:box", "radius:2", *GRID],
+    "box diagonal": ["stencil2d_mem", "shape:box", "radius:2", "keep:uDLD", *GRID],
     "7": ["stencil3d", "points:7", "variant:plain", *SPACE],
     "19": ["stencil3d", "points:19", "variant:plain", *SPACE],
     "27": ["stencil3d", "points:27", "variant:plain", *SPACE],
@@ -59,6 +62,18 @@ class _PerPoint:
         self.local = (run.load("local").count / points, run.store("local").count / points)
         self.adds, self.muls, self.madds = run.adds / points, run.muls / points, run.madds() / points
         self.divs, self.barriers = run.divs / points, run.barriers / points
+
+
+@pytest.mark.parametrize(("name", "points", "groups"), [("star", 13, 4), ("box", 25, 3)])
+def test_stencils_in_a_plane_load_every_neighbour(executed, name, points, groups):
+    found = executed[name]
+    assert (found.loads, found.stores, found.local) == (points, 1, (0, 0))
+    assert (found.adds, found.muls, found.madds) == (points - groups, 1, groups - 1)
+
+
+def test_diagonal_neighbours_alone(executed):
+    found = executed["box diagonal"]
+    assert (found.loads, found.adds, found.stores, found.muls, found.madds) == (16, 16, 1, 0, 0)
 
 
 @pytest.mark.parametrize(("points", "groups"), [(7, 2), (19, 3), (27, 4), (25, 5)])

@@ -91,6 +91,42 @@ def test_stencil3d_in_single_precision(one, run, random, points, variant):
     np.testing.assert_allclose(found, with_halo(swept(u, points), radius), rtol=1e-5)
 
 
+def swept_in_plane(u, shape, radius):
+    square = list(product(range(-radius, radius + 1), repeat=2))
+    if shape == "star":
+        found = [[(x, y) for x, y in square if abs(x) + abs(y) == d and not (x and y)] for d in range(radius + 1)]
+    else:
+        found = [[(0, 0)], [(x, y) for x, y in square if bool(x) != bool(y)], [(x, y) for x, y in square if x and y]]
+    sums = [sum(neighbour(u, radius, *steps) for steps in group) for group in found]
+    return sum(weight * total for weight, total in zip(WEIGHTS, sums, strict=False)), sum(map(len, found))
+
+
+@pytest.mark.parametrize(("fit", "sizes"), [(True, (32, 16)), (False, (19, 33)), (False, (1, 2))])
+@pytest.mark.parametrize(
+    ("shape", "radius", "points", "dtype", "rtol"),
+    [("star", 1, 5, "float64", 1e-13), ("box", 1, 9, "float64", 1e-13), ("star", 4, 17, "float32", 1e-5),
+     ("box", 3, 49, "float32", 1e-5)],
+)  # fmt: skip
+def test_stencil2d(one, run, random, shape, radius, points, dtype, rtol, fit, sizes):
+    given = {"shape": shape, "radius": radius, "dtype": dtype, "groups_fit": fit, "nx": sizes[0], "ny": sizes[1]}
+    kernel = one("stencil2d", *tags(**given))
+    u = random.random([size + 2 * radius for size in reversed(sizes)]).astype(dtype)
+    expected, used = swept_in_plane(u, shape, radius)
+    assert used == points
+    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, u=u), with_halo(expected, radius), rtol=rtol)
+
+
+@pytest.mark.parametrize(("keep", "group"), [("uCLD", "C"), ("uXLD", "X"), ("uYLD", "Y"), ("uDLD", "D")])
+def test_stencil2d_mem_sums_what_it_loads(one, run, random, keep, group):
+    given = {"shape": "box", "radius": 2, "dtype": "float64", "keep": keep, "groups_fit": False, "nx": 9, "ny": 17}
+    kernel = one("stencil2d_mem", *tags(**given))
+    u = random.random((17 + 4, 9 + 4))
+    letter = {(False, False): "C", (True, False): "X", (False, True): "Y", (True, True): "D"}
+    steps = [(x, y) for x, y in product(range(-2, 3), repeat=2) if letter[x != 0, y != 0] == group]
+    expected = sum(neighbour(u, 2, *s) for s in steps)
+    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, u=u), expected, rtol=1e-13)
+
+
 @pytest.mark.parametrize("keep", ["uCLD", "uXLD", "uYLD", "uZLD", "uDLD", "uCLD_uXLD_uYLD_uZLD_uDLD"])
 def test_stencil3d_mem_sums_what_it_loads(one, run, random, keep):
     chunk, n = 2, (9, 6, 5)

@@ -13,6 +13,7 @@ from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
 from uipick.generators.overlap_madd import OVERLAP_MADD
 from uipick.generators.overlap_ratio import OVERLAP_RATIO
+from uipick.generators.stencil2d import STENCIL2D, STENCIL2D_MEM
 from uipick.generators.stencil3d import STENCIL3D, STENCIL3D_MEM
 from uipick.generators.wave3d import WAVE3D, WAVE3D_MEM
 
@@ -34,6 +35,8 @@ ALL_GENERATORS = (
     OVERLAP_RATIO,
     OVERLAP_MADD,
     # Grids.
+    STENCIL2D,
+    STENCIL2D_MEM,
     STENCIL3D,
     STENCIL3D_MEM,
     WAVE3D,

@@ -49,8 +49,8 @@ CHUNK = Argument(
 GRID_2D_ARGUMENTS = (LSIZE_0, LSIZE_1, FITTING_FIRST)
 GRID_3D_ARGUMENTS = (LSIZE_0, LSIZE_1, _LSIZE_2, CHUNK, FITTING_FIRST)
 GRID_SIZES_2D = (
-    Argument("nx", "int", "interior points along x", _LEAST_EXTENT, (1024,)),
-    Argument("ny", "int", "interior points along y", _LEAST_EXTENT, (512, 768, 1024, 1280)),
+    Argument("nx", "int", "interior points along x", _LEAST_EXTENT, (2048,)),
+    Argument("ny", "int", "interior points along y", _LEAST_EXTENT, (1024, 1536, 2048, 2560)),
 )
 GRID_SIZES_3D = (
     Argument("nx", "int", "interior points along x", _LEAST_EXTENT, (256,)),
