@@ -33,6 +33,9 @@ JOBS = {
     "wave": ["wave3d", "radius:2", "speed:constant", "variant:plain", *SPACE],
     "wave column": ["wave3d", "radius:2", "speed:array", "variant:column", *SPACE],
     "wave loads": ["wave3d_mem", "radius:2", "speed:array", "variant:plain", "keep:oldLD_speedLD", *SPACE],
+    "streaming": ["lbm_d3q15", "collide:none", *SPACE],
+    "collision": ["lbm_d3q15", "collide:bgk", *SPACE],
+    "pulled from corners": ["lbm_d3q15_mem", "collide:none", "keep:fDLD", *SPACE],
 }
 CHUNK = 4
 
@@ -124,3 +127,13 @@ def test_waves_load_each_array_once_beside_the_neighbours(executed):
     # Two sums of six; 2 centre - old, and the three terms of the Laplacian: all but one product join a sum.
     assert (executed["wave"].adds, executed["wave"].madds) == (10, 4)
     assert (executed["wave loads"].loads, executed["wave loads"].adds) == (2, 2)
+
+
+def test_streaming_loads_and_stores_each_direction_once(executed):
+    for name in ("streaming", "collision"):
+        assert (executed[name].loads, executed[name].stores, executed[name].local) == (15, 15, (0, 0))
+    found = executed["streaming"]
+    assert found.adds == found.muls == found.madds == found.divs == 0
+    assert executed["collision"].divs == 1
+    corners = executed["pulled from corners"]
+    assert (corners.loads, corners.adds, corners.stores) == (8, 8, 1 / CHUNK)

@@ -8,6 +8,7 @@ from uipick.generators.empty import EMPTY
 from uipick.generators.flops_chain import FLOPS_ADD_CHAIN, FLOPS_MADD_CHAIN
 from uipick.generators.flops_pattern import FLOPS_ADD_PATTERN, FLOPS_MADD_PATTERN, FLOPS_MUL_PATTERN
 from uipick.generators.gmem_pattern import GMEM_PATTERN
+from uipick.generators.lbm_d3q15 import LBM_D3Q15, LBM_D3Q15_MEM
 from uipick.generators.lmem_madd import LMEM_MADD
 from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
@@ -41,4 +42,6 @@ ALL_GENERATORS = (
     STENCIL3D_MEM,
     WAVE3D,
     WAVE3D_MEM,
+    LBM_D3Q15,
+    LBM_D3Q15_MEM,
 )

@@ -20,7 +20,7 @@ __all__ = [
     "GRID_3D_CONSTRAINTS",
     "GRID_DTYPE",
     "GRID_SIZES_2D",
-    "GRID_SIZES_3D",
+    "grid_sizes_3d",
 ]
 
 
@@ -52,11 +52,17 @@ GRID_SIZES_2D = (
     Argument("nx", "int", "interior points along x", _LEAST_EXTENT, (2048,)),
     Argument("ny", "int", "interior points along y", _LEAST_EXTENT, (1024, 1536, 2048, 2560)),
 )
-GRID_SIZES_3D = (
-    Argument("nx", "int", "interior points along x", _LEAST_EXTENT, (256,)),
-    Argument("ny", "int", "interior points along y", _LEAST_EXTENT, (256,)),
-    Argument("nz", "int", "interior points along z", _LEAST_EXTENT, (32, 64, 96, 128)),
-)
+
+
+def grid_sizes_3d(plane: int) -> tuple[Argument, ...]:
+    """Return the sizes of a 3-D grid; by default planes have `plane` by `plane` points."""
+    return (
+        Argument("nx", "int", "interior points along x", _LEAST_EXTENT, (plane,)),
+        Argument("ny", "int", "interior points along y", _LEAST_EXTENT, (plane,)),
+        Argument("nz", "int", "interior points along z", _LEAST_EXTENT, (32, 64, 96, 128)),
+    )
+
+
 GRID_2D_CONSTRAINTS = (
     Constraint(
         "a work-group has at most 1024 work-items (lsize_0 times lsize_1)",

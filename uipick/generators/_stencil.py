@@ -61,13 +61,17 @@ def weighted(shells: Iterable[Sequence[str]]) -> str:
     return " + ".join(f"{weight}*({' + '.join(terms)})" for weight, terms in zip(_WEIGHTS, shells, strict=False))
 
 
-def grid_array(name: str, dtype: str, dimensions: int, radius: int, *, is_output: bool = False) -> lp.GlobalArg:
-    """Return an array with a halo, either only read or only written."""
+def grid_array(
+    name: str, dtype: str, dimensions: int, radius: int, *, is_output: bool = False, components: int = 0
+) -> lp.GlobalArg:
+    """Return an array with a halo, either only read or only written; with components, one grid after another."""
     import loopy as lp
     import numpy as np
 
-    shape = ", ".join(f"{size} + {2 * radius}" for size in reversed(_SIZES[:dimensions]))
-    return lp.GlobalArg(name, np.dtype(dtype), shape=shape, is_input=not is_output, is_output=is_output)
+    shape = [f"{size} + {2 * radius}" for size in reversed(_SIZES[:dimensions])]
+    if components:
+        shape.insert(0, str(components))
+    return lp.GlobalArg(name, np.dtype(dtype), shape=", ".join(shape), is_input=not is_output, is_output=is_output)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def stencil2d(*, shape: str, radius: int, dtype: str, **grid: int | bool) -> lp.
     size (nx, ny) and a halo of the radius. Access tags: ``uCLD`` (centre), ``uXLD`` and ``uYLD`` (along an axis; those
     along x lie in the same row), ``uDLD`` (diagonal), ``vST``. It is an application: it isolates no feature.
 
-    Source: Ernst, Hager, Holzer, Knorr and Wellein's data-volume estimates (2-D 5-point and box stencils).
+    Source: Ernst et al., Analytical Performance Estimation during Code Generation on Modern GPUs, Figure 7 (5 points).
     """
     shells = _shells(shape, radius)
     terms = [[f"u$u{tag_letter(offset)}LD[{at(offset, radius)}]" for offset in shell] for shell in shells]

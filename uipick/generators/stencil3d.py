@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from uipick._argument import Argument
 from uipick._generator import Generator
-from uipick.generators._grid_arguments import GRID_3D_ARGUMENTS, GRID_3D_CONSTRAINTS, GRID_DTYPE, GRID_SIZES_3D
+from uipick.generators._grid_arguments import GRID_3D_ARGUMENTS, GRID_3D_CONSTRAINTS, GRID_DTYPE, grid_sizes_3d
 from uipick.generators._stencil import GridLaunch, box, grid_array, star, weighted
 from uipick.generators._sweep import SWEEP_TOGETHER, VARIANT, make_sweep_kernel, sweep_tags, tile_constraints
 from uipick.generators._work_removed import work_removed
@@ -39,8 +39,9 @@ def stencil3d(*, points: int, variant: str, dtype: str, **grid: int | bool) -> l
     global memory (``uZLD``); for 19 and 27 points that part of all three planes.
     The store carries ``vST``. It is an application: it isolates no feature.
 
-    Source: Su, Cai, Wen and Zhang (2015), Sections 2.2, 3.5 and 4.1 (7 and 19 points, chunk_z); Ernst, Hager,
-    Holzer, Knorr and Wellein's data-volume estimates, Section 5.2 (25 points, thread folding).
+    Source: Su, Cai, Wen and Zhang, An analytical GPU performance model for 3D stencil computations from the angle of
+    data traffic (2015), Sections 2.2, 3.5 and 4.1 (7 and 19 points, chunk_z); Ernst et al., Analytical Performance
+    Estimation during Code Generation on Modern GPUs, Section 5.2 (25 points, thread folding).
     """
     return make_sweep_kernel(
         "stencil3d",
@@ -66,7 +67,7 @@ STENCIL3D = Generator(
         VARIANT,
         GRID_DTYPE,
         *GRID_3D_ARGUMENTS,
-        *GRID_SIZES_3D,
+        *grid_sizes_3d(256),
     ),
     build=stencil3d,
     size_arguments=("nx", "ny", "nz"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from uipick._argument import Argument
 from uipick._generator import Generator
-from uipick.generators._grid_arguments import GRID_3D_ARGUMENTS, GRID_3D_CONSTRAINTS, GRID_DTYPE, GRID_SIZES_3D
+from uipick.generators._grid_arguments import GRID_3D_ARGUMENTS, GRID_3D_CONSTRAINTS, GRID_DTYPE, grid_sizes_3d
 from uipick.generators._stencil import GridLaunch, grid_array, star
 from uipick.generators._sweep import VARIANT, make_sweep_kernel, sweep_tags, tile_constraints
 from uipick.generators._work_removed import work_removed
@@ -93,7 +93,7 @@ WAVE3D = Generator(
         VARIANT,
         GRID_DTYPE,
         *GRID_3D_ARGUMENTS,
-        *GRID_SIZES_3D,
+        *grid_sizes_3d(256),
     ),
     build=wave3d,
     size_arguments=("nx", "ny", "nz"),
