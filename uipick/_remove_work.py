@@ -8,6 +8,7 @@ import loopy as lp
 import numpy as np
 from loopy.kernel import KernelState
 from loopy.kernel.instruction import Assignment
+from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction
 from loopy.translation_unit import make_program
 from pymbolic import var
 from pymbolic.primitives import Subscript
@@ -146,9 +147,24 @@ def _stripped(old: lp.LoopKernel, kept: Sequence[Access], launch: Launch) -> lp.
         temporary_variables=temporaries,
         state=KernelState.INITIAL,
         linearization=None,
-        loop_priority=frozenset(),
+        loop_priority=_loop_order(old, kept),
         name=f"{old.name}_work_removed",
     )
+
+
+def _loop_order(kernel: lp.LoopKernel, kept: Sequence[Access]) -> frozenset[tuple[str, ...]]:
+    """Return how the loops around kept accesses are nested, outermost first, in the linearized kernel."""
+    wanted = {iname for access in kept for iname in access.within_inames}
+    nest: list[str] = []
+    found = set()
+    for item in kernel.linearization:
+        if isinstance(item, EnterLoop):
+            nest.append(item.iname)
+        elif isinstance(item, LeaveLoop):
+            nest.pop()
+        elif isinstance(item, RunInstruction):
+            found.add(tuple(iname for iname in nest if iname in wanted))
+    return frozenset(order for order in found if len(order) > 1)
 
 
 def _with_direction(argument: lp.ArrayArg, loads: Sequence[Access], stores: Sequence[Access]) -> lp.ArrayArg:

@@ -48,13 +48,21 @@ SMALL = {
         "points:7,19", "variant:plain,column,tile", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8", "ny:4", "nz:4",
         "keep:uYLD,uZLD,uDLD,uTLD,uZLD_vST",
     ],
+    "conv2d": [
+        "filter_size:3", "tile_x:1,2", "tile_y:1,3", "local:True,False", "dtype:float32", "lsize_0:4", "lsize_1:2",
+        "groups_fit:False", "nx:21", "ny:11",
+    ],
+    "conv2d_mem": [
+        "filter_size:3", "tile_x:2", "tile_y:2", "dtype:float64", "lsize_0:4", "lsize_1:2", "groups_fit:True,False",
+        "nx:16", "ny:8", "keep:inLD,inTLD,inLD_filterLD_outST,inTLD_filterLD_outST",
+    ],
     "lbm_d3q15": [
-        "collide:none,bgk", "dtype:float32,float64", "lsize_0:4", "lsize_1:2", "lsize_2:2", "chunk:2",
-        "groups_fit:True,False", "nx:8", "ny:4", "nz:4",
+        "collide:none,bgk", "dtype:float64", "lsize_0:4", "lsize_1:2", "lsize_2:2", "chunk:2", "groups_fit:False",
+        "nx:7", "ny:3", "nz:5",
     ],
     "lbm_d3q15_mem": [
-        "collide:bgk", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:2", "groups_fit:False", "nx:7", "ny:3", "nz:3",
-        "keep:fDLD,gST,fXLD_fYLD_gST",
+        "collide:bgk", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8", "ny:4", "nz:4",
+        "keep:fXLD_fDLD,gST",
     ],
     "wave3d": [
         "radius:1,3", "speed:constant,array", "variant:plain,column", "dtype:float32", "lsize_0:4", "lsize_1:2",

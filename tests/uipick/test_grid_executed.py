@@ -36,6 +36,11 @@ JOBS = {
     "streaming": ["lbm_d3q15", "collide:none", *SPACE],
     "collision": ["lbm_d3q15", "collide:bgk", *SPACE],
     "pulled from corners": ["lbm_d3q15_mem", "collide:none", "keep:fDLD", *SPACE],
+    "convolution": ["conv2d", "filter_size:5", "tile_x:2", "tile_y:1", "local:False", *GRID],
+    "convolution of a tile": ["conv2d", "filter_size:5", "tile_x:2", "tile_y:2", "local:True", *GRID],
+    "image": ["conv2d_mem", "filter_size:5", "tile_x:2", "tile_y:1", "local:False", "keep:inLD", *GRID],
+    "filter": ["conv2d_mem", "filter_size:5", "tile_x:2", "tile_y:2", "local:True", "keep:filterLD", *GRID],
+    "image tile": ["conv2d_mem", "filter_size:5", "tile_x:2", "tile_y:2", "local:True", "keep:inTLD", *GRID],
 }
 CHUNK = 4
 
@@ -137,3 +142,23 @@ def test_streaming_loads_and_stores_each_direction_once(executed):
     assert executed["collision"].divs == 1
     corners = executed["pulled from corners"]
     assert (corners.loads, corners.adds, corners.stores) == (8, 8, 1 / CHUNK)
+
+
+def test_convolutions_load_each_weight_once_for_all_results_of_a_work_item(executed):
+    found = executed["convolution"]
+    assert (found.loads, found.stores, found.madds) == (25 + 25 / 2, 1, 25)
+    assert found.adds == found.muls == found.barriers == 0
+    found, fetched = executed["convolution of a tile"], 20 * 12 / (16 * 8)
+    assert (found.loads, found.stores, found.madds) == (fetched + 25 / 4, 1, 25)
+    assert found.local == (25, fetched)
+    assert found.barriers == 1 / 4
+
+
+@pytest.mark.parametrize(
+    ("name", "results", "loads"), [("image", 2, 25), ("filter", 4, 25 / 4), ("image tile", 4, 20 * 12 / (16 * 8))]
+)
+def test_work_removed_convolutions_execute_every_load(executed, name, results, loads):
+    found = executed[name]
+    assert (found.loads, found.adds, found.stores) == (loads, loads, 1 / results)
+    assert found.muls == found.madds == found.barriers == 0
+    assert found.local == (0, 0)

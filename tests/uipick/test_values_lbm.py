@@ -44,9 +44,13 @@ def cells(random, sizes, dtype="float64"):
     return (W[:, None, None, None] * (1 + 0.2 * random.random((15, *shape)))).astype(dtype)
 
 
-@pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-13), ("float32", 1e-5)])
 @pytest.mark.parametrize(
-    ("fit", "sizes", "chunk", "lsize_2"), [(True, (16, 8, 4), 2, 2), (False, (9, 5, 7), 3, 1), (False, (1, 1, 1), 1, 1)]
+    ("fit", "sizes", "chunk", "lsize_2", "dtype", "rtol"),
+    [
+        (True, (16, 8, 4), 2, 2, "float32", 1e-5),
+        (False, (9, 5, 7), 3, 1, "float64", 1e-13),
+        (False, (1, 1, 1), 1, 1, "float64", 1e-13),
+    ],
 )
 @pytest.mark.parametrize("collide", ["none", "bgk"])
 def test_lbm_d3q15(one, run, random, collide, fit, sizes, chunk, lsize_2, dtype, rtol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uipick.generators._work_removed import work_removed
 from uipick.generators.barrier_local import BARRIER_LOCAL
+from uipick.generators.conv2d import CONV2D, CONV2D_MEM
 from uipick.generators.empty import EMPTY
 from uipick.generators.flops_chain import FLOPS_ADD_CHAIN, FLOPS_MADD_CHAIN
 from uipick.generators.flops_pattern import FLOPS_ADD_PATTERN, FLOPS_MADD_PATTERN, FLOPS_MUL_PATTERN
@@ -42,6 +43,8 @@ ALL_GENERATORS = (
     STENCIL3D_MEM,
     WAVE3D,
     WAVE3D_MEM,
+    CONV2D,
+    CONV2D_MEM,
     LBM_D3Q15,
     LBM_D3Q15_MEM,
 )

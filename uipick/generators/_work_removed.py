@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = ["work_removed"]
 
+# Intel's OpenCL runtime for CPUs drops guards of the form that loopy writes in kernels that load nothing from global
+# memory: all work-items store, also beyond the array's end.
+_STORES_ALONE = Constraint(
+    "stores alone need groups_fit:True (there are compilers that drop the guards of a kernel without loads)",
+    lambda a: a.get("groups_fit", True) or "LD" in a["keep"],
+)
+
 
 def work_removed(
     application: Generator,
@@ -43,7 +50,7 @@ def work_removed(
         lambda keep: keep != "" and keep.split("_") == [tag for tag in access_tags if tag in keep.split("_")],
     )
     chosen = tuple(dict.fromkeys([*loads, *(together or ["_".join(loads)])])) if loads else (access_tags[0],)
-    constraints = application.constraints
+    constraints = (*application.constraints, _STORES_ALONE)
     if present is not None:
         has = Constraint(
             "keep names access tags that the variant has", lambda a: set(a["keep"].split("_")) <= set(present(a))
