@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from uipick._argument import Argument
 from uipick._generator import Constraint
+from uipick.generators._local_tile import fetch_tile, fits_in_tile
 from uipick.generators._stencil import at, grid_array, make_grid_kernel, tag_letter
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SWEEP_TOGETHER", "VARIANT", "make_sweep_kernel", "sweep_tags", "tile_constraints"]
 
-_LOCAL_BYTES = 32768
 _CENTRE = (0, 0, 0)
 
 VARIANT = Argument(
@@ -79,8 +77,6 @@ def make_sweep_kernel(
     target
         The store's array and access tag, ``"v$vST"``.
     """
-    import loopy as lp
-
     radius = max(abs(step) for shell in shells for offset in shell for step in offset)
     here = f"{launch.chunk}*column + plane"
     terms = [[_term(offset, shells, radius, variant, here) for offset in shell] for shell in shells]
@@ -92,21 +88,13 @@ def make_sweep_kernel(
     if variant == "column":
         body = _column_body(update, radius, launch.chunk, dtype)
     else:
-        rule = ["near(z, y, x) := u$uTLD[z, y, x]"] if variant == "tile" else []
+        rule = ["near(layer, row, col) := u$uTLD[layer, row, col]"] if variant == "tile" else []
         body = [*rule, "for plane", *update, "end"]
     arrays = [grid_array("u", dtype, 3, radius), *data]
     kernel = make_grid_kernel(name, body, arrays, launch)
     if variant != "tile":
         return kernel
-    return lp.precompute(
-        kernel,
-        "near",
-        ["i_inner", "j_inner"],
-        default_tag="l.auto",
-        fetch_bounding_box=True,
-        temporary_name="tile",
-        temporary_address_space=lp.AddressSpace.LOCAL,
-    )
+    return fetch_tile(kernel, ["i_inner", "j_inner"])
 
 
 def _term(offset: Offset, shells: Shells, radius: int, variant: str, here: str) -> str:
@@ -138,8 +126,7 @@ def tile_constraints(shells_of: Callable[[Mapping[str, Any]], Shells]) -> tuple[
         radius = max(abs(step) for shell in shells for offset in shell for step in offset)
         planes = 1 if _is_star(shells) else 2 * radius + 1
         elements: int = planes * (arguments["lsize_0"] + 2 * radius) * (arguments["lsize_1"] + 2 * radius)
-        width: int = np.dtype(arguments["dtype"]).itemsize
-        return elements * width <= _LOCAL_BYTES
+        return fits_in_tile(elements, arguments["dtype"])
 
     return (
         Constraint(

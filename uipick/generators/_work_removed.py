@@ -18,7 +18,7 @@ __all__ = ["work_removed"]
 # memory: all work-items store, also beyond the array's end.
 _STORES_ALONE = Constraint(
     "stores alone need groups_fit:True (there are compilers that drop the guards of a kernel without loads)",
-    lambda a: a.get("groups_fit", True) or "LD" in a["keep"],
+    lambda a: a.get("groups_fit", True) or any(tag.endswith("LD") for tag in a["keep"].split("_")),
 )
 
 
@@ -44,12 +44,7 @@ def work_removed(
     together
         Then: values of ``keep`` used by default instead of all loads together.
     """
-    loads = [tag for tag in access_tags if tag.endswith("LD")]
-    allowed = Criterion(
-        f"one or more of {', '.join(access_tags)} in this order, joined by _",
-        lambda keep: keep != "" and keep.split("_") == [tag for tag in access_tags if tag in keep.split("_")],
-    )
-    chosen = tuple(dict.fromkeys([*loads, *(together or ["_".join(loads)])])) if loads else (access_tags[0],)
+    keep = _keep(access_tags, together)
     constraints = (*application.constraints, _STORES_ALONE)
     if present is not None:
         has = Constraint(
@@ -76,13 +71,19 @@ def work_removed(
     return Generator(
         name=f"{application.name}_mem",
         tags=frozenset({f"{application.name}_mem", "work_removed"}),
-        arguments=(
-            *others,
-            Argument("keep", "str", "access tags of the accesses that are left", allowed, chosen),
-            *sizes,
-        ),
+        arguments=(*others, keep, *sizes),
         build=build,
         size_arguments=application.size_arguments,
         constraints=constraints,
         sizes=application.sizes,
     )
+
+
+def _keep(access_tags: Sequence[str], together: Sequence[str]) -> Argument:
+    loads = [tag for tag in access_tags if tag.endswith("LD")]
+    allowed = Criterion(
+        f"one or more of {', '.join(access_tags)} in this order, joined by _",
+        lambda keep: keep != "" and keep.split("_") == [tag for tag in access_tags if tag in keep.split("_")],
+    )
+    default = dict.fromkeys([*loads, *(together or ["_".join(loads)])]) if loads else access_tags[:1]
+    return Argument("keep", "str", "access tags of the accesses that are left", allowed, tuple(default))

@@ -8,6 +8,7 @@ from uipick._argument import Argument, Criterion
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import LSIZE_0, LSIZE_1
 from uipick.generators._grid_arguments import FITTING_FIRST, GRID_2D_CONSTRAINTS, GRID_DTYPE, GRID_SIZES_2D
+from uipick.generators._local_tile import fetch_tile, fits_in_tile
 from uipick.generators._work_removed import work_removed
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CONV2D", "CONV2D_MEM"]
 
-_LOCAL_BYTES = 32768
 # Loops over a work-item's outputs; one pair of inames each, as loopy enters a loop once.
 _ROLES = ("first", "each", "last")
 
@@ -50,36 +50,15 @@ def conv2d(
 
     lsize, tile, element = (lsize_0, lsize_1), (tile_x, tile_y), np.dtype(dtype)
     places = {role: _place(lsize, tile, role) for role in _ROLES}
-    row, column = places["each"]
-    image = (
-        f"near({row} + fy, {column} + fx)" if local else f"image$inLD[{row} + fy, {column} + fx]"
-    )  # a rule, which precompute looks for
     kernel = lp.make_kernel(
         _domains(lsize, tile, filter_size, places),
-        [
-            *(["near(row, col) := image$inTLD[row, col]"] if local else []),
-            "for y_group, x_group, y_item, x_item",
-            "for ty_first, tx_first",
-            "total[ty_first, tx_first] = 0",
-            "end",
-            "for fy, fx",
-            f"<{dtype}> weight = filter$filterLD[fy, fx]",
-            "for ty_each, tx_each",
-            f"total[ty_each, tx_each] = total[ty_each, tx_each] + weight*{image}",
-            "end",
-            "end",
-            "for ty_last, tx_last",
-            f"out$outST[{', '.join(places['last'])}] = total[ty_last, tx_last]",
-            "end",
-            "end",
-        ],
+        "\n".join(_body(places, dtype, local=local)),
         [
             lp.GlobalArg("image", element, shape=f"ny + {filter_size - 1}, nx + {filter_size - 1}", is_output=False),
             lp.GlobalArg("filter", element, shape=f"{filter_size}, {filter_size}", is_output=False),
             lp.GlobalArg("out", element, shape="ny, nx", is_input=False, is_output=True),
             lp.TemporaryVariable("total", element, shape=(tile_y, tile_x), address_space=lp.AddressSpace.PRIVATE),
-            lp.ValueArg("nx", np.int32),
-            lp.ValueArg("ny", np.int32),
+            lp.ValueArg("nx, ny", np.int32),
         ],
         name="conv2d",
         lang_version=(2018, 2),
@@ -92,15 +71,30 @@ def conv2d(
     kernel = lp.prioritize_loops(lp.assume(kernel, f"nx >= 1 and ny >= 1{fit}"), "fy, fx")
     if not local:
         return kernel
-    return lp.precompute(
-        kernel,
-        "near",
-        ["ty_each", "tx_each", "y_item", "x_item", "fy", "fx"],
-        default_tag="l.auto",
-        fetch_bounding_box=True,
-        temporary_name="tile",
-        temporary_address_space=lp.AddressSpace.LOCAL,
-    )
+    swept = ["ty_each", "tx_each", "y_item", "x_item", "fy", "fx"]
+    return fetch_tile(kernel, swept)
+
+
+def _body(places: Mapping[str, tuple[str, str]], dtype: str, *, local: bool) -> list[str]:
+    row, column = places["each"]
+    image = f"near({row} + fy, {column} + fx)" if local else f"image$inLD[{row} + fy, {column} + fx]"
+    return [
+        *(["near(row, col) := image$inTLD[row, col]"] if local else []),
+        "for y_group, x_group, y_item, x_item",
+        "for ty_first, tx_first",
+        "total[ty_first, tx_first] = 0",
+        "end",
+        "for fy, fx",
+        f"<{dtype}> weight = filter$filterLD[fy, fx]",
+        "for ty_each, tx_each",
+        f"total[ty_each, tx_each] = total[ty_each, tx_each] + weight*{image}",
+        "end",
+        "end",
+        "for ty_last, tx_last",
+        f"out$outST[{', '.join(places['last'])}] = total[ty_last, tx_last]",
+        "end",
+        "end",
+    ]
 
 
 def _place(lsize: tuple[int, int], tile: tuple[int, int], role: str) -> tuple[str, str]:
@@ -131,13 +125,11 @@ def _domains(
 
 
 def _tile_fits(arguments: Mapping[str, Any]) -> bool:
-    import numpy as np
-
     halo = arguments["filter_size"] - 1
-    rows: int = arguments["lsize_1"] * arguments["tile_y"] + halo
-    columns: int = arguments["lsize_0"] * arguments["tile_x"] + halo
-    width: int = np.dtype(arguments["dtype"]).itemsize
-    return rows * columns * width <= _LOCAL_BYTES
+    rows, columns = (
+        arguments[f"lsize_{axis}"] * arguments[f"tile_{name}"] + halo for axis, name in ((1, "y"), (0, "x"))
+    )
+    return fits_in_tile(rows * columns, arguments["dtype"])
 
 
 _TILE = Criterion("integers from 1 to 8", lambda value: 1 <= value <= 8)
