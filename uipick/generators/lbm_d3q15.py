@@ -99,7 +99,7 @@ LBM_D3Q15 = Generator(
         Argument("collide", "str", "what happens to the values between load and store", ("none", "bgk")),
         GRID_DTYPE,
         *GRID_3D_ARGUMENTS,
-        *grid_sizes_3d(64),
+        *grid_sizes_3d(128),
     ),
     build=lbm_d3q15,
     size_arguments=("nx", "ny", "nz"),
