@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from perflex.errors import TagError
 
@@ -25,11 +25,12 @@ class Criterion:
     description
         What is allowed, in words, e.g. ``"positive multiples of 16"``.
     test
-        True for an allowed value.
+        True for an allowed value; called with values of the argument's kind only.
     """
 
     description: str
-    test: Callable[[int], bool]
+    # Any: an int or a str, as the argument's kind says.
+    test: Callable[[Any], bool]
 
 
 def multiples_of(step: int, *, minimum: int | None = None) -> Criterion:
@@ -94,7 +95,7 @@ class Argument:
     def allows(self, value: Value) -> bool:
         """Tell whether `value` is allowed."""
         if isinstance(self.allowed, Criterion):
-            return isinstance(value, int) and not isinstance(value, bool) and self.allowed.test(value)
+            return type(value) is (int if self.kind == "int" else str) and self.allowed.test(value)
         return any(value == other and type(value) is type(other) for other in self.allowed)
 
     def read(self, text: str) -> Value | None:

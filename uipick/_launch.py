@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loopy.diagnostic import StaticValueFindingError
-from loopy.isl_helpers import static_max_of_pw_aff
 from loopy.kernel.data import GroupInameTag, LocalInameTag
 from loopy.symbolic import pw_aff_to_expr
 from pymbolic import var
@@ -74,12 +72,14 @@ def launch_of(
     place, shape = [], []
     for axis in reversed(range(max(len(groups), len(locals_)))):
         linear = {}
+        width = _constant(extents[1][axis]) if axis < len(locals_) else 1
         if axis < len(locals_):
             linear[locals_[axis]] = 1
         if axis < len(groups):
-            linear[groups[axis]] = _constant(extents[1][axis]) if axis < len(locals_) else 1
+            linear[groups[axis]] = width
         place.append(flattened_sum(factor * var(name) for name, factor in linear.items()))
-        shape.append(_extent(kernel, chosen, linear))
+        launched = extents[0][axis] * width if axis < len(groups) else extents[1][axis]
+        shape.append(_extent(kernel, chosen, linear, launched))
     return Launch(chosen, tuple(place), tuple(shape))
 
 
@@ -141,8 +141,11 @@ def _covers(kernel: lp.LoopKernel, name: str, tag: type, axis: int, extent: isl.
     return bool(size.intersect_params(assumptions).is_equal(extent.intersect_params(assumptions)))
 
 
-def _extent(kernel: lp.LoopKernel, chosen: frozenset[str], linear: dict[str, int]) -> Expression:
-    """Return 1 + the largest value of a linear form over the work-items that do something."""
+def _extent(kernel: lp.LoopKernel, chosen: frozenset[str], linear: dict[str, int], launched: isl.PwAff) -> Expression:
+    """Return 1 + the largest value of a linear form over the work-items that do something.
+
+    Where that takes a case distinction, which loopy cannot have in a shape, all work-items of the launch count.
+    """
     domain = kernel.get_inames_domain(chosen)
     positions = domain.space.get_var_dict()
     form = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(domain.space))
@@ -150,10 +153,7 @@ def _extent(kernel: lp.LoopKernel, chosen: frozenset[str], linear: dict[str, int
         form = form.set_coefficient_val(isl.dim_type.in_, positions[name][1], factor)
     image = isl.Set.from_basic_set(domain).apply(isl.Map.from_aff(form))
     assumptions = isl.Set.from_basic_set(kernel.assumptions)
-    largest = image.dim_max(0).gist_params(assumptions).coalesce()
-    try:
-        # The largest of several pieces: loopy takes no array with a conditional extent.
-        return pw_aff_to_expr(static_max_of_pw_aff(largest, constants_only=False, context=assumptions) + 1)
-    except StaticValueFindingError as error:
-        msg = f"the extents of kernel {kernel.name!r}'s launch have no common bound ({error}); assume more of its sizes"
-        raise UnsupportedKernelError(msg, kernel=kernel.name) from error
+    largest = image.dim_max(0).gist_params(assumptions).coalesce() + 1
+    if largest.n_piece() > 1:
+        largest = launched.gist_params(assumptions).coalesce()
+    return pw_aff_to_expr(largest)

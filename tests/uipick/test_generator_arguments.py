@@ -51,6 +51,13 @@ def test_reading_values(kind, allowed, default, text, value):
     assert type(found) is type(value)
 
 
+def test_words_may_be_allowed_by_a_test():
+    argument = Argument("keep", "str", "test", Criterion("words in order", lambda text: text in "a_b_c"), ("a_b",))
+    assert argument.read("b_c") == "b_c"
+    assert argument.read("c_b") is None
+    assert not argument.allows(1)
+
+
 def test_true_is_no_number():
     assert not Argument("n", "int", "size", multiples_of(1), (1,)).allows(value=True)
     assert not Argument("n", "int", "size", (1, 2)).allows(value=True)

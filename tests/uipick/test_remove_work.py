@@ -163,6 +163,40 @@ def test_mixed_element_types_are_summed_in_the_wider_one(run):
     np.testing.assert_array_equal(run(removed, {}, x=x, y=y), x + y)
 
 
+def test_loops_that_no_priority_names_stay_nested():
+    kernel = _make(
+        "{[i, a, b]: 0 <= i < n and 0 <= a, b < 3}",
+        "r[i] = sum((a, b), x[i, a] * y[a, b])",
+        lp.GlobalArg("x, y", np.float64, shape="n, 3"),
+        lp.GlobalArg("r", np.float64, shape="n"),
+        lp.ValueArg("n", np.int32),
+    )
+    kernel = lp.split_iname(lp.assume(kernel, "n >= 3 and n mod 8 = 0"), "i", 8, outer_tag="g.0", inner_tag="l.0")
+    for outer, inner in ("ab", "ba"):
+        code = _body(remove_work(lp.prioritize_loops(kernel, [outer, inner]), remove_vars=["r"]))
+        loops = [line for line in code if line.startswith("for")]
+        assert [re.match(r"for \(int (\w)", line)[1] for line in loops] == [outer, inner]
+
+
+@pytest.mark.parametrize("n", [1, 13, 16, 24, 37])
+def test_results_fit_where_only_some_work_items_of_a_group_work(run, random, n):
+    """With two results a group's width apart, work-items in the middle may have none, so places have gaps."""
+    kernel = _make(
+        ["{[g, l, t]: 0 <= g and 0 <= l < 8 and 0 <= t < 2 and 16*g + 8*t + l < n}"],
+        "r[16*g + 8*t + l] = 2*x[16*g + 8*t + l]",
+        lp.GlobalArg("x, r", np.float64, shape="n"),
+        lp.ValueArg("n", np.int32),
+    )
+    kernel = lp.tag_inames(lp.assume(kernel, "n >= 1"), "g:g.0, l:l.0, t:unr")
+    removed = remove_work(kernel, remove_vars=["r"])
+    x = random.random(n)
+    groups = -(-n // 16)
+    padded = np.pad(x, (0, 16 * groups - n)).reshape(groups, 2, 8)
+    active = (np.arange(16 * groups) < n).reshape(groups, 2, 8)[:, 0]
+    found = run(removed, {"n": n}, x=x)
+    np.testing.assert_array_equal(found.reshape(groups, 8), np.where(active, padded.sum(axis=1), -77))
+
+
 def test_names_that_are_taken_are_avoided(run):
     kernel = _make(
         "{[i]: 0 <= i < 16}",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from uipick.generators._work_removed import work_removed
 from uipick.generators.axpy import AXPY
 from uipick.generators.barrier_local import BARRIER_LOCAL
-from uipick.generators.dg_diff import DG_DIFF, DG_DIFF_TAGS
+from uipick.generators.conv2d import CONV2D, CONV2D_MEM
+from uipick.generators.dg_diff import DG_DIFF, DG_DIFF_MEM
 from uipick.generators.dot import DOT
 from uipick.generators.empty import EMPTY
 from uipick.generators.fdiff import FDIFF
@@ -13,6 +14,7 @@ from uipick.generators.flops_chain import FLOPS_ADD_CHAIN, FLOPS_MADD_CHAIN
 from uipick.generators.flops_pattern import FLOPS_ADD_PATTERN, FLOPS_MADD_PATTERN, FLOPS_MUL_PATTERN
 from uipick.generators.gemv import GEMV
 from uipick.generators.gmem_pattern import GMEM_PATTERN
+from uipick.generators.lbm_d3q15 import LBM_D3Q15, LBM_D3Q15_MEM
 from uipick.generators.lmem_madd import LMEM_MADD
 from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
@@ -21,7 +23,10 @@ from uipick.generators.matmul_rb import MATMUL_RB
 from uipick.generators.nbody import NBODY
 from uipick.generators.overlap_madd import OVERLAP_MADD
 from uipick.generators.overlap_ratio import OVERLAP_RATIO
+from uipick.generators.stencil2d import STENCIL2D, STENCIL2D_MEM
+from uipick.generators.stencil3d import STENCIL3D, STENCIL3D_MEM
 from uipick.generators.transpose import TRANSPOSE
+from uipick.generators.wave3d import WAVE3D, WAVE3D_MEM
 
 __all__ = ["ALL_GENERATORS"]
 
@@ -31,7 +36,7 @@ ALL_GENERATORS = (
     MATMUL_RB,
     work_removed(MATMUL_RB, ("aLD", "bLD", "cST")),
     DG_DIFF,
-    work_removed(DG_DIFF, DG_DIFF_TAGS),
+    DG_DIFF_MEM,
     FDIFF,
     work_removed(FDIFF, ("uLD", "resST")),
     TRANSPOSE,
@@ -59,4 +64,15 @@ ALL_GENERATORS = (
     EMPTY,
     OVERLAP_RATIO,
     OVERLAP_MADD,
+    # Grids.
+    STENCIL2D,
+    STENCIL2D_MEM,
+    STENCIL3D,
+    STENCIL3D_MEM,
+    WAVE3D,
+    WAVE3D_MEM,
+    CONV2D,
+    CONV2D_MEM,
+    LBM_D3Q15,
+    LBM_D3Q15_MEM,
 )

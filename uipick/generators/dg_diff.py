@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1
+from uipick.generators._work_removed import work_removed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import loopy as lp
 
-__all__ = ["DG_DIFF", "DG_DIFF_TAGS"]
+__all__ = ["DG_DIFF", "DG_DIFF_MEM", "DG_DIFF_TAGS"]
 
 _WORDS = {
     "plain": "Plain",
@@ -138,4 +139,11 @@ DG_DIFF = Generator(
             lambda a: a["lsize_0"] * a["lsize_1"] <= 1024,
         ),
     ),
+)
+
+DG_DIFF_MEM = work_removed(
+    DG_DIFF,
+    [tag for end in ("LD", "ST") for tags in DG_DIFF_TAGS.values() for tag in tags if tag.endswith(end)],
+    present=lambda a: DG_DIFF_TAGS[a["variant"]],
+    together=[f"{diff_mat}_{u}" for diff_mat, u, _ in DG_DIFF_TAGS.values()],
 )
