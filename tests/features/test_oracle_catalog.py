@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 import pytest
 
 from oracles import oclgrind
 from perflex.features import count_features, extract_scop
 from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from uipick import MeasurementKernel
 
 # Tags that make one or more small kernels of each generator.
 SMALL = {
@@ -22,6 +28,17 @@ SMALL = {
     "flops_madd_pattern": ["dtype:float32", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64"],
     "flops_add_chain": ["dtype:float32", "groups_fit:True,False", "lid_stride_1:16", "nelements:256", "m:5"],
     "flops_madd_chain": ["dtype:float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:5"],
+    "flops_div_pattern": ["dtype:float32", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64", "nvars:16"],
+    "flops_sqrt_pattern": ["dtype:float64", "groups_fit:False", "lid_stride_1:24", "nelements:480", "m:64", "nvars:16"],
+    "flops_rsqrt_pattern": ["dtype:float32,float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:3"],
+    "flops_exp_pattern": ["dtype:float32,float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:3"],
+    "flops_sin_pattern": ["dtype:float32,float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:3"],
+    "flops_cos_pattern": ["dtype:float32,float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:3"],
+    "flops_mixed_pattern": ["dtype:float32", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64", "nvars:16"],
+    **{
+        f"iops_{operation}_pattern": ["groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64,128", "nvars:16"]
+        for operation in ("add", "mul", "madd", "bit", "shift")
+    },
     "gmem_pattern": [
         "dtype:float32,float64", "groups_fit:True,False", "lid_stride_1:32", "n_arrays:1,3", "nelements:512",
     ],
@@ -32,7 +49,17 @@ SMALL = {
     "overlap_ratio": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:4,16"],
     "overlap_madd": ["dtype:float32", "lsize_0:8", "lsize_1:8", "groups_fit:True,False", "n:16", "m:3", "chains:2"],
 }  # fmt: skip
-WIDTH = {"float32": 4, "float64": 8}
+WIDTH = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
+FUNCTIONS = ("sqrt", "rsqrt", "exp", "sin", "cos")
+# Oclgrind counts integer arithmetic together with that of subscripts and loops, so only kernels that do much of it
+# can be checked: what more iterations add (one long loop, so nearly nothing for the loop itself).
+INTEGER_OPCODES = {
+    "iops_add_pattern": {"add": ("add",)},
+    "iops_mul_pattern": {"mul": ("mul",)},
+    "iops_madd_pattern": {"madd": ("mul", "add")},
+    "iops_bit_pattern": {"bit": ("xor", "and")},
+    "iops_shift_pattern": {"shift": ("shl",)},
+}
 
 
 def test_every_generator_is_checked() -> None:
@@ -42,7 +69,7 @@ def test_every_generator_is_checked() -> None:
 def counted(kernel) -> dict[str, int]:
     """Executed instances by what Oclgrind can tell apart."""
     entries = count_features(extract_scop(kernel.kernel), kernel.sizes, per_work_item=True)
-    found = dict.fromkeys(("add", "mul", "madd", "div", "barrier"), 0)
+    found = dict.fromkeys(("add", "mul", "madd", "div", "barrier", *FUNCTIONS), 0)
     traffic = {(space, direction): [0, 0] for space in ("global", "local") for direction in ("load", "store")}
     for entry in entries:
         words = entry.identifier.split("_")
@@ -56,6 +83,8 @@ def counted(kernel) -> dict[str, int]:
             traffic[space, direction][1] += int(entry.value) * width
         elif entry.identifier == "f_sync_barrier_local":
             found["barrier"] += int(entry.value)
+    # The only exponentials are of negated variables, generated as exp(-1.0f * x): a sign, executed as a product.
+    found["mul"] += found["exp"]
     return found | {f"{space} {direction}": tuple(pair) for (space, direction), pair in traffic.items()}
 
 
@@ -64,18 +93,45 @@ def executed(run: oclgrind.Executed) -> dict[str, object]:
     found: dict[str, object] = {
         "add": run.adds, "mul": run.muls, "madd": run.madds(), "div": run.divs, "barrier": run.barriers,
     }  # fmt: skip
+    found |= {function: run.called(function) for function in FUNCTIONS}
     for space in ("global", "local"):
         found[f"{space} load"] = (run.load(space).count, run.load(space).bytes)
         found[f"{space} store"] = (run.store(space).count, run.store(space).bytes)
     return found
 
 
+@cache
+def runs_of(generator: str) -> list[tuple[MeasurementKernel, oclgrind.Executed]]:
+    """A generator's small kernels, each with what Oclgrind executed; one process for all of them."""
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels([generator, *SMALL[generator]])
+    kernels = [kernel for kernel in kernels if kernel.generator == generator]
+    runs = oclgrind.run_jobs([(kernel.kernel, dict(kernel.sizes)) for kernel in kernels])
+    return list(zip(kernels, runs, strict=True))
+
+
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("generator", SMALL)
 def test_counts_are_what_oclgrind_executes(generator: str) -> None:
-    kernels = KernelCollection(ALL_GENERATORS).generate_kernels([generator, *SMALL[generator]])
-    kernels = [kernel for kernel in kernels if kernel.generator == generator]
-    assert kernels
-    runs = oclgrind.run_jobs([(kernel.kernel, dict(kernel.sizes)) for kernel in kernels])
-    for kernel, run in zip(kernels, runs, strict=True):
+    assert runs_of(generator)
+    for kernel, run in runs_of(generator):
         assert counted(kernel) == executed(run), kernel.name
+
+
+@oclgrind.needs_oclgrind
+@pytest.mark.parametrize("generator", INTEGER_OPCODES)
+def test_integer_operations_are_what_more_iterations_execute(generator: str) -> None:
+    (few, before), (many, after) = runs_of(generator)
+    ((operation, opcodes),) = INTEGER_OPCODES[generator].items()
+    identifier = f"f_op_int32_{operation}"
+
+    def value(kernel) -> int:
+        entries = count_features(extract_scop(kernel.kernel), kernel.sizes, per_work_item=True)
+        return next(int(e.value) for e in entries if e.identifier == identifier)
+
+    expected = value(many) - value(few)
+    assert expected == 256 * 16 * 64 * (2 if operation == "bit" else 1)
+    shared = len(opcodes) if operation == "bit" else 1
+    for opcode in opcodes:
+        more = after.instructions[opcode] - before.instructions[opcode]
+        # Counting the loop is one addition, and comparing one more, per work-item.
+        assert 0 <= more - expected // shared <= (2 * 256 if opcode == "add" else 0), opcode

@@ -6,8 +6,26 @@ from uipick.generators._work_removed import work_removed
 from uipick.generators.barrier_local import BARRIER_LOCAL
 from uipick.generators.empty import EMPTY
 from uipick.generators.flops_chain import FLOPS_ADD_CHAIN, FLOPS_MADD_CHAIN
-from uipick.generators.flops_pattern import FLOPS_ADD_PATTERN, FLOPS_MADD_PATTERN, FLOPS_MUL_PATTERN
+from uipick.generators.flops_mixed import FLOPS_MIXED_PATTERN
+from uipick.generators.flops_pattern import (
+    FLOPS_ADD_PATTERN,
+    FLOPS_COS_PATTERN,
+    FLOPS_DIV_PATTERN,
+    FLOPS_EXP_PATTERN,
+    FLOPS_MADD_PATTERN,
+    FLOPS_MUL_PATTERN,
+    FLOPS_RSQRT_PATTERN,
+    FLOPS_SIN_PATTERN,
+    FLOPS_SQRT_PATTERN,
+)
 from uipick.generators.gmem_pattern import GMEM_PATTERN
+from uipick.generators.iops_pattern import (
+    IOPS_ADD_PATTERN,
+    IOPS_BIT_PATTERN,
+    IOPS_MADD_PATTERN,
+    IOPS_MUL_PATTERN,
+    IOPS_SHIFT_PATTERN,
+)
 from uipick.generators.lmem_madd import LMEM_MADD
 from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
@@ -22,6 +40,18 @@ ALL_GENERATORS = (
     FLOPS_ADD_PATTERN,
     FLOPS_MUL_PATTERN,
     FLOPS_MADD_PATTERN,
+    FLOPS_DIV_PATTERN,
+    FLOPS_SQRT_PATTERN,
+    FLOPS_RSQRT_PATTERN,
+    FLOPS_EXP_PATTERN,
+    FLOPS_SIN_PATTERN,
+    FLOPS_COS_PATTERN,
+    IOPS_ADD_PATTERN,
+    IOPS_MUL_PATTERN,
+    IOPS_MADD_PATTERN,
+    IOPS_BIT_PATTERN,
+    IOPS_SHIFT_PATTERN,
+    FLOPS_MIXED_PATTERN,
     FLOPS_ADD_CHAIN,
     FLOPS_MADD_CHAIN,
     GMEM_PATTERN,
