@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from loopy.diagnostic import ParameterFinderWarning
 
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -54,6 +55,8 @@ def run(contexts: list[Any]) -> Callable[..., np.ndarray]:
         on_device = {name: cla.to_device(queue, array) for name, array in inputs.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)
+            # All sizes are given; that loopy could not find them out from the arrays does not matter.
+            warnings.simplefilter("ignore", ParameterFinderWarning)
             kernel.executor(context)(queue, **sizes, **on_device, **{output.name: result})
         return result.get()
 

@@ -21,6 +21,12 @@ JOBS = {
         f"int {op}": [f"iops_{op}_pattern", "groups_fit:True", *PLACE, "m:64", "nvars:16"]
         for op in ("add", "mul", "madd", "bit", "shift")
     },
+    "load": ["gmem_load", "dtype:float32", "lsize_0:64", "lid_stride_0:2", "nelements:4096", "m:8"],
+    "store": ["gmem_store", "dtype:float32", "lsize_0:64", "lid_stride_0:2", "nelements:4096", "m:8"],
+    "uniform": ["gmem_uniform", "dtype:float32", "lsize_0:64", "by:launch", "ngroups:4", "m:8"],
+    "reuse": ["gmem_reuse", "dtype:float32", "lsize_0:16", "by:items", "afr:4", "nelements:512", "m:8"],
+    "working set": ["gmem_working_set", "dtype:float32", "lsize_0:64", "working_set:512", "ngroups:4", "m:3"],
+    "triad": ["gmem_triad", "dtype:float32", "lsize_0:64", "groups_fit:True", "width:4", "nelements:1024"],
     "add and mul": ["flops_mixed_pattern", "dtype:float32", "mix:add_mul", "groups_fit:True", *PLACE, "m:128"],
 }
 ROUNDS = GROUP * 64 * 16
@@ -65,3 +71,28 @@ def test_mixed(executed):
     found = executed["add and mul"]
     assert found.muls == 16 * 128 * GROUP
     assert found.adds == 16 * 128 * GROUP + 31 * GROUP
+
+
+@pytest.mark.parametrize(
+    ("name", "loads", "stores"),
+    [
+        ("load", 8 * GROUP, GROUP),
+        ("store", 0, 8 * GROUP),
+        ("uniform", 8 * GROUP, GROUP),
+        ("reuse", 8 * GROUP, GROUP),
+        ("working set", 3 * 8 * GROUP, GROUP),
+        ("triad", 2 * GROUP, GROUP),
+    ],
+)
+def test_global_accesses(executed, name, loads, stores):
+    found = executed[name]
+    assert found.load("global").count == loads
+    assert found.store("global").count == stores
+    # A load is an addition in one of four sums, which are summed at the end; the triad has multiply-adds.
+    assert found.adds == (loads + 3 * GROUP if loads and name != "triad" else 0)
+    assert found.barriers == (3 * GROUP if name == "working set" else 0)
+
+
+def test_vectors_move_in_one_access(executed):
+    assert executed["triad"].load("global").bytes == 16 * 2 * GROUP
+    assert executed["triad"].store("global").bytes == 16 * GROUP

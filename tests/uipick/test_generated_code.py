@@ -162,3 +162,21 @@ def test_chains_are_independent_variables(one):
         "x0 = x0 * 0.5f + row;",
         "x1 = x1 * 0.5f + col;",
     ]
+
+
+def test_streams_use_vector_types(one):
+    code = _code(one("gmem_triad", "dtype:float32", "width:4", "groups_fit:True", "nelements:524288"))
+    assert code.count("__global float4") == 3
+    assert "result[256 * gid(0) + lid(0)] = a[256 * gid(0) + lid(0)] + 3.0f * b[256 * gid(0) + lid(0)];" in code
+
+
+def test_a_working_set_is_loaded_whole_before_it_is_loaded_again(one):
+    lines = _lines(one("gmem_working_set", "dtype:float32", "chains:2", "working_set:2048", "m:8"))
+    start = next(number for number, line in enumerate(lines) if line.startswith("for ("))
+    assert lines[start : start + 5] == [
+        "for (int round = 0; round <= -1 + m; ++round)",
+        "for (int j = 0; j <= -1 + nrows; ++j)",
+        "x0 = x0 + in0[512 * nrows * gid(0) + 512 * j + lid(0)];",
+        "x1 = x1 + in0[512 * nrows * gid(0) + 512 * j + 256 + lid(0)];",
+        "barrier(CLK_LOCAL_MEM_FENCE) ;",
+    ]

@@ -18,7 +18,12 @@ from uipick.generators.flops_pattern import (
     FLOPS_SIN_PATTERN,
     FLOPS_SQRT_PATTERN,
 )
+from uipick.generators.gmem_load import GMEM_LOAD
 from uipick.generators.gmem_pattern import GMEM_PATTERN
+from uipick.generators.gmem_reuse import GMEM_REUSE, GMEM_UNIFORM
+from uipick.generators.gmem_store import GMEM_STORE
+from uipick.generators.gmem_stream import GMEM_ADD, GMEM_COPY, GMEM_SCALE, GMEM_TRIAD
+from uipick.generators.gmem_working_set import GMEM_WORKING_SET
 from uipick.generators.iops_pattern import (
     IOPS_ADD_PATTERN,
     IOPS_BIT_PATTERN,
@@ -55,6 +60,15 @@ ALL_GENERATORS = (
     FLOPS_ADD_CHAIN,
     FLOPS_MADD_CHAIN,
     GMEM_PATTERN,
+    GMEM_LOAD,
+    GMEM_STORE,
+    GMEM_COPY,
+    GMEM_SCALE,
+    GMEM_ADD,
+    GMEM_TRIAD,
+    GMEM_REUSE,
+    GMEM_UNIFORM,
+    GMEM_WORKING_SET,
     LMEM_MOVE,
     LMEM_MADD,
     BARRIER_LOCAL,
