@@ -60,6 +60,12 @@ SMALL = {
     ],
     "lmem_move": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:24"],
     "lmem_madd": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:3", "depth:16,32"],
+    "lmem_load": [
+        "dtype:float32,float64", "lsize_0:16", "lid_stride_0:1,2,32", "chains:2", "ngroups:3", "m:8,24",
+    ],
+    "lmem_broadcast": ["dtype:float32,float64", "lsize_0:16", "chains:1,3", "ngroups:3", "m:6,24"],
+    "launches": ["dtype:float32", "lsize_0:16", "stages:1,2,4", "ngroups:3"],
+    "small_groups": ["dtype:float32", "lsize_0:1,7,16", "nitems:112,336"],
     "barrier_local": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:3"],
     "empty": ["ngroups:4"],
     "overlap_ratio": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:4,16"],

@@ -27,6 +27,8 @@ JOBS = {
     "reuse": ["gmem_reuse", "dtype:float32", "lsize_0:16", "by:items", "afr:4", "nelements:512", "m:8"],
     "working set": ["gmem_working_set", "dtype:float32", "lsize_0:64", "working_set:512", "ngroups:4", "m:3"],
     "triad": ["gmem_triad", "dtype:float32", "lsize_0:64", "groups_fit:True", "width:4", "nelements:1024"],
+    "local": ["lmem_load", "dtype:float32", "lsize_0:64", "lid_stride_0:4", "ngroups:4", "m:48"],
+    "broadcast": ["lmem_broadcast", "dtype:float32", "lsize_0:64", "ngroups:4", "m:48"],
     "add and mul": ["flops_mixed_pattern", "dtype:float32", "mix:add_mul", "groups_fit:True", *PLACE, "m:128"],
 }
 ROUNDS = GROUP * 64 * 16
@@ -96,3 +98,13 @@ def test_global_accesses(executed, name, loads, stores):
 def test_vectors_move_in_one_access(executed):
     assert executed["triad"].load("global").bytes == 16 * 2 * GROUP
     assert executed["triad"].store("global").bytes == 16 * GROUP
+
+
+@pytest.mark.parametrize(("name", "stores", "barriers"), [("local", 16, 0), ("broadcast", 1, 1)])
+def test_local_loads(executed, name, stores, barriers):
+    found = executed[name]
+    assert found.load("local").count == 48 * GROUP
+    assert found.store("local").count == stores * GROUP
+    assert found.adds == (48 + 1) * GROUP
+    assert found.barriers == barriers * GROUP
+    assert found.load("global").count == 0

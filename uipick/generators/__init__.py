@@ -31,6 +31,8 @@ from uipick.generators.iops_pattern import (
     IOPS_MUL_PATTERN,
     IOPS_SHIFT_PATTERN,
 )
+from uipick.generators.launches import LAUNCHES, SMALL_GROUPS
+from uipick.generators.lmem_load import LMEM_BROADCAST, LMEM_LOAD
 from uipick.generators.lmem_madd import LMEM_MADD
 from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
@@ -70,9 +72,13 @@ ALL_GENERATORS = (
     GMEM_UNIFORM,
     GMEM_WORKING_SET,
     LMEM_MOVE,
+    LMEM_LOAD,
+    LMEM_BROADCAST,
     LMEM_MADD,
     BARRIER_LOCAL,
     EMPTY,
+    LAUNCHES,
+    SMALL_GROUPS,
     OVERLAP_RATIO,
     OVERLAP_MADD,
 )

@@ -1,7 +1,8 @@
 """Kernels whose work-items stand in a line: one axis of work-groups, one item per work-item.
 
-Kernels with loops take whole work-groups only: a remainder's guard would stand around the loop, and one compiler
-(Intel's OpenCL runtime for CPUs, 2025) drops it there and writes beyond the array.
+Most take whole work-groups only. The remainder's guard is not what they measure, and one compiler (Intel's OpenCL
+runtime for CPUs, 2025) drops it from kernels with one axis of work-items unless they are a single assignment, and then
+writes beyond the array.
 """
 
 from __future__ import annotations
