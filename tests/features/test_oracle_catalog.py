@@ -71,6 +71,7 @@ SMALL = {
     "overlap_ratio": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:4,16"],
     "overlap_madd": ["dtype:float32", "lsize_0:8", "lsize_1:8", "groups_fit:True,False", "n:16", "m:3", "chains:2"],
 }  # fmt: skip
+TOGETHER = 10
 WIDTH = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
 FUNCTIONS = ("sqrt", "rsqrt", "exp", "sin", "cos")
 # Oclgrind counts integer arithmetic together with that of subscripts and loops, so only kernels that do much of it
@@ -124,13 +125,28 @@ def executed(run: oclgrind.Executed, lanes: int) -> dict[str, object]:
     return found
 
 
-@cache
-def runs_of(generator: str) -> list[tuple[MeasurementKernel, oclgrind.Executed]]:
-    """A generator's small kernels, each with what Oclgrind executed; one process for all of them."""
+def kernels_of(generator: str) -> list[MeasurementKernel]:
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels([generator, *SMALL[generator]])
-    kernels = [kernel for kernel in kernels if kernel.generator == generator]
+    return [kernel for kernel in kernels if kernel.generator == generator]
+
+
+@cache
+def runs_together(generators: tuple[str, ...]) -> dict[str, oclgrind.Executed]:
+    """What Oclgrind executed, by kernel name; one process for all, since starting one takes longer than the kernels."""
+    kernels = [kernel for generator in generators for kernel in kernels_of(generator)]
     runs = oclgrind.run_jobs([(kernel.kernel, dict(kernel.sizes)) for kernel in kernels])
-    return list(zip(kernels, runs, strict=True))
+    return {kernel.name: run for kernel, run in zip(kernels, runs, strict=True)}
+
+
+def runs_of(generator: str) -> list[tuple[MeasurementKernel, oclgrind.Executed]]:
+    """A generator's small kernels, each with what Oclgrind executed."""
+    names = list(SMALL)
+    start = names.index(generator) // TOGETHER * TOGETHER
+    try:
+        found = runs_together(tuple(names[start : start + TOGETHER]))
+    except oclgrind.OclgrindError:  # another generator's kernel may be to blame
+        found = runs_together((generator,))
+    return [(kernel, found[kernel.name]) for kernel in kernels_of(generator)]
 
 
 @oclgrind.needs_oclgrind
