@@ -32,7 +32,11 @@ def test_sizes_follow_the_device() -> None:
 
 @pytest.mark.parametrize(
     ("match", "generators"),
-    [(None, {"lmem_move"}), ("superset", {"lmem_move"}), ("Intersect", {"lmem_move", "lmem_madd"})],
+    [
+        (None, {"lmem_move"}),
+        ("superset", {"lmem_move"}),
+        ("Intersect", {"lmem_move", "lmem_load", "lmem_broadcast", "lmem_madd"}),
+    ],
 )
 def test_match_conditions(match: str | None, generators: set[str]) -> None:
     sets = description(KernelSet(("lmem_move", "lmem"), match))

@@ -7,6 +7,7 @@ import warnings
 
 import loopy as lp
 import pytest
+from loopy.kernel.data import UnrollTag
 
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -35,12 +36,20 @@ def _variants():
 
 def test_every_default_variant_generates_code_without_a_warning():
     variants = list(_variants())
-    assert len(variants) > 60
+    assert len(variants) > 120
     # Code from loopy's cache on disk would come without its warnings.
     with warnings.catch_warnings(), lp.CacheMode(False):
         warnings.simplefilter("error")
         for kernel in variants:
-            assert "__kernel" in lp.generate_code_v2(kernel.kernel).device_code()
+            assert "__kernel" in lp.generate_code_v2(_rolled(kernel.kernel)).device_code()
+
+
+def _rolled(kernel):
+    """The kernel without unrolling, which takes most of a second and could warn of nothing more."""
+    entry = kernel.default_entrypoint
+    if "k_inner" not in entry.all_inames():
+        return kernel
+    return kernel.with_kernel(lp.untag_inames(entry, "k_inner", UnrollTag))
 
 
 def test_every_kernel_states_its_sizes_and_nothing_else():
@@ -90,14 +99,42 @@ def test_guards_appear_only_where_groups_need_not_fit(one, prefetch):
 
 @pytest.mark.parametrize(
     ("operation", "form"),
-    [("add", r"x\d+ \+ x\d+"), ("mul", r"x\d+ \* x\d+"), ("madd", r"x\d+ \* one \+ x\d+")],
+    [
+        ("flops_add", r"x\d+ \+ x\d+"),
+        ("flops_mul", r"x\d+ \* x\d+"),
+        ("flops_madd", r"x\d+ \* one \+ x\d+"),
+        ("flops_div", r"x\d+ / x\d+"),
+        ("flops_sqrt", r"sqrt\(x\d+\)"),
+        ("iops_add", r"x\d+ \+ x\d+"),
+        ("iops_bit", r"x\d+ \^ x\d+ & x\d+"),
+    ],
 )
-def test_flops_keep_32_variables_and_no_update_depends_on_the_last_four(one, operation, form):
-    lines = _lines(one(f"flops_{operation}_pattern", "dtype:float32", "groups_fit:True", "nelements:524288", "m:1024"))
-    assert len([line for line in lines if re.fullmatch(r"float x\d+;", line)]) == 32
-    start = next(number for number, line in enumerate(lines) if line.startswith("for ("))
-    updates = [line for line in lines[start + 1 :] if line.startswith("x")]
-    assert len(updates) == 64 * 32
+def test_patterns_keep_32_variables_and_no_update_depends_on_the_last_four(one, operation, form):
+    dtype, word = ("int32", "int") if operation.startswith("iops") else ("float32", "float")
+    lines = _lines(one(f"{operation}_pattern", f"dtype:{dtype}", "groups_fit:True", "nelements:524288", "m:1024"))
+    assert len([line for line in lines if re.fullmatch(rf"{word} x\d+;", line)]) == 32
+    # One loop, with all 64 copies in it.
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("for ("))
+    _check_updates([line for line in lines[start + 1 :] if line.startswith("x")], form, 64)
+
+
+@pytest.mark.parametrize(
+    ("operation", "form"),
+    [
+        ("rsqrt", r"rsqrt\(x\d+\)"),
+        ("exp", r"exp\(-1\.0f \* x\d+\)"),
+        ("sin", r"sin\(x\d+\)"),
+        ("cos", r"cos\(x\d+\)"),
+    ],
+)
+def test_function_patterns_are_not_unrolled(one, operation, form):
+    lines = _lines(one(f"flops_{operation}_pattern", "dtype:float32", "groups_fit:True", "nelements:524288", "m:64"))
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("for ("))
+    _check_updates([line for line in lines[start + 1 :] if line.startswith("x")], form, 1)
+
+
+def _check_updates(updates, form, unroll):
+    assert len(updates) == unroll * 32
     assert len({line.split(" = ")[0] for line in updates}) == 32
     latest: list[str] = []
     for line in updates:
@@ -128,4 +165,22 @@ def test_chains_are_independent_variables(one):
         "x1 = x1 * 0.5f + col;",
         "x0 = x0 * 0.5f + row;",
         "x1 = x1 * 0.5f + col;",
+    ]
+
+
+def test_streams_use_vector_types(one):
+    code = _code(one("gmem_triad", "dtype:float32", "width:4", "groups_fit:True", "nelements:524288"))
+    assert code.count("__global float4") == 3
+    assert "result[256 * gid(0) + lid(0)] = a[256 * gid(0) + lid(0)] + 3.0f * b[256 * gid(0) + lid(0)];" in code
+
+
+def test_a_working_set_is_loaded_whole_before_it_is_loaded_again(one):
+    lines = _lines(one("gmem_working_set", "dtype:float32", "chains:2", "working_set:2048", "m:8"))
+    start = next(number for number, line in enumerate(lines) if line.startswith("for ("))
+    assert lines[start : start + 5] == [
+        "for (int round = 0; round <= -1 + m; ++round)",
+        "for (int j = 0; j <= -1 + nrows; ++j)",
+        "x0 = x0 + in0[512 * nrows * gid(0) + 512 * j + lid(0)];",
+        "x1 = x1 + in0[512 * nrows * gid(0) + 512 * j + 256 + lid(0)];",
+        "barrier(CLK_LOCAL_MEM_FENCE) ;",
     ]

@@ -11,10 +11,35 @@ from uipick.generators.dot import DOT
 from uipick.generators.empty import EMPTY
 from uipick.generators.fdiff import FDIFF
 from uipick.generators.flops_chain import FLOPS_ADD_CHAIN, FLOPS_MADD_CHAIN
-from uipick.generators.flops_pattern import FLOPS_ADD_PATTERN, FLOPS_MADD_PATTERN, FLOPS_MUL_PATTERN
+from uipick.generators.flops_mixed import FLOPS_MIXED_PATTERN
+from uipick.generators.flops_pattern import (
+    FLOPS_ADD_PATTERN,
+    FLOPS_COS_PATTERN,
+    FLOPS_DIV_PATTERN,
+    FLOPS_EXP_PATTERN,
+    FLOPS_MADD_PATTERN,
+    FLOPS_MUL_PATTERN,
+    FLOPS_RSQRT_PATTERN,
+    FLOPS_SIN_PATTERN,
+    FLOPS_SQRT_PATTERN,
+)
 from uipick.generators.gemv import GEMV
+from uipick.generators.gmem_load import GMEM_LOAD
 from uipick.generators.gmem_pattern import GMEM_PATTERN
+from uipick.generators.gmem_reuse import GMEM_REUSE, GMEM_UNIFORM
+from uipick.generators.gmem_store import GMEM_STORE
+from uipick.generators.gmem_stream import GMEM_ADD, GMEM_COPY, GMEM_SCALE, GMEM_TRIAD
+from uipick.generators.gmem_working_set import GMEM_WORKING_SET
+from uipick.generators.iops_pattern import (
+    IOPS_ADD_PATTERN,
+    IOPS_BIT_PATTERN,
+    IOPS_MADD_PATTERN,
+    IOPS_MUL_PATTERN,
+    IOPS_SHIFT_PATTERN,
+)
+from uipick.generators.launches import LAUNCHES, SMALL_GROUPS
 from uipick.generators.lbm_d3q15 import LBM_D3Q15, LBM_D3Q15_MEM
+from uipick.generators.lmem_load import LMEM_BROADCAST, LMEM_LOAD
 from uipick.generators.lmem_madd import LMEM_MADD
 from uipick.generators.lmem_move import LMEM_MOVE
 from uipick.generators.matmul import MATMUL_SQ
@@ -55,13 +80,38 @@ ALL_GENERATORS = (
     FLOPS_ADD_PATTERN,
     FLOPS_MUL_PATTERN,
     FLOPS_MADD_PATTERN,
+    FLOPS_DIV_PATTERN,
+    FLOPS_SQRT_PATTERN,
+    FLOPS_RSQRT_PATTERN,
+    FLOPS_EXP_PATTERN,
+    FLOPS_SIN_PATTERN,
+    FLOPS_COS_PATTERN,
+    IOPS_ADD_PATTERN,
+    IOPS_MUL_PATTERN,
+    IOPS_MADD_PATTERN,
+    IOPS_BIT_PATTERN,
+    IOPS_SHIFT_PATTERN,
+    FLOPS_MIXED_PATTERN,
     FLOPS_ADD_CHAIN,
     FLOPS_MADD_CHAIN,
     GMEM_PATTERN,
+    GMEM_LOAD,
+    GMEM_STORE,
+    GMEM_COPY,
+    GMEM_SCALE,
+    GMEM_ADD,
+    GMEM_TRIAD,
+    GMEM_REUSE,
+    GMEM_UNIFORM,
+    GMEM_WORKING_SET,
     LMEM_MOVE,
+    LMEM_LOAD,
+    LMEM_BROADCAST,
     LMEM_MADD,
     BARRIER_LOCAL,
     EMPTY,
+    LAUNCHES,
+    SMALL_GROUPS,
     OVERLAP_RATIO,
     OVERLAP_MADD,
     # Grids.

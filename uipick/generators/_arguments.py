@@ -11,6 +11,7 @@ __all__ = [
     "GID_STRIDE_1",
     "GROUPS_FIT",
     "GROUPS_FIT_ONLY",
+    "INT_DTYPE",
     "LID_STRIDE_0",
     "LID_STRIDE_1",
     "LSIZE",
@@ -28,6 +29,7 @@ _GROUP_STRIDE = Criterion(
 )
 
 DTYPE = Argument("dtype", "dtype", "element type", ("float32", "float64"))
+INT_DTYPE = Argument("dtype", "dtype", "element type", ("int32", "int64"), ("int32",))
 LSIZE_0 = Argument("lsize_0", "int", "work-group size along lid(0)", _WORK_GROUP, (16,))
 LSIZE_1 = Argument("lsize_1", "int", "work-group size along lid(1)", _WORK_GROUP, (16,))
 LSIZE = Argument(

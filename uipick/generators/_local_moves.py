@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uipick._generator import Constraint
+from uipick.generators._pattern import make_pattern_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["LOCAL_MEMORY_FITS", "MOVE_LOOPS", "local_rows", "move_sizes"]
+    import loopy as lp
 
+__all__ = ["LOCAL_BYTES", "LOCAL_MEMORY_FITS", "local_rows", "make_moves_kernel", "move_sizes"]
+
+LOCAL_BYTES = 32768
 _MOST_ROWS = 8
-_LOCAL_BYTES = 32768
-
-MOVE_LOOPS = ("{[row, m_out, m_in]: 0 <= row, m_in < m_inner and 0 <= m_out < m_outer}",)
 
 
 def local_rows(arguments: Mapping[str, Any]) -> int:
     """Return the rows of the two local arrays: 8, or as many as fit in 32 KiB."""
     row_bytes = 2 * arguments["lsize_0"] * arguments["lsize_1"] * np.dtype(arguments["dtype"]).itemsize
-    return min(_MOST_ROWS, _LOCAL_BYTES // int(row_bytes))
+    return min(_MOST_ROWS, LOCAL_BYTES // int(row_bytes))
 
 
 def move_sizes(arguments: Mapping[str, Any]) -> dict[str, int]:
@@ -40,3 +41,56 @@ def move_sizes(arguments: Mapping[str, Any]) -> dict[str, int]:
 LOCAL_MEMORY_FITS = Constraint(
     "two elements per work-item must fit in 32 KiB of local memory", lambda a: local_rows(a) >= 1
 )
+
+
+# Any: argument values by name, of the types that the declarations say.
+def make_moves_kernel(
+    name: str,
+    arguments: Mapping[str, Any],
+    fill: Sequence[str],
+    value: str,
+    data: Sequence[lp.ArrayArg] = (),
+) -> lp.TranslationUnit:
+    """Make a kernel that fills its elements of ``source``, moves them, and stores one (access tag ``resST``).
+
+    Parameters
+    ----------
+    arguments
+        The generator's arguments that are not sizes.
+    fill
+        Instructions executed first.
+    value
+        What ``source`` is filled with, an expression in ``row`` and the variables of `fill`.
+    data
+        Global arrays besides ``result``.
+    """
+    import loopy as lp
+
+    element = np.dtype(arguments["dtype"])
+    shape = (local_rows(arguments), arguments["lsize_1"], arguments["lsize_0"])
+    kernel = make_pattern_kernel(
+        name,
+        arguments,
+        [
+            *fill,
+            "for row",
+            # A variable of its own, so that integers are added as integers.
+            f"<> content = {value}",
+            "source[row, l1, l0] = content",
+            "end",
+            "for m_out, m_in",
+            "target[m_in, l1, l0] = source[m_in, l1, l0]",
+            "end",
+            "result$resST[{index}] = target[m_inner - 1, l1, l0]",
+        ],
+        [
+            lp.TemporaryVariable("source", element, shape=shape, address_space=lp.AddressSpace.LOCAL),
+            lp.TemporaryVariable("target", element, shape=shape, address_space=lp.AddressSpace.LOCAL),
+            *data,
+            lp.GlobalArg("result", element, shape="nelements", is_input=False, is_output=True),
+            lp.ValueArg("m_outer, m_inner", np.int32),
+        ],
+        loops=["{[row, m_out, m_in]: 0 <= row, m_in < m_inner and 0 <= m_out < m_outer}"],
+        assume=f"m_outer >= 1 and 1 <= m_inner <= {shape[0]}",
+    )
+    return lp.prioritize_loops(kernel, "m_out, m_in")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Generator
 from uipick.generators._arguments import FITTING_PATTERN_ARGUMENTS, NELEMENTS
-from uipick.generators._local_moves import LOCAL_MEMORY_FITS, MOVE_LOOPS, local_rows, move_sizes
-from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
+from uipick.generators._local_moves import LOCAL_MEMORY_FITS, make_moves_kernel, move_sizes
+from uipick.generators._pattern import PATTERN_CONSTRAINTS
 
 if TYPE_CHECKING:
     import loopy as lp
@@ -27,36 +27,12 @@ def lmem_move(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bool) 
 
     Source: the paper's Section 7.1.2, local memory access.
     """
-    import loopy as lp
-    import numpy as np
-
-    arguments = {"dtype": dtype, "lsize_0": lsize_0, "lsize_1": lsize_1, **pattern}
-    element = np.dtype(dtype)
-    shape = (local_rows(arguments), lsize_1, lsize_0)
-    kernel = make_pattern_kernel(
+    return make_moves_kernel(
         "lmem_move",
-        arguments,
-        [
-            f"<int32> item = l0 + {lsize_0}*l1",
-            "for row",
-            "<int32> content = item + row",
-            "source[row, l1, l0] = content",
-            "end",
-            "for m_out, m_in",
-            "target[m_in, l1, l0] = source[m_in, l1, l0]",
-            "end",
-            "result$resST[{index}] = target[m_inner - 1, l1, l0]",
-        ],
-        [
-            lp.TemporaryVariable("source", element, shape=shape, address_space=lp.AddressSpace.LOCAL),
-            lp.TemporaryVariable("target", element, shape=shape, address_space=lp.AddressSpace.LOCAL),
-            lp.GlobalArg("result", element, shape="nelements", is_input=False, is_output=True),
-            lp.ValueArg("m_outer, m_inner", np.int32),
-        ],
-        loops=MOVE_LOOPS,
-        assume=f"m_outer >= 1 and 1 <= m_inner <= {shape[0]}",
+        {"dtype": dtype, "lsize_0": lsize_0, "lsize_1": lsize_1, **pattern},
+        [f"<int32> item = l0 + {lsize_0}*l1"],
+        "item + row",
     )
-    return lp.prioritize_loops(kernel, "m_out, m_in")
 
 
 LMEM_MOVE = Generator(
