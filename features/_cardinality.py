@@ -1,8 +1,10 @@
 """Numbers of points: symbolic where that is quick, else evaluated at given sizes.
 
-barvinok counts most domains of kernels in a millisecond, and some (projections with several existential
-variables, above all) in minutes. Those are told by their form, or by isl, which counts its operations and
-stops at a limit; they are kept as sets, and their points are counted once the sizes are known.
+barvinok counts most domains of kernels in a millisecond, and some in minutes. It cannot be stopped: where isl's limit
+on operations ends it, it goes on with null pointers, to a crash or to wrong counts. So a set is first taken apart into
+factors whose dimensions have nothing to do with each other. Factors of few constraints are counted here, others in a
+worker process with a limit on its processor time; those that take longer are kept as sets, and their points are
+counted once the sizes are known.
 """
 
 from __future__ import annotations
@@ -14,20 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 from perflex._islpy import ISL_LOCK, isl
 from perflex.errors import UnsupportedKernelError
+from perflex.features._card_process import card_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["SUM_LIMIT", "TooManyOperationsError", "card", "card_at", "limited"]
 
-# Some tenths of a second on a current core. Of the counts of random kernels that are done by four times the limit, all
-# but one in five hundred are done by this one. Counting at fixed sizes is worth waiting for longer.
+# Seconds of processor time for a count, symbolic or at given sizes.
+_SYMBOLIC_S = 0.4
+_FIXED_S = 8.0
+# isl's operations on sets: some tenths of a second on a current core.
 SYMBOLIC_LIMIT = 50_000
-FIXED_LIMIT = 8_000_000
+# Sets with so few pieces and constraints are counted in milliseconds.
+_FEW_PIECES = 2
+_FEW_CONSTRAINTS = 9
 # Some hundredths of a second; sums of simple counts need a hundredth of that.
 SUM_LIMIT = 5_000
-# With more existential variables than this that are no floors, barvinok may run without end, and isl's count of
-# operations does not see it.
+# With more existential variables than this that are no floors, barvinok may run without end.
 _EXISTENTIAL = 1
 _QUANTIFIER = re.compile(r"exists \(([^:]*):")
 
@@ -70,13 +76,64 @@ def card(domain: Any, assumptions: Any) -> Any:
     UnsupportedKernelError
         There is no end to them.
     """
-    with limited(SYMBOLIC_LIMIT):
-        restricted = domain.intersect_params(assumptions)
-        if _existential_variables(restricted) > _EXISTENTIAL:
-            raise TooManyOperationsError
-        counted = restricted.card()
-        _check_finite(counted, domain)
+    with ISL_LOCK:
+        counted = None
+        for factor in _factors(domain):
+            restricted = factor.intersect_params(assumptions)
+            if _existential_variables(restricted) > _EXISTENTIAL:
+                raise TooManyOperationsError
+            points = _card_of_factor(restricted, assumptions, _SYMBOLIC_S)
+            _check_finite(points, domain)
+            counted = points if counted is None else counted.mul(points)
         return counted.coalesce().gist_params(assumptions)
+
+
+def _factors(domain: Any) -> list[Any]:
+    """Return sets whose product a set is, as far as its constraints tell; their dimensions are in order."""
+    pieces = domain.get_basic_sets()
+    if len(pieces) != 1 or domain.dim(isl.dim_type.set) < 2:
+        return [domain]
+    (piece,) = pieces
+    groups = _connected(piece)
+    if len(groups) < 2:
+        return [domain]
+    kinds = isl.dim_type
+    factors = []
+    for group in groups:
+        factor = isl.Set.from_basic_set(piece)
+        for position in range(piece.dim(kinds.set) - 1, -1, -1):
+            if position not in group:
+                factor = factor.project_out(kinds.set, position, 1)
+        factors.append(factor)
+    return factors
+
+
+def _connected(piece: Any) -> list[set[int]]:
+    """Return groups of set dimensions that share constraints, directly or by way of others and of local variables."""
+    kinds = isl.dim_type
+    dims, local = piece.dim(kinds.set), piece.dim(kinds.div)
+    groups: list[set[int]] = [{position} for position in range(dims + local)]
+    for constraint in piece.get_constraints():
+        together = {position for position in range(dims) if constraint.involves_dims(kinds.set, position, 1)}
+        together |= {dims + position for position in range(local) if constraint.involves_dims(kinds.div, position, 1)}
+        met = [group for group in groups if group & together]
+        if len(met) > 1:
+            groups = [group for group in groups if not group & together] + [set().union(*met)]
+    return sorted(({p for p in group if p < dims} for group in groups if min(group) < dims), key=min)
+
+
+def _card_of_factor(factor: Any, assumptions: Any, seconds: float) -> Any:
+    pieces = factor.get_basic_sets()
+    if (
+        not _existential_variables(factor)
+        and len(pieces) <= _FEW_PIECES
+        and sum(len(piece.get_constraints()) for piece in pieces) <= _FEW_CONSTRAINTS
+    ):
+        return factor.card()
+    text = card_process.card(str(factor), str(assumptions), seconds)
+    if text is None:
+        raise TooManyOperationsError
+    return isl.PwQPolynomial(text)
 
 
 def _check_finite(counted: Any, domain: Any) -> None:
@@ -111,10 +168,14 @@ def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
         name = domain.get_dim_name(kinds.param, position)
         fixed = fixed.fix_val(kinds.param, position, isl.Val(values[name]))
     try:
-        with limited(FIXED_LIMIT):
+        with ISL_LOCK:
             # Hundreds of overlapping pieces become few, where barvinok would first make them disjoint.
-            counted = fixed.project_out(kinds.param, 0, fixed.dim(kinds.param)).coalesce().card()
-            return int(counted.eval(isl.Point.zero(counted.get_domain_space())).to_python())
+            plain = fixed.project_out(kinds.param, 0, fixed.dim(kinds.param)).coalesce()
+            total = 1
+            for factor in _factors(plain):
+                counted = _card_of_factor(factor, isl.Set("{ : }"), _FIXED_S)
+                total *= int(counted.eval(isl.Point.zero(counted.get_domain_space())).to_python())
+            return total
     except TooManyOperationsError:
         shown = ", ".join(f"{name}={value}" for name, value in sizes)
         msg = f"a domain of the kernel is too complex to count, even at {shown}: {domain}; simplify its loop bounds"
