@@ -100,43 +100,42 @@ SMALL = {
     "overlap_ratio": ["dtype:float32", "lid_stride_1:16", "nelements:256", "m:4,16"],
     "overlap_madd": ["dtype:float32", "lsize_0:8", "lsize_1:8", "groups_fit:True,False", "n:16", "m:3", "chains:2"],
     "stencil2d": [
-        "shape:star,box", "radius:1,2", "dtype:float64", "lsize_0:4", "lsize_1:2", "groups_fit:False", "nx:9", "ny:5",
+        "shape:star,box", "radius:2", "dtype:float64", "lsize_0:4", "lsize_1:2", "groups_fit:False", "nx:9", "ny:5",
     ],
     "stencil2d_mem": [
-        "shape:box", "radius:1,2", "dtype:float32,float64", "lsize_0:4", "lsize_1:2", "nx:8", "ny:4",
-        "keep:uXLD,uDLD,uYLD_vST",
+        "shape:box", "radius:2", "dtype:float64", "lsize_0:4", "lsize_1:2", "nx:8", "ny:4", "keep:uXLD,uYLD_uDLD_vST",
     ],
     "stencil3d": [
-        "points:7,19,25,27", "variant:plain,column,tile", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:3",
+        "points:19,25", "variant:plain,column,tile", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:3",
         "groups_fit:False", "nx:7", "ny:3", "nz:5",
     ],
     "stencil3d_mem": [
-        "points:7,19", "variant:plain,column,tile", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8", "ny:4", "nz:4",
-        "keep:uYLD,uZLD,uDLD,uTLD,uZLD_vST",
+        "points:7", "variant:plain,tile", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8", "ny:4", "nz:4",
+        "keep:uYLD,uTLD,uZLD_vST",
     ],
     "conv2d": [
-        "filter_size:3", "tile_x:1,2", "tile_y:1,3", "local:True,False", "dtype:float32", "lsize_0:4", "lsize_1:2",
+        "filter_size:3", "tile_x:2", "tile_y:3", "local:True,False", "dtype:float32", "lsize_0:4", "lsize_1:2",
         "groups_fit:False", "nx:21", "ny:11",
     ],
     "conv2d_mem": [
-        "filter_size:3", "tile_x:2", "tile_y:2", "dtype:float64", "lsize_0:4", "lsize_1:2", "groups_fit:True,False",
-        "nx:16", "ny:8", "keep:inLD,inTLD,inLD_filterLD_outST,inTLD_filterLD_outST",
+        "filter_size:3", "tile_x:2", "tile_y:2", "dtype:float64", "lsize_0:4", "lsize_1:2", "groups_fit:False",
+        "nx:13", "ny:7", "keep:inLD,inTLD_filterLD_outST",
     ],
     "lbm_d3q15": [
-        "collide:none,bgk", "dtype:float64", "lsize_0:4", "lsize_1:2", "lsize_2:2", "chunk:2", "groups_fit:False",
+        "collide:bgk", "dtype:float64", "lsize_0:4", "lsize_1:2", "lsize_2:2", "chunk:2", "groups_fit:False",
         "nx:7", "ny:3", "nz:5",
     ],
     "lbm_d3q15_mem": [
-        "collide:bgk", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8", "ny:4", "nz:4",
-        "keep:fXLD_fDLD,gST",
+        "collide:none", "dtype:float32", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8", "ny:4", "nz:4",
+        "keep:fDLD,fXLD_fYLD_gST",
     ],
     "wave3d": [
-        "radius:1,3", "speed:constant,array", "variant:plain,column", "dtype:float32", "lsize_0:4", "lsize_1:2",
-        "chunk:2", "nx:8", "ny:4", "nz:4",
+        "radius:1,3", "speed:array", "variant:plain", "dtype:float32", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8",
+        "ny:4", "nz:4",
     ],
     "wave3d_mem": [
-        "radius:2", "speed:array", "variant:plain,tile", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8",
-        "ny:4", "nz:4", "keep:uTLD,oldLD,speedLD,newST,uZLD_oldLD_newST",
+        "radius:2", "speed:array", "variant:tile", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8",
+        "ny:4", "nz:4", "keep:uTLD,uZLD_oldLD_speedLD_newST",
     ],
 }  # fmt: skip
 TOGETHER = 10

@@ -45,14 +45,14 @@ def cells(random, sizes, dtype="float64"):
 
 
 @pytest.mark.parametrize(
-    ("fit", "sizes", "chunk", "lsize_2", "dtype", "rtol"),
+    ("collide", "fit", "sizes", "chunk", "lsize_2", "dtype", "rtol"),
     [
-        (True, (16, 8, 4), 2, 2, "float32", 1e-5),
-        (False, (9, 5, 7), 3, 1, "float64", 1e-13),
-        (False, (1, 1, 1), 1, 1, "float64", 1e-13),
+        ("none", True, (16, 8, 4), 2, 2, "float32", 1e-7),
+        ("none", False, (9, 5, 7), 3, 1, "float64", 1e-13),
+        ("bgk", False, (9, 5, 7), 3, 2, "float64", 1e-13),
+        ("bgk", True, (16, 8, 4), 2, 1, "float32", 1e-5),
     ],
 )
-@pytest.mark.parametrize("collide", ["none", "bgk"])
 def test_lbm_d3q15(one, run, random, collide, fit, sizes, chunk, lsize_2, dtype, rtol):
     kernel = kernel_of(
         one, "lbm_d3q15", sizes, collide=collide, dtype=dtype, groups_fit=fit, chunk=chunk, lsize_2=lsize_2
@@ -85,11 +85,11 @@ def test_equilibrium_stays(one, run):
     np.testing.assert_allclose(found, steady[:, 1:-1, 1:-1, 1:-1], rtol=1e-13)
 
 
-@pytest.mark.parametrize("keep", ["fCLD", "fXLD", "fYLD", "fZLD", "fDLD", "fCLD_fXLD_fYLD_fZLD_fDLD"])
+@pytest.mark.parametrize("keep", ["fXLD", "fDLD", "fCLD_fXLD_fYLD_fZLD_fDLD"])
 def test_lbm_d3q15_mem_sums_what_it_loads(one, run, random, keep):
     sizes, chunk = (9, 5, 4), 2
     kernel = kernel_of(
-        one, "lbm_d3q15_mem", sizes, collide="bgk", dtype="float64", keep=keep, groups_fit=False, chunk=chunk
+        one, "lbm_d3q15_mem", sizes, collide="none", dtype="float64", keep=keep, groups_fit=False, chunk=chunk
     )
     f = cells(random, sizes)
     letters = {(): "C", (0,): "X", (1,): "Y", (2,): "Z", (0, 1, 2): "D"}

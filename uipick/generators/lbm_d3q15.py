@@ -96,7 +96,7 @@ LBM_D3Q15 = Generator(
     name="lbm_d3q15",
     tags=frozenset({"lbm_d3q15", "lbm"}),
     arguments=(
-        Argument("collide", "str", "what happens to the values between load and store", ("none", "bgk")),
+        Argument("collide", "str", "what happens to the values between load and store", ("none", "bgk"), ("none",)),
         GRID_DTYPE,
         *GRID_3D_ARGUMENTS,
         *grid_sizes_3d(128),

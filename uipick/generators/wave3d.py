@@ -88,7 +88,7 @@ WAVE3D = Generator(
     name="wave3d",
     tags=frozenset({"wave3d", "stencil"}),
     arguments=(
-        Argument("radius", "int", "grid steps that the stencil reaches", tuple(_SECOND_DERIVATIVE)),
+        Argument("radius", "int", "grid steps that the stencil reaches", tuple(_SECOND_DERIVATIVE), (2,)),
         Argument("speed", "str", "wave speed: the same everywhere, or an array", ("constant", "array"), ("constant",)),
         VARIANT,
         GRID_DTYPE,
