@@ -13,6 +13,8 @@ A model file::
       - tags: [flops_madd_pattern, "dtype:float32"]
         match: intersect
 
+``like: NAME`` takes the measurement kernels of another model, and its descriptions of parameters that are not given.
+
 The output may be ``f_cl_wall_time`` alone; the device is added when the model is calibrated.
 """
 
@@ -126,17 +128,24 @@ def _read(top: Section) -> ModelDescription:
         model = Model(output, expression)
     except PerflexError as error:
         raise top.error(error.message, "expression") from error
-    section = top.section("parameters")
-    if sorted(section) != sorted(model.params()):
+    like = load_model(top.text("like")) if "like" in top else None
+    known = {} if like is None else dict(like.parameters)
+    own = top.section("parameters") if like is None or "parameters" in top else None
+    given = set() if own is None else set(own)
+    needed = set(model.params())
+    if not (given <= needed <= given | known.keys()):
         msg = f"the parameters must be those of the expression: {', '.join(model.params())}"
         raise top.error(msg, "parameters")
     parameters = {}
     for name in model.params():
-        entry = section.section(name)
+        if own is None or name not in given:
+            parameters[name] = known[name]
+            continue
+        entry = own.section(name)
         parameters[name] = ParameterDescription(entry.text("meaning"), entry.text("unit"))
         entry.finish()
-    kernel_sets = []
-    for entry in top.sections("measurement_kernels"):
+    kernel_sets = [] if like is None else list(like.measurement_kernels)
+    for entry in top.sections("measurement_kernels") if like is None or "measurement_kernels" in top else ():
         match = entry.text("match") if "match" in entry else None
         kernel_sets.append(KernelSet(entry.texts("tags"), match))
         entry.finish()

@@ -1,0 +1,174 @@
+"""Which composition of costs a kernel family needs on a device, decided from calibration data alone.
+
+The paper's Section 8.1 decides by hand between adding memory and on-chip costs and overlapping them, and leaves a
+criterion to future work. Here each model is fitted to the measurement kernels, and judged by how well it predicts
+measurement kernels that it was not fitted to (cross-validation), since residuals favour models with more parameters.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex._fit import fit_model
+from perflex._table import scale_features_by_output
+from perflex._warnings import PerflexWarning
+from perflex.errors import CalibrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from perflex._fit_result import FitResult
+    from perflex._model import Model
+    from perflex._table import FeatureTable
+
+__all__ = ["Candidate", "OverlapChoice", "choose_overlap"]
+
+FOLDS = 5
+# A model with fewer parameters is kept unless a richer one predicts better by more than this share.
+_WORTH_IT = 0.05
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model fitted to the measurement kernels.
+
+    Attributes
+    ----------
+    name
+        E.g. ``"partial"``.
+    model
+        The model.
+    fit
+        Its fit to all measurement kernels; None where they do not determine it.
+    validated_error
+        Root mean square of the relative errors of kernels held out of the fit, a fraction; nan without a fit.
+    aicc
+        Akaike's criterion, corrected for few kernels, of the relative residuals; nan without a fit.
+    reason
+        Why there is no fit, or empty.
+    """
+
+    name: str
+    model: Model
+    fit: FitResult | None
+    validated_error: float = math.nan
+    aicc: float = math.nan
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class OverlapChoice:
+    """What was chosen and why.
+
+    Attributes
+    ----------
+    name
+        The chosen candidate's name.
+    reason
+        In a sentence.
+    candidates
+        All of them, in the order given.
+    """
+
+    name: str
+    reason: str
+    candidates: tuple[Candidate, ...]
+
+    def candidate(self, name: str) -> Candidate:
+        """Return the candidate of a name."""
+        return next(candidate for candidate in self.candidates if candidate.name == name)
+
+
+def choose_overlap(models: Mapping[str, Model], table: FeatureTable, *, folds: int = FOLDS) -> OverlapChoice:
+    """Choose a model by cross-validation over measurement kernels.
+
+    Parameters
+    ----------
+    models
+        Candidates by name, the simplest first.
+    table
+        Measured times and features of the measurement kernels; a column for each feature of each model.
+    folds
+        Parts into which the kernels of each generator are dealt; each part is predicted by a fit to the others.
+
+    Returns
+    -------
+    OverlapChoice
+        The model with the lowest validated error, unless a simpler one comes within 5 % of that.
+
+    Raises
+    ------
+    CalibrationError
+        The kernels determine none of the models.
+    """
+    scaled = scale_features_by_output(table)
+    held_out = _folds(table, folds)
+    candidates = tuple(_candidate(name, model, scaled, held_out) for name, model in models.items())
+    fitted = [candidate for candidate in candidates if candidate.fit is not None]
+    if not fitted:
+        reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in candidates)
+        msg = f"the measurement kernels determine none of the models ({reasons})"
+        raise CalibrationError(msg)
+    best = min(fitted, key=lambda candidate: candidate.validated_error)
+    chosen = next(c for c in fitted if c.validated_error <= (1 + _WORTH_IT) * best.validated_error)
+    return OverlapChoice(chosen.name, _reason(chosen, best, fitted), candidates)
+
+
+def _folds(table: FeatureTable, folds: int) -> NDArray[np.intp]:
+    """Deal the kernels of each generator to the folds in turn, so that every fold has some of each."""
+    seen: dict[str, int] = {}
+    dealt = []
+    for group in table.groups or ("",) * len(table):
+        seen[group] = seen.get(group, -1) + 1
+        dealt.append(seen[group] % folds)
+    return np.array(dealt, dtype=np.intp)
+
+
+def _candidate(name: str, model: Model, table: FeatureTable, held_out: NDArray[np.intp]) -> Candidate:
+    try:
+        fit = _fitted(model, table)
+        errors = np.concatenate(
+            [
+                _errors(model, _fitted(model, table.take(np.flatnonzero(held_out != fold))), table, held_out == fold)
+                for fold in np.unique(held_out)
+            ]
+        )
+    except CalibrationError as error:
+        return Candidate(name, model, None, reason=error.message)
+    return Candidate(name, model, fit, float(np.sqrt(np.mean(errors**2))), _aicc(fit))
+
+
+def _fitted(model: Model, table: FeatureTable) -> FitResult:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)  # of a fit to a part of the kernels nobody needs to know
+        return fit_model(model, table, nonnegative=True)
+
+
+def _errors(model: Model, fit: FitResult, table: FeatureTable, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
+    values = {name: table.column(name)[rows] for name in model.input_features()}
+    measured = table.column(model.output_feature)[rows]
+    errors: NDArray[np.float64] = np.asarray(model.evaluate(fit, values)) / measured - 1
+    return errors
+
+
+def _aicc(fit: FitResult) -> float:
+    count, parameters = len(fit.kernels), len(fit.parameters) + 1
+    if count <= parameters + 1:
+        return math.nan
+    mean_square = fit.residual_norm**2 / count
+    return float(count * np.log(mean_square) + 2 * parameters * count / (count - parameters - 1))
+
+
+def _reason(chosen: Candidate, best: Candidate, fitted: list[Candidate]) -> str:
+    errors = ", ".join(f"{candidate.name} {100 * candidate.validated_error:.1f} %" for candidate in fitted)
+    text = f"errors of measurement kernels held out of the fit: {errors}"
+    if chosen is best:
+        return f"{text}; {chosen.name} is lowest"
+    return f"{text}; {best.name} is not better than {chosen.name} by more than {100 * _WORTH_IT:.0f} %"

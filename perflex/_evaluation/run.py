@@ -1,0 +1,300 @@
+"""Running studies on a device: one calibration run for all of them, then predictions, then measurements."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex._calibrate import calibration_from_table
+from perflex._demo_sizes import REFERENCE_RATE, multiply_add_rate
+from perflex._drift import drift
+from perflex._evaluation.overlap import choose_overlap
+from perflex._evaluation.studies import OVERLAPS
+from perflex._fit_result import geometric_mean_error
+from perflex._gather import gather_feature_values
+from perflex._kernel_sets import measurement_kernels
+from perflex._timing import MeasurementFailure, TimingOptions, measure
+from perflex._wall_time import wall_time_identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perflex._calibration import Calibration
+    from perflex._devices import Device
+    from perflex._evaluation.overlap import OverlapChoice
+    from perflex._evaluation.studies import Study
+    from perflex._model import Model
+    from perflex._table import FeatureTable
+    from perflex._timing import Progress
+    from perflex.models import ModelDescription
+    from uipick import MeasurementKernel
+
+__all__ = ["DeviceEvaluation", "Point", "StudyResult", "evaluate_device"]
+
+# Variants count as different when their times are further apart than this fraction (paper Section 8.4).
+DIFFERENT = 0.07
+_REFERENCES = 8
+
+
+@dataclass(frozen=True)
+class Point:
+    """One variant at one size.
+
+    Attributes
+    ----------
+    variant, size
+        Which.
+    measured_s, spread
+        Time in seconds and its relative spread over repeated timings.
+    predicted_s
+        Time in seconds by each model.
+    """
+
+    variant: str
+    size: int
+    measured_s: float
+    spread: float
+    predicted_s: Mapping[str, float]
+
+    def error(self, model: str) -> float:
+        """Return predicted/measured - 1 of a model."""
+        return self.predicted_s[model] / self.measured_s - 1
+
+
+@dataclass(frozen=True)
+class RatioPoint:
+    """A kernel with `ratio` local load-store sequences per global access: times in seconds, modeled by name."""
+
+    ratio: int
+    measured_s: float
+    predicted_s: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """A study on one device.
+
+    Attributes
+    ----------
+    study
+        The study.
+    choice
+        Which model was chosen from calibration data, and why.
+    model
+        The model that was used: the chosen one, or the one the user wanted.
+    calibrations
+        Of each model that could be fitted.
+    points
+        Predictions and measurements.
+    """
+
+    study: Study
+    choice: OverlapChoice
+    model: str
+    calibrations: Mapping[str, Calibration]
+    points: tuple[Point, ...]
+
+    def geomean_error(self, model: str, variant: str | None = None) -> float:
+        """Return the geometric mean of a model's relative errors, over one variant or all; a fraction."""
+        return geometric_mean_error([p.error(model) for p in self.points if variant in {None, p.variant}])
+
+    def pairs(self, model: str, variant: str | None = None) -> tuple[int, int]:
+        """Return pairs of variants of one size whose times differ by more than 7 %, and those ranked right."""
+        total = right = 0
+        for size in dict.fromkeys(point.size for point in self.points):
+            own = [point for point in self.points if point.size == size]
+            for one, two in combinations(own, 2):
+                if variant not in {None, one.variant, two.variant}:
+                    continue
+                fast, slow = sorted((one, two), key=lambda point: point.measured_s)
+                if slow.measured_s > (1 + DIFFERENT) * fast.measured_s:
+                    total += 1
+                    right += fast.predicted_s[model] < slow.predicted_s[model]
+        return total, right
+
+    @property
+    def best_in_hindsight(self) -> str:
+        """The model with the lowest error over the study's own kernels."""
+        return min(self.calibrations, key=self.geomean_error)
+
+    @property
+    def noise_floor(self) -> float:
+        """Median relative spread of the study's timings, a fraction: errors below it mean nothing."""
+        spreads = [point.spread for point in self.points if math.isfinite(point.spread)]
+        return float(np.median(spreads)) if spreads else math.nan
+
+
+@dataclass(frozen=True)
+class DeviceEvaluation:
+    """All studies on one device.
+
+    Attributes
+    ----------
+    device
+        Where.
+    studies
+        Their results.
+    skipped
+        Label and reason of what did not run.
+    drift
+        By which fraction some measurement kernels took longer beside the studies' kernels than for the
+        calibration; None if not known.
+    overlap
+        Kernels with m local accesses per global one, for Figure 5.
+    """
+
+    device: str
+    studies: tuple[StudyResult, ...]
+    skipped: tuple[tuple[str, str], ...]
+    drift: float | None
+    overlap: tuple[RatioPoint, ...] = ()
+
+
+def evaluate_device(
+    device: Device,
+    studies: Sequence[Study],
+    *,
+    timing: TimingOptions | None = None,
+    model: str | None = None,
+    progress: Progress | None = None,
+) -> DeviceEvaluation:
+    """Calibrate the models of some studies on a device, predict their kernels, and only then measure them.
+
+    Parameters
+    ----------
+    device
+        Where to run.
+    studies
+        From `STUDIES`.
+    timing
+        How kernels are timed.
+    model
+        One of ``"linear"``, ``"overlap"``, ``"partial"``; by default chosen for each study.
+    progress
+        Called with (done, total, what) as work proceeds.
+
+    Raises
+    ------
+    PerflexError
+        The device runs none of the kernels, or they do not determine the models.
+    """
+    options = timing or TimingOptions(trials=15, min_trials=5, budget_s=0.3)
+    scale = multiply_add_rate(device) / REFERENCE_RATE
+    output = wall_time_identifier(device)
+    described = {study.name: _descriptions(study) for study in studies}
+    kernels = {name: _kernels(models, scale) for name, models in described.items()}
+    models = {
+        name: {overlap: description.model(output) for overlap, description in found.items()}
+        for name, found in described.items()
+    }
+    every = {kernel.name: kernel for own in kernels.values() for kernel in own}
+    features = {f: None for own in models.values() for each in own.values() for f in each.all_features()}
+    table = gather_feature_values(
+        tuple(features), list(every.values()), device=device, timing=options, progress=progress
+    )
+    calibrated = {
+        study.name: _calibrated(models[study.name], kernels[study.name], table, device, options) for study in studies
+    }
+
+    targets, skipped = _targets(studies, scale)
+    predicted = {
+        key: {overlap: float(c.predict(kernel.kernel, kernel.sizes)) for overlap, c in calibrated[key[0]][1].items()}
+        for key, kernel in targets.items()
+    }
+    references = _references(every, table, output)
+    jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets.values(), *references)]
+    outcomes = measure(jobs, device, options, progress)
+    points: dict[str, list[Point]] = {study.name: [] for study in studies}
+    for (name, variant, size), outcome in zip(targets, outcomes, strict=False):
+        if isinstance(outcome, MeasurementFailure):
+            skipped.append((outcome.label, outcome.reason))
+        else:
+            points[name].append(Point(variant, size, outcome.seconds, outcome.spread, predicted[name, variant, size]))
+    return DeviceEvaluation(
+        device=str(device),
+        studies=tuple(
+            StudyResult(
+                study=study,
+                choice=calibrated[study.name][0],
+                model=model or calibrated[study.name][0].name,
+                calibrations=calibrated[study.name][1],
+                points=tuple(points[study.name]),
+            )
+            for study in studies
+        ),
+        skipped=(*table.dropped, *skipped),
+        drift=drift(list(references.values()), outcomes[len(targets) :]),
+        overlap=_ratio_points(table, every, calibrated[studies[-1].name][1]),
+    )
+
+
+def _descriptions(study: Study) -> dict[str, ModelDescription]:
+    from perflex.models import load_model
+
+    return {overlap: load_model(study.models[overlap]) for overlap in OVERLAPS}
+
+
+def _kernels(descriptions: Mapping[str, ModelDescription], scale: float) -> list[MeasurementKernel]:
+    found = {k.name: k for description in descriptions.values() for k in measurement_kernels(description, scale)}
+    return list(found.values())
+
+
+def _calibrated(
+    models: Mapping[str, Model],
+    kernels: Sequence[MeasurementKernel],
+    table: FeatureTable,
+    device: Device,
+    options: TimingOptions,
+) -> tuple[OverlapChoice, dict[str, Calibration]]:
+    own = {kernel.name for kernel in kernels}
+    part = table.take([row for row, name in enumerate(table.kernels) if name in own])
+    choice = choose_overlap(models, part)
+    fitted = [candidate for candidate in choice.candidates if candidate.fit is not None]
+    calibrations = {
+        candidate.name: calibration_from_table(candidate.model, part, device=device, timing=options)
+        for candidate in fitted
+    }
+    return choice, calibrations
+
+
+def _targets(studies: Sequence[Study], scale: float) -> dict[tuple[str, str, int], MeasurementKernel]:
+    return {
+        (study.name, variant, size): study.kernel(variant, size)
+        for study in studies
+        for size in study.sizes_for(scale)
+        for variant in study.variants
+    }
+
+
+def _ratio_points(
+    table: FeatureTable, kernels: Mapping[str, MeasurementKernel], calibrations: Mapping[str, Calibration]
+) -> tuple[RatioPoint, ...]:
+    """Return the kernels of `overlap_ratio` with the most elements, in the order of m."""
+    rows = [row for row, name in enumerate(table.kernels) if kernels[name].generator == "overlap_ratio"]
+    if not rows or not calibrations:
+        return ()
+    most = max(kernels[table.kernels[row]].sizes["nelements"] for row in rows)
+    points = []
+    for row in rows:
+        kernel = kernels[table.kernels[row]]
+        if kernel.sizes["nelements"] == most:
+            predicted = {
+                name: float(
+                    c.model.evaluate(c.params, {f: float(table.column(f)[row]) for f in c.model.input_features()})
+                )
+                for name, c in calibrations.items()
+            }
+            measured = float(table.column(str(table.output))[row])
+            points.append(RatioPoint(int(str(kernel.arguments["m"])), measured, predicted))
+    return tuple(sorted(points, key=lambda point: point.ratio))
+
+
+def _references(kernels: Mapping[str, Any], table: FeatureTable, output: str) -> dict[Any, float]:
+    """Return the measurement kernels that took longest, with their times: they are timed again."""
+    times = dict(zip(table.kernels, map(float, table.column(output)), strict=True))
+    longest = sorted(times, key=lambda name: -times[name])[:_REFERENCES]
+    return {kernels[name]: times[name] for name in longest}

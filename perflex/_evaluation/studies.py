@@ -1,0 +1,132 @@
+"""What the paper's Section 8 predicts: three computations, their variants and sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from uipick import MeasurementKernel
+
+__all__ = ["OVERLAPS", "STUDIES", "Study"]
+
+# Names of the ways to compose memory, on-chip and fixed costs; models are called <study>_<overlap>.
+OVERLAPS = ("linear", "overlap", "partial")
+
+
+@dataclass(frozen=True)
+class Study:
+    """One computation in several variants.
+
+    Attributes
+    ----------
+    name
+        ``"matmul"``, ``"dg"`` or ``"fdiff"``; also the first word of its models' names.
+    title, source
+        For people.
+    variants
+        Filter tags of each variant, without the size.
+    size
+        Name of the size argument.
+    sizes
+        Values that suit a device of `perflex._demo_sizes.REFERENCE_RATE`.
+    power
+        The work grows with this power of the size.
+    step
+        Sizes are odd multiples of this number: even ones share the factor two with caches' sets.
+    axis
+        What the size is, for pictures.
+    models
+        Name of the shipped model for each of `OVERLAPS`.
+    """
+
+    name: str
+    title: str
+    source: str
+    variants: Mapping[str, tuple[str, ...]]
+    size: str
+    sizes: tuple[int, ...]
+    power: int
+    step: int
+    axis: str
+    models: Mapping[str, str]
+
+    def sizes_for(self, scale: float) -> tuple[int, ...]:
+        """Return sizes for a device that is `scale` times as fast as the reference: increasing."""
+        found: list[int] = []
+        for size in self.sizes:
+            half = round((size * scale ** (1 / self.power) / self.step - 1) / 2)
+            value = self.step * (2 * max(0, half) + 1)
+            while found and value <= found[-1]:
+                value += 2 * self.step
+            found.append(value)
+        return tuple(found)
+
+    def kernel(self, variant: str, size: int) -> MeasurementKernel:
+        """Return a variant's kernel at a size.
+
+        Raises
+        ------
+        TagError
+            The size is not possible for the variant.
+        """
+        from uipick import ALL_GENERATORS, KernelCollection
+
+        tags = [*self.variants[variant], f"{self.size}:{size}"]
+        (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+        return kernel
+
+
+_GROUPS = ("dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True")
+
+STUDIES = {
+    study.name: study
+    for study in (
+        Study(
+            name="matmul",
+            title="Matrix multiplication",
+            source="Section 8.3, Figure 7",
+            variants={
+                "prefetch": ("matmul_sq", *_GROUPS, "prefetch:True"),
+                "no_prefetch": ("matmul_sq", *_GROUPS, "prefetch:False"),
+            },
+            size="n",
+            sizes=(288, 416, 544, 672, 800, 928),
+            power=3,
+            step=32,
+            axis="matrix size n",
+            models={"linear": "matmul_linear", "overlap": "matmul_overlap", "partial": "matmul_sq"},
+        ),
+        Study(
+            name="dg",
+            title="DG differentiation",
+            source="Section 8.4, Figure 8",
+            variants={
+                variant: ("dg_diff", *_GROUPS, f"variant:{variant}", "nmatrices:3", "nunit_nodes:64")
+                for variant in ("plain", "u_prefetch", "diff_mat_prefetch", "diff_mat_prefetch_transposed")
+            },
+            size="nelements",
+            sizes=(6160, 9232, 12304, 16400, 20496, 24592),
+            power=1,
+            step=16,
+            axis="number of elements",
+            models={overlap: f"dg_{overlap}" for overlap in OVERLAPS},
+        ),
+        Study(
+            name="fdiff",
+            title="Finite differences",
+            source="Section 8.5, Figure 9",
+            variants={
+                f"{tile}x{tile}": ("fdiff", "dtype:float32", "groups_fit:True", f"tile:{tile}") for tile in (16, 18)
+            },
+            size="n",
+            sizes=(784, 1008, 1232, 1456, 1680, 2128),
+            power=2,
+            step=112,
+            axis="rows and columns n",
+            models={overlap: f"fdiff_{overlap}" for overlap in OVERLAPS},
+        ),
+    )
+}
