@@ -13,6 +13,9 @@ A model file::
       - tags: [flops_madd_pattern, "dtype:float32"]
         match: intersect
 
+A set may say how its sizes grow with a device's speed: ``scale: {n: {power: 2, step: 112}}`` makes them odd multiples
+of 112 such that their squares grow with it.
+
 ``like: NAME`` takes the measurement kernels of another model, and its descriptions of parameters that are not given.
 
 The output may be ``f_cl_wall_time`` alone; the device is added when the model is calibrated.
@@ -21,7 +24,7 @@ The output may be ``f_cl_wall_time`` alone; the device is added when the model i
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +56,8 @@ class KernelSet:
 
     tags: tuple[str, ...]
     match: str | None = None
+    # Argument -> (power of it that work grows with, step): how sizes are made to suit a device.
+    scale: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -147,10 +152,21 @@ def _read(top: Section) -> ModelDescription:
     kernel_sets = [] if like is None else list(like.measurement_kernels)
     for entry in top.sections("measurement_kernels") if like is None or "measurement_kernels" in top else ():
         match = entry.text("match") if "match" in entry else None
-        kernel_sets.append(KernelSet(entry.texts("tags"), match))
+        scale = _scale_rules(entry.section("scale")) if "scale" in entry else {}
+        kernel_sets.append(KernelSet(entry.texts("tags"), match, scale))
         entry.finish()
     description = ModelDescription(
         top.text("name"), top.text("description"), output, expression, parameters, tuple(kernel_sets)
     )
     top.finish()
     return description
+
+
+def _scale_rules(section: Section) -> dict[str, tuple[int, int]]:
+    rules = {}
+    for argument in section:
+        rule = section.section(argument)
+        rules[argument] = rule.integer("power"), rule.integer("step")
+        rule.finish()
+    section.finish()
+    return rules

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from perflex._timing import MeasurementFailure, TimingOptions, measure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from perflex._timing_backend import TimedDevice
 
-__all__ = ["REFERENCE_RATE", "matrix_sizes", "multiply_add_rate", "scaled_tags"]
+__all__ = ["REFERENCE_RATE", "matrix_sizes", "multiply_add_rate", "odd_multiples", "scaled_tags"]
 
 # The shipped models' sizes suit a device of this many single-precision multiply-adds per second.
 REFERENCE_RATE = 1.7e11
@@ -53,12 +54,17 @@ def matrix_sizes(sizes: Iterable[int], scale: float) -> tuple[int, ...]:
     Multiples of large powers of two are avoided, for there the columns of a matrix fall into few cache sets
     of a CPU, and a load costs several times as much: nothing a cost per access can see.
     """
+    return odd_multiples(sizes, scale, power=3, step=_STEP)
+
+
+def odd_multiples(sizes: Iterable[int], scale: float, *, power: int, step: int) -> tuple[int, ...]:
+    """Return odd multiples of a step, increasing, such that their power grows by `scale`."""
     found: list[int] = []
     for size in sorted(sizes):
-        half = round((size * scale ** (1 / 3) / _STEP - 1) / 2)
-        value = _STEP * (2 * max(1, half) + 1)
+        half = round((size * scale ** (1 / power) / step - 1) / 2)
+        value = step * (2 * max(0, half) + 1)
         while found and value <= found[-1]:
-            value += 2 * _STEP
+            value += 2 * step
         found.append(value)
     return tuple(found)
 
@@ -73,14 +79,29 @@ def _element_counts(counts: Iterable[int], scale: float) -> tuple[int, ...]:
     return tuple(found)
 
 
-def scaled_tags(tags: Sequence[str], scale: float) -> list[str]:
-    """Return filter tags with ``n`` and ``nelements`` scaled to a device; all other tags stay."""
-    return [_scaled(tag, scale) for tag in tags]
+def scaled_tags(tags: Sequence[str], scale: float, rules: Mapping[str, tuple[int, int]] | None = None) -> list[str]:
+    """Return filter tags with sizes scaled to a device; all other tags stay.
+
+    Parameters
+    ----------
+    tags
+        Filter tags.
+    scale
+        The device's speed in multiples of the speed that the sizes suit.
+    rules
+        Arguments that are scaled to odd multiples, with the power of them that work grows with, and the step. By
+        default ``n`` is taken for the extent of matrices that are multiplied, ``nelements`` for that of long arrays.
+    """
+    return [_scaled(tag, scale, rules or {}) for tag in tags]
 
 
-def _scaled(tag: str, scale: float) -> str:
+def _scaled(tag: str, scale: float, rules: Mapping[str, tuple[int, int]]) -> str:
     argument, _, text = (part.strip() for part in tag.partition(":"))
+    rule: Callable[[Iterable[int], float], tuple[int, ...]] | None
     rule = {"n": matrix_sizes, "nelements": _element_counts}.get(argument)
+    if argument in rules:
+        power, step = rules[argument]
+        rule = partial(odd_multiples, power=power, step=step)
     values = [value.strip() for value in text.split(",")]
     # What is no number stays, for the generators say best which values they allow.
     if rule is None or not all(value.isdecimal() for value in values):

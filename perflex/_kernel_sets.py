@@ -37,7 +37,7 @@ def measurement_kernels(description: ModelDescription, scale: float = 1.0) -> li
             msg = f"set {number} of the measurement kernels has no tags; name the generator at least"
             raise TagError(msg)
         condition = _condition(kernel_set.match)
-        tags = scaled_tags(kernel_set.tags, scale) if scale != 1.0 else list(kernel_set.tags)
+        tags = scaled_tags(kernel_set.tags, scale, kernel_set.scale) if scale != 1.0 else list(kernel_set.tags)
         for kernel in KernelCollection(ALL_GENERATORS, condition).generate_kernels(tags):
             kernels[kernel.name] = kernel
     return list(kernels.values())

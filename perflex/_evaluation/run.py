@@ -200,7 +200,8 @@ def evaluate_device(
         study.name: _calibrated(models[study.name], kernels[study.name], table, device, options) for study in studies
     }
 
-    targets, skipped = _targets(studies, scale)
+    targets = _targets(studies, scale)
+    skipped: list[tuple[str, str]] = []
     predicted = {
         key: {overlap: float(c.predict(kernel.kernel, kernel.sizes)) for overlap, c in calibrated[key[0]][1].items()}
         for key, kernel in targets.items()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perflex._demo_sizes import odd_multiples
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -55,14 +57,7 @@ class Study:
 
     def sizes_for(self, scale: float) -> tuple[int, ...]:
         """Return sizes for a device that is `scale` times as fast as the reference: increasing."""
-        found: list[int] = []
-        for size in self.sizes:
-            half = round((size * scale ** (1 / self.power) / self.step - 1) / 2)
-            value = self.step * (2 * max(0, half) + 1)
-            while found and value <= found[-1]:
-                value += 2 * self.step
-            found.append(value)
-        return tuple(found)
+        return odd_multiples(self.sizes, scale, power=self.power, step=self.step)
 
     def kernel(self, variant: str, size: int) -> MeasurementKernel:
         """Return a variant's kernel at a size.
