@@ -54,15 +54,15 @@ def matrix_sizes(sizes: Iterable[int], scale: float) -> tuple[int, ...]:
     Multiples of large powers of two are avoided, for there the columns of a matrix fall into few cache sets
     of a CPU, and a load costs several times as much: nothing a cost per access can see.
     """
-    return odd_multiples(sizes, scale, power=3, step=_STEP)
+    return odd_multiples(sizes, scale, power=3, step=_STEP, least=3)
 
 
-def odd_multiples(sizes: Iterable[int], scale: float, *, power: int, step: int) -> tuple[int, ...]:
-    """Return odd multiples of a step, increasing, such that their power grows by `scale`."""
+def odd_multiples(sizes: Iterable[int], scale: float, *, power: int, step: int, least: int = 1) -> tuple[int, ...]:
+    """Return odd multiples of a step, increasing, from the least one on, such that their power grows by `scale`."""
     found: list[int] = []
     for size in sorted(sizes):
         half = round((size * scale ** (1 / power) / step - 1) / 2)
-        value = step * (2 * max(0, half) + 1)
+        value = step * max(least, 2 * half + 1)
         while found and value <= found[-1]:
             value += 2 * step
         found.append(value)
