@@ -28,9 +28,9 @@ _SYMBOLIC_S = 0.4
 _FIXED_S = 8.0
 # isl's operations on sets: some tenths of a second on a current core.
 SYMBOLIC_LIMIT = 50_000
-# Sets with so few pieces and constraints are counted in milliseconds.
+# Sets of so few pieces, with so few constraints on dimensions that depend on each other, are counted in milliseconds.
 _FEW_PIECES = 2
-_FEW_CONSTRAINTS = 9
+_FEW_CONSTRAINTS = 6
 # Some hundredths of a second; sums of simple counts need a hundredth of that.
 SUM_LIMIT = 5_000
 # With more existential variables than this that are no floors, barvinok may run without end.
@@ -78,56 +78,67 @@ def card(domain: Any, assumptions: Any) -> Any:
     """
     with ISL_LOCK:
         counted = None
-        for factor in _factors(domain):
-            restricted = factor.intersect_params(assumptions)
-            if _existential_variables(restricted) > _EXISTENTIAL:
+        # barvinok itself multiplies what independent dimensions give, so that only the slow ones are worth parting.
+        for factor in _factors(domain.intersect_params(assumptions)):
+            if _existential_variables(factor) > _EXISTENTIAL:
                 raise TooManyOperationsError
-            points = _card_of_factor(restricted, assumptions, _SYMBOLIC_S)
-            _check_finite(points, domain)
+            points = _card_of_factor(factor, assumptions, _SYMBOLIC_S)
             counted = points if counted is None else counted.mul(points)
+        _check_finite(counted, domain)
         return counted.coalesce().gist_params(assumptions)
 
 
 def _factors(domain: Any) -> list[Any]:
-    """Return sets whose product a set is, as far as its constraints tell; their dimensions are in order."""
-    pieces = domain.get_basic_sets()
-    if len(pieces) != 1 or domain.dim(isl.dim_type.set) < 2:
+    """Return sets whose product a set is, as far as its constraints tell; those that are quickly counted as one."""
+    if domain.n_basic_set() != 1 or domain.dim(isl.dim_type.set) < 2:
         return [domain]
-    (piece,) = pieces
+    (piece,) = domain.get_basic_sets()
     groups = _connected(piece)
     if len(groups) < 2:
         return [domain]
-    kinds = isl.dim_type
-    factors = []
-    for group in groups:
-        factor = isl.Set.from_basic_set(piece)
-        for position in range(piece.dim(kinds.set) - 1, -1, -1):
-            if position not in group:
-                factor = factor.project_out(kinds.set, position, 1)
-        factors.append(factor)
-    return factors
+    quick: set[int] = set().union(*(group for group, count in groups if count <= _FEW_CONSTRAINTS))
+    slow = [group for group, count in groups if count > _FEW_CONSTRAINTS]
+    return [_only(piece, group) for group in (quick, *slow) if group] if slow else [domain]
 
 
-def _connected(piece: Any) -> list[set[int]]:
-    """Return groups of set dimensions that share constraints, directly or by way of others and of local variables."""
+def _connected(piece: Any) -> list[tuple[set[int], int]]:
+    """Return groups of set dimensions that share no constraint, directly or by way of others or of local variables.
+
+    Beside each group stands the number of constraints on it.
+    """
     kinds = isl.dim_type
     dims, local = piece.dim(kinds.set), piece.dim(kinds.div)
-    groups: list[set[int]] = [{position} for position in range(dims + local)]
+    groups: list[tuple[set[int], int]] = [({position}, 0) for position in range(dims + local)]
     for constraint in piece.get_constraints():
         together = {position for position in range(dims) if constraint.involves_dims(kinds.set, position, 1)}
         together |= {dims + position for position in range(local) if constraint.involves_dims(kinds.div, position, 1)}
-        met = [group for group in groups if group & together]
-        if len(met) > 1:
-            groups = [group for group in groups if not group & together] + [set().union(*met)]
-    return sorted(({p for p in group if p < dims} for group in groups if min(group) < dims), key=min)
+        met = [entry for entry in groups if entry[0] & together]
+        if met:
+            joined: set[int] = set().union(*(group for group, _ in met))
+            groups = [entry for entry in groups if not entry[0] & together]
+            groups.append((joined, 1 + sum(count for _, count in met)))
+    return [({p for p in group if p < dims}, count) for group, count in groups if min(group) < dims]
+
+
+def _only(piece: Any, group: set[int]) -> Any:
+    """Return a set's projection on some dimensions."""
+    kinds = isl.dim_type
+    last = piece.dim(kinds.set)
+    while last:
+        first = last - 1
+        if first not in group:
+            while first and first - 1 not in group:
+                first -= 1
+            piece = piece.project_out(kinds.set, first, last - first)
+        last = first
+    return isl.Set.from_basic_set(piece)
 
 
 def _card_of_factor(factor: Any, assumptions: Any, seconds: float) -> Any:
-    pieces = factor.get_basic_sets()
     if (
-        not _existential_variables(factor)
-        and len(pieces) <= _FEW_PIECES
-        and sum(len(piece.get_constraints()) for piece in pieces) <= _FEW_CONSTRAINTS
+        factor.n_basic_set() <= _FEW_PIECES
+        and all(count <= _FEW_CONSTRAINTS for piece in factor.get_basic_sets() for _, count in _connected(piece))
+        and not _existential_variables(factor)
     ):
         return factor.card()
     text = card_process.card(str(factor), str(assumptions), seconds)
@@ -147,6 +158,8 @@ def _check_finite(counted: Any, domain: Any) -> None:
 def _existential_variables(domain: Any) -> int:
     """Return the most existential variables of one piece of a set that are not defined as floors."""
     most = 0
+    if domain.is_params() or not any(piece.dim(isl.dim_type.div) for piece in domain.get_basic_sets()):
+        return most
     for quantified in _QUANTIFIER.findall(str(domain)):
         most = max(most, sum("=" not in variable for variable in quantified.split(",")))
     return most
