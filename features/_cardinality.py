@@ -79,26 +79,27 @@ def card(domain: Any, assumptions: Any) -> Any:
     with ISL_LOCK:
         counted = None
         # barvinok itself multiplies what independent dimensions give, so that only the slow ones are worth parting.
-        for factor in _factors(domain.intersect_params(assumptions)):
+        for factor, quick in _factors(domain.intersect_params(assumptions)):
             if _existential_variables(factor) > _EXISTENTIAL:
                 raise TooManyOperationsError
-            points = _card_of_factor(factor, assumptions, _SYMBOLIC_S)
+            points = _card_of_factor(factor, assumptions, quick=quick, seconds=_SYMBOLIC_S)
             counted = points if counted is None else counted.mul(points)
         _check_finite(counted, domain)
         return counted.coalesce().gist_params(assumptions)
 
 
-def _factors(domain: Any) -> list[Any]:
-    """Return sets whose product a set is, as far as its constraints tell; those that are quickly counted as one."""
-    if domain.n_basic_set() != 1 or domain.dim(isl.dim_type.set) < 2:
-        return [domain]
-    (piece,) = domain.get_basic_sets()
-    groups = _connected(piece)
-    if len(groups) < 2:
-        return [domain]
+def _factors(domain: Any) -> list[tuple[Any, bool]]:
+    """Return sets whose product a set is, as far as its constraints tell, and whether each is quickly counted."""
+    pieces = domain.get_basic_sets()
+    connected = [_connected(piece) for piece in pieces]
+    few = all(count <= _FEW_CONSTRAINTS for groups in connected for _, count in groups)
+    if few or len(pieces) != 1 or len(connected[0]) < 2:
+        return [(domain, few and len(pieces) <= _FEW_PIECES and not _existential_variables(domain))]
+    (piece,), (groups,) = pieces, connected
     quick: set[int] = set().union(*(group for group, count in groups if count <= _FEW_CONSTRAINTS))
-    slow = [group for group, count in groups if count > _FEW_CONSTRAINTS]
-    return [_only(piece, group) for group in (quick, *slow) if group] if slow else [domain]
+    slow = [_only(piece, group) for group, count in groups if count > _FEW_CONSTRAINTS]
+    rest = _only(piece, quick) if quick else None
+    return [(part, False) for part in slow] + ([] if rest is None else [(rest, not _existential_variables(rest))])
 
 
 def _connected(piece: Any) -> list[tuple[set[int], int]]:
@@ -134,12 +135,8 @@ def _only(piece: Any, group: set[int]) -> Any:
     return isl.Set.from_basic_set(piece)
 
 
-def _card_of_factor(factor: Any, assumptions: Any, seconds: float) -> Any:
-    if (
-        factor.n_basic_set() <= _FEW_PIECES
-        and all(count <= _FEW_CONSTRAINTS for piece in factor.get_basic_sets() for _, count in _connected(piece))
-        and not _existential_variables(factor)
-    ):
+def _card_of_factor(factor: Any, assumptions: Any, *, quick: bool, seconds: float) -> Any:
+    if quick:
         return factor.card()
     text = card_process.card(str(factor), str(assumptions), seconds)
     if text is None:
@@ -185,8 +182,8 @@ def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
             # Hundreds of overlapping pieces become few, where barvinok would first make them disjoint.
             plain = fixed.project_out(kinds.param, 0, fixed.dim(kinds.param)).coalesce()
             total = 1
-            for factor in _factors(plain):
-                counted = _card_of_factor(factor, isl.Set("{ : }"), _FIXED_S)
+            for factor, quick in _factors(plain):
+                counted = _card_of_factor(factor, isl.Set("{ : }"), quick=quick, seconds=_FIXED_S)
                 total *= int(counted.eval(isl.Point.zero(counted.get_domain_space())).to_python())
             return total
     except TooManyOperationsError:
