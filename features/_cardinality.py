@@ -28,9 +28,9 @@ _SYMBOLIC_S = 0.4
 _FIXED_S = 8.0
 # isl's operations on sets: some tenths of a second on a current core.
 SYMBOLIC_LIMIT = 50_000
-# Sets with so few pieces and constraints are counted in milliseconds.
+# Sets of so few pieces, with so few constraints on dimensions that depend on each other, are counted in milliseconds.
 _FEW_PIECES = 2
-_FEW_CONSTRAINTS = 9
+_FEW_CONSTRAINTS = 6
 # Some hundredths of a second; sums of simple counts need a hundredth of that.
 SUM_LIMIT = 5_000
 # With more existential variables than this that are no floors, barvinok may run without end.
@@ -78,57 +78,65 @@ def card(domain: Any, assumptions: Any) -> Any:
     """
     with ISL_LOCK:
         counted = None
-        for factor in _factors(domain):
-            restricted = factor.intersect_params(assumptions)
-            if _existential_variables(restricted) > _EXISTENTIAL:
+        # barvinok itself multiplies what independent dimensions give, so that only the slow ones are worth parting.
+        for factor, quick in _factors(domain.intersect_params(assumptions)):
+            if _existential_variables(factor) > _EXISTENTIAL:
                 raise TooManyOperationsError
-            points = _card_of_factor(restricted, assumptions, _SYMBOLIC_S)
-            _check_finite(points, domain)
+            points = _card_of_factor(factor, assumptions, quick=quick, seconds=_SYMBOLIC_S)
             counted = points if counted is None else counted.mul(points)
+        _check_finite(counted, domain)
         return counted.coalesce().gist_params(assumptions)
 
 
-def _factors(domain: Any) -> list[Any]:
-    """Return sets whose product a set is, as far as its constraints tell; their dimensions are in order."""
+def _factors(domain: Any) -> list[tuple[Any, bool]]:
+    """Return sets whose product a set is, as far as its constraints tell, and whether each is quickly counted."""
     pieces = domain.get_basic_sets()
-    if len(pieces) != 1 or domain.dim(isl.dim_type.set) < 2:
-        return [domain]
-    (piece,) = pieces
-    groups = _connected(piece)
-    if len(groups) < 2:
-        return [domain]
-    kinds = isl.dim_type
-    factors = []
-    for group in groups:
-        factor = isl.Set.from_basic_set(piece)
-        for position in range(piece.dim(kinds.set) - 1, -1, -1):
-            if position not in group:
-                factor = factor.project_out(kinds.set, position, 1)
-        factors.append(factor)
-    return factors
+    connected = [_connected(piece) for piece in pieces]
+    few = all(count <= _FEW_CONSTRAINTS for groups in connected for _, count in groups)
+    if few or len(pieces) != 1 or len(connected[0]) < 2:
+        return [(domain, few and len(pieces) <= _FEW_PIECES and not _existential_variables(domain))]
+    (piece,), (groups,) = pieces, connected
+    quick: set[int] = set().union(*(group for group, count in groups if count <= _FEW_CONSTRAINTS))
+    slow = [_only(piece, group) for group, count in groups if count > _FEW_CONSTRAINTS]
+    rest = _only(piece, quick) if quick else None
+    return [(part, False) for part in slow] + ([] if rest is None else [(rest, not _existential_variables(rest))])
 
 
-def _connected(piece: Any) -> list[set[int]]:
-    """Return groups of set dimensions that share constraints, directly or by way of others and of local variables."""
+def _connected(piece: Any) -> list[tuple[set[int], int]]:
+    """Return groups of set dimensions that share no constraint, directly or by way of others or of local variables.
+
+    Beside each group stands the number of constraints on it.
+    """
     kinds = isl.dim_type
     dims, local = piece.dim(kinds.set), piece.dim(kinds.div)
-    groups: list[set[int]] = [{position} for position in range(dims + local)]
+    groups: list[tuple[set[int], int]] = [({position}, 0) for position in range(dims + local)]
     for constraint in piece.get_constraints():
         together = {position for position in range(dims) if constraint.involves_dims(kinds.set, position, 1)}
         together |= {dims + position for position in range(local) if constraint.involves_dims(kinds.div, position, 1)}
-        met = [group for group in groups if group & together]
-        if len(met) > 1:
-            groups = [group for group in groups if not group & together] + [set().union(*met)]
-    return sorted(({p for p in group if p < dims} for group in groups if min(group) < dims), key=min)
+        met = [entry for entry in groups if entry[0] & together]
+        if met:
+            joined: set[int] = set().union(*(group for group, _ in met))
+            groups = [entry for entry in groups if not entry[0] & together]
+            groups.append((joined, 1 + sum(count for _, count in met)))
+    return [({p for p in group if p < dims}, count) for group, count in groups if min(group) < dims]
 
 
-def _card_of_factor(factor: Any, assumptions: Any, seconds: float) -> Any:
-    pieces = factor.get_basic_sets()
-    if (
-        not _existential_variables(factor)
-        and len(pieces) <= _FEW_PIECES
-        and sum(len(piece.get_constraints()) for piece in pieces) <= _FEW_CONSTRAINTS
-    ):
+def _only(piece: Any, group: set[int]) -> Any:
+    """Return a set's projection on some dimensions."""
+    kinds = isl.dim_type
+    last = piece.dim(kinds.set)
+    while last:
+        first = last - 1
+        if first not in group:
+            while first and first - 1 not in group:
+                first -= 1
+            piece = piece.project_out(kinds.set, first, last - first)
+        last = first
+    return isl.Set.from_basic_set(piece)
+
+
+def _card_of_factor(factor: Any, assumptions: Any, *, quick: bool, seconds: float) -> Any:
+    if quick:
         return factor.card()
     text = card_process.card(str(factor), str(assumptions), seconds)
     if text is None:
@@ -147,6 +155,8 @@ def _check_finite(counted: Any, domain: Any) -> None:
 def _existential_variables(domain: Any) -> int:
     """Return the most existential variables of one piece of a set that are not defined as floors."""
     most = 0
+    if domain.is_params() or not any(piece.dim(isl.dim_type.div) for piece in domain.get_basic_sets()):
+        return most
     for quantified in _QUANTIFIER.findall(str(domain)):
         most = max(most, sum("=" not in variable for variable in quantified.split(",")))
     return most
@@ -172,8 +182,8 @@ def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
             # Hundreds of overlapping pieces become few, where barvinok would first make them disjoint.
             plain = fixed.project_out(kinds.param, 0, fixed.dim(kinds.param)).coalesce()
             total = 1
-            for factor in _factors(plain):
-                counted = _card_of_factor(factor, isl.Set("{ : }"), _FIXED_S)
+            for factor, quick in _factors(plain):
+                counted = _card_of_factor(factor, isl.Set("{ : }"), quick=quick, seconds=_FIXED_S)
                 total *= int(counted.eval(isl.Point.zero(counted.get_domain_space())).to_python())
             return total
     except TooManyOperationsError:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Ratio"]
 
 _MOST_CASES = 3
+# Longer formulas tell people nothing.
+_LONGEST = 160
 # Pairs of pieces that are looked at; more hardly ever make few cases.
 _MOST_PAIRS = 12
 
@@ -73,7 +75,7 @@ class Ratio:
     @property
     def is_symbolic(self) -> bool:
         """Whether the text is a formula, rather than what stands for it."""
-        return bool(self._cases) and len(self._cases) <= _MOST_CASES
+        return 0 < len(self._cases) <= _MOST_CASES and max(map(len, self._cases)) <= _LONGEST
 
     def __str__(self) -> str:
         """Return the formula, e.g. ``n/16``, or cases such as ``1 : n = 3; (7*n - 14)/(n + 4) : n >= 4``."""
@@ -82,7 +84,7 @@ class Ratio:
         if self.denominator.is_zero:
             return "nothing touched"
         if not self.is_symbolic:
-            return "differs by case"
+            return "long formula" if 0 < len(self._cases) <= _MOST_CASES else "differs by case"
         shown = [(text, _condition(domain, self._sizes)) for text, domain in self._cases.items()]
         return "; ".join(f"{text} : {condition}" if condition else text for text, condition in shown)
 

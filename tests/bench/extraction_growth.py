@@ -18,7 +18,7 @@ import numpy as np
 
 os.environ["PERFLEX_STORE"] = "off"
 
-from perflex.features import count_features
+from perflex.features import CountingOptions, count_features
 from perflex.features._loopy_extract import _Extraction, _linearized
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def seconds(kernel: lp.TranslationUnit) -> tuple[float, float, float]:
     times = [time.perf_counter()]
     scheduled = _linearized(kernel)
     times.append(time.perf_counter())
-    scop = _Extraction(*scheduled).scop()
+    scop = _Extraction(*scheduled, CountingOptions()).scop()
     times.append(time.perf_counter())
     count_features(scop, dict.fromkeys(scop.parameters, 1024))
     times.append(time.perf_counter())

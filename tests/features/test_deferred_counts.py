@@ -79,7 +79,7 @@ def test_equality_and_pickle() -> None:
 
 @pytest.mark.usefixtures("nothing_is_quick")
 def test_hopeless_counts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cardinality, "_FEW_CONSTRAINTS", 0)
+    monkeypatch.setattr(_cardinality, "_FEW_CONSTRAINTS", -1)
     monkeypatch.setattr(_cardinality.card_process, "card", lambda *_: None)
     _cardinality.card_at.cache_clear()
     with pytest.raises(UnsupportedKernelError, match=r"too complex to count, even at n=6: \[n\]"):
