@@ -77,7 +77,7 @@ def card(domain: Any, assumptions: Any) -> Any:
         There is no end to them.
     """
     with ISL_LOCK:
-        counted = None
+        counted: Any = None
         # barvinok itself multiplies what independent dimensions give, so that only the slow ones are worth parting.
         for factor, quick in _factors(domain.intersect_params(assumptions)):
             if _existential_variables(factor) > _EXISTENTIAL:

@@ -136,7 +136,12 @@ def _candidate(name: str, model: Model, table: FeatureTable, held_out: NDArray[n
         fit = _fitted(model, table)
         errors = np.concatenate(
             [
-                _errors(model, _fitted(model, table.take(np.flatnonzero(held_out != fold))), table, held_out == fold)
+                _errors(
+                    model,
+                    _fitted(model, table.take(np.flatnonzero(held_out != fold).tolist())),
+                    table,
+                    held_out == fold,
+                )
                 for fold in np.unique(held_out)
             ]
         )
