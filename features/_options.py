@@ -37,7 +37,7 @@ class InstructionCounts:
 
     @classmethod
     def of(
-        cls, operations: Mapping[str, int] | None = None, loads: Iterable[str] = (), stores: Iterable[str] = ()
+        cls, operations: Mapping[str, Any] | None = None, loads: Iterable[str] = (), stores: Iterable[str] = ()
     ) -> InstructionCounts:
         """Make one from a mapping and any iterables.
 
