@@ -254,7 +254,8 @@ def test_calibrate_passes_both_on(tmp_path: Path) -> None:
 # the progress bar
 
 
-def test_the_bar_tells_what_is_done() -> None:
+def test_the_bar_tells_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     shown = io.StringIO()
     with progress_bar("gather:", Console(file=shown, force_terminal=True, width=100)) as show:
         show(1, 4, "counting [a]")
