@@ -46,7 +46,7 @@ class InstructionCounts:
         UnsupportedKernelError
             A number of operations is no integer, or negative.
         """
-        counted = tuple(sorted(operations.items())) if operations is not None else ()
+        counted = tuple(sorted(operations.items())) if operations else ()
         for name, count in counted:
             if not isinstance(count, int) or count < 0:
                 msg = f"stated operations must be whole numbers, e.g. {{{name!r}: 2}}, not {count!r}"
