@@ -180,7 +180,9 @@ REFUSED = {
     "no such operation": (
         literal(), {"instructions": {"lit": InstructionCounts.of({"float32_sinn": 1})}}, "did you mean sin",
     ),
-    "no such array": (literal(), {"instructions": {"lit": InstructionCounts.of(None, ["q[i]"])}}, r"'q\[i\]'.*no array"),
+    "no such array": (
+        literal(), {"instructions": {"lit": InstructionCounts.of(loads=["q[i]"])}}, r"'q\[i\]'.*no array",
+    ),
     "unknown branches": (gathered(), {"branches": "some"}, "'both' or 'domain'"),
 }  # fmt: skip
 
