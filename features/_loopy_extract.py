@@ -214,7 +214,8 @@ class _Extraction:
         groups, _, _ = self.domains.axes(inames)
         kept = frozenset(groups.values()) | frozenset(place.loops)
         domain = self._instances(kept, place, all_items=True).domain
-        return Barrier(kind, domain, place.launch, place.schedule, self.trips.averages(place.loops))
+        averages, stated = self.trips.averages(place.loops), self.trips.stated(place.loops)
+        return Barrier(kind, domain, place.launch, place.schedule, averages, stated)
 
     def _neighbour_inames(self, place: Place) -> frozenset[str]:
         """Inames of an instruction in the same loops: it says which group axes bound those loops."""

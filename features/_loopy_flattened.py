@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex._islpy import isl
-from perflex.features._loopy_polynomial import parameter_space
+from perflex.features._loopy_polynomial import parameter_space, quasi_affine
 from perflex.features._loopy_terms import flat_factors, flat_terms
 from perflex.features._quasipolynomial import QuasiPolynomial
 
@@ -71,7 +71,7 @@ def flattened_axes(index: Any, domain: Any, space: Any, parameters: Sequence[str
     if len(groups) < 2 and () in groups:
         return None
     ordered = sorted(groups, key=len, reverse=True)
-    values = [_affine(sum(groups[monomial][1:], start=groups[monomial][0]), space) for monomial in ordered]
+    values = [quasi_affine(sum(groups[monomial][1:], start=groups[monomial][0]), space) for monomial in ordered]
     if any(value is None for value in values):
         return None
     ratios = [_ratio(above, below) for above, below in itertools.pairwise(ordered)]
@@ -93,17 +93,6 @@ def _split(term: Any, parameters: frozenset[str]) -> tuple[Monomial, Any]:
         else:
             rest = rest * (base if exponent == 1 else factor)
     return tuple(sorted(names)), rest
-
-
-def _affine(expr: Any, space: Any) -> Any:
-    from loopy.diagnostic import ExpressionToAffineConversionError
-    from loopy.symbolic import guarded_pwaff_from_expr
-    from pymbolic.mapper import UnsupportedExpressionError
-
-    try:
-        return guarded_pwaff_from_expr(space, expr, frozenset())
-    except (ExpressionToAffineConversionError, UnsupportedExpressionError):
-        return None
 
 
 def _ratio(above: Monomial, below: Monomial) -> Monomial | None:

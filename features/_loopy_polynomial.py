@@ -11,7 +11,7 @@ from perflex.features._quasipolynomial import QuasiPolynomial
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["affine_in_parameters", "parameter_space", "polynomial_in_parameters"]
+__all__ = ["affine_in_parameters", "parameter_space", "polynomial_in_parameters", "quasi_affine"]
 
 
 def parameter_space(parameters: Sequence[str]) -> Any:
@@ -27,14 +27,23 @@ def affine_in_parameters(expr: Any, parameters: Sequence[str]) -> Any:
     UnsupportedKernelError
         `expr` is not quasi-affine in the size parameters.
     """
+    affine = quasi_affine(expr, parameter_space(parameters))
+    if affine is None:
+        msg = f"{expr} is not quasi-affine in the size parameters {', '.join(parameters) or '(there are none)'}"
+        raise UnsupportedKernelError(msg)
+    return affine
+
+
+def quasi_affine(expr: Any, space: Any) -> Any:
+    """Return a loopy expression as an ``isl.PwAff`` on a space with loopy's names; None if it is not quasi-affine."""
     from loopy.diagnostic import ExpressionToAffineConversionError
     from loopy.symbolic import guarded_pwaff_from_expr
+    from pymbolic.mapper import UnsupportedExpressionError
 
     try:
-        return guarded_pwaff_from_expr(parameter_space(parameters), expr, frozenset())
-    except ExpressionToAffineConversionError:
-        msg = f"{expr} is not quasi-affine in the size parameters {', '.join(parameters) or '(there are none)'}"
-        raise UnsupportedKernelError(msg) from None
+        return guarded_pwaff_from_expr(space, expr, frozenset())
+    except (ExpressionToAffineConversionError, UnsupportedExpressionError):
+        return None
 
 
 def polynomial_in_parameters(expr: Any, parameters: Sequence[str]) -> QuasiPolynomial:

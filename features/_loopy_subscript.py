@@ -9,9 +9,10 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features._loopy_domains import align_parameters
 from perflex.features._loopy_facts import strides_of
 from perflex.features._loopy_flattened import flattened_axes
-from perflex.features._loopy_polynomial import affine_in_parameters, polynomial_in_parameters
+from perflex.features._loopy_polynomial import affine_in_parameters, polynomial_in_parameters, quasi_affine
 from perflex.features._loopy_terms import flat_factors, flat_terms
 from perflex.features._options import ANYWHERE
+from perflex.features._quasipolynomial import QuasiPolynomial
 from perflex.features._scop import Access
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from perflex.features._loopy_expression import RawAccess
     from perflex.features._loopy_facts import KernelTypes
     from perflex.features._options import CountingOptions
-    from perflex.features._quasipolynomial import QuasiPolynomial
 
 __all__ = ["AccessMaker", "parsed_by_user", "rewritten"]
 
@@ -91,7 +91,7 @@ class AccessMaker:
             )
             relation = relation.flat_range_product(isl.Map.from_pw_aff(lane))
             if more.get("strides") is not None:
-                more["strides"] = (*(stride * element.width for stride in more["strides"]), _one())
+                more["strides"] = (*(stride * element.width for stride in more["strides"]), QuasiPolynomial.constant(1))
         if instances.places is not None:
             relation = instances.places.apply_range(relation)
         for position in range(relation.dim(_KINDS.in_)):
@@ -119,7 +119,7 @@ class AccessMaker:
         distinct = True
         for position, (index, affine) in enumerate(zip(indices, found, strict=True)):
             # A component of a vector has no axis of its own in loopy.
-            scale = self._polynomial(axes[position]) if position < len(axes) else _one()
+            scale = self._polynomial(axes[position]) if position < len(axes) else QuasiPolynomial.constant(1)
             if affine is not None:
                 relation = relation.flat_range_product(isl.Map.from_pw_aff(affine))
                 strides.append(scale)
@@ -227,18 +227,6 @@ class AccessMaker:
                 raise self._refuse(msg, self._written[key])
 
 
-def quasi_affine(index: Any, space: Any) -> Any:
-    """Return a subscript as an isl function on a named space; None if it is none."""
-    from loopy.diagnostic import ExpressionToAffineConversionError
-    from loopy.symbolic import guarded_pwaff_from_expr
-    from pymbolic.mapper import UnsupportedExpressionError
-
-    try:
-        return guarded_pwaff_from_expr(space, index, frozenset())
-    except (ExpressionToAffineConversionError, UnsupportedExpressionError):
-        return None
-
-
 def parsed_by_user(text: str, what: str, kernel_name: str) -> Any:
     """Return a user's text as a loopy expression.
 
@@ -288,9 +276,3 @@ def _canonical(expr: Any) -> str:
     if method == "map_subscript":
         return f"{expr.aggregate}[{_canonical_tuple(expr.index_tuple)}]"
     return str(expr).replace(" ", "")
-
-
-def _one() -> QuasiPolynomial:
-    from perflex.features._quasipolynomial import QuasiPolynomial
-
-    return QuasiPolynomial.constant(1)

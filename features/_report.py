@@ -192,7 +192,7 @@ class _Counter:
         symbolic, unit = self._launch_expression(feature), feature.unit
         kind = feature.identifier.removeprefix("f_sync_barrier_")
         met = [barrier for barrier in self.scop.barriers if barrier.kind == kind]
-        certainty = Certainty(stated=any(barrier.averages for barrier in met))
+        certainty = Certainty(stated=any(barrier.stated for barrier in met))
         if kind != feature.identifier and self.per_work_item:
             executed = self.counts.barriers_executed(kind)
             value, symbolic, unit = self._value(executed), str(executed), "barrier, each work-item counted"

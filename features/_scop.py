@@ -191,6 +191,7 @@ class Barrier(KeptAsText):
     launch: int = 0
     schedule: tuple[int | str, ...] = ()
     averages: tuple[tuple[str, Fraction], ...] = ()
+    stated: str = ""
 
     def weight(self) -> Fraction:
         """Return executions per instance of the domain."""

@@ -56,6 +56,7 @@ def scop_document(scop: Scop) -> dict[str, Any]:
                 "launch": barrier.launch,
                 "schedule": list(barrier.schedule),
                 "averages": _average_documents(barrier.averages),
+                "stated": barrier.stated,
             }
             for barrier in scop.barriers
         ],
@@ -283,4 +284,5 @@ class _Reader:
             int(item.get("launch", 0)),
             tuple(item.get("schedule") or ()),
             self._averages(item, "a barrier"),
+            str(item.get("stated") or ""),
         )

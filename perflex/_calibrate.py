@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from perflex._devices import Device
+    from perflex._fit_result import FitResult
     from perflex._model import Model
     from perflex._store import StorePlace
     from perflex._table import FeatureTable
@@ -114,10 +115,12 @@ def calibration_from_table(
     timing: TimingOptions | None = None,
     relative: bool = True,
     nonnegative: bool = True,
+    fit: FitResult | None = None,
 ) -> Calibration:
-    """Fit the model to values gathered before; arguments and errors as `calibrate`."""
-    scaled = scale_features_by_output(table) if relative else table
-    fit = fit_model(model, scaled, nonnegative=nonnegative)
+    """Fit the model to values gathered before, unless that was done; arguments and errors as `calibrate`."""
+    if fit is None:
+        scaled = scale_features_by_output(table) if relative else table
+        fit = fit_model(model, scaled, nonnegative=nonnegative)
     spread = table.spread
     known = spread is not None and bool(np.isfinite(spread).any())
     return Calibration(

@@ -2,23 +2,58 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from perflex._demo import DemoRow
-
-__all__ = ["draw_modeled_and_measured"]
+__all__ = ["COLOURS", "ModeledAndMeasured", "draw_modeled_and_measured", "new_figure"]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 _MARKERS = ("o", "s", "^", "D")
 
 
-def draw_modeled_and_measured(rows: Sequence[DemoRow], title: str, path: Path) -> None:
-    """Draw predicted and measured time over size for each variant, as in the paper's Figure 7.
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure of a size in inches that is drawn into memory."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+class ModeledAndMeasured(Protocol):
+    """A prediction and a measurement of one variant at one size; times in seconds."""
+
+    @property
+    def size(self) -> int:
+        """The size."""
+
+    @property
+    def variant(self) -> str:
+        """The variant's name."""
+
+    @property
+    def predicted_s(self) -> float:
+        """Predicted time."""
+
+    @property
+    def measured_s(self) -> float:
+        """Measured time."""
+
+
+def draw_modeled_and_measured(
+    rows: Sequence[ModeledAndMeasured],
+    title: str,
+    path: Path,
+    *,
+    axis: str = "matrix size n",
+    remarks: Mapping[str, str] | None = None,
+) -> None:
+    """Draw predicted and measured time over size for each variant, as in the paper's Figures 7 to 9.
 
     Parameters
     ----------
@@ -28,20 +63,22 @@ def draw_modeled_and_measured(rows: Sequence[DemoRow], title: str, path: Path) -
         Of the picture.
     path
         The PNG file to write.
+    axis
+        What the size is.
+    remarks
+        Added to a variant's modeled times in the legend.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-    figure = Figure(figsize=(7.5, 4.6), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(7.5, 4.6)
     axes = figure.add_subplot()
     variants = list(dict.fromkeys(row.variant for row in rows))
-    for variant, colour, marker in zip(variants, _COLOURS, _MARKERS, strict=False):
+    for variant, colour, marker in zip(variants, COLOURS, _MARKERS, strict=False):
         own = [row for row in rows if row.variant == variant]
         sizes = [row.size for row in own]
         label = variant.replace("_", " ")
-        axes.plot(sizes, [1e3 * row.predicted_s for row in own], color=colour, label=f"{label}, modeled")
+        remark = f" ({remarks[variant]})" if remarks else ""
+        axes.plot(sizes, [1e3 * row.predicted_s for row in own], color=colour, label=f"{label}, modeled{remark}")
         axes.plot(
             sizes,
             [1e3 * row.measured_s for row in own],
@@ -59,7 +96,7 @@ def draw_modeled_and_measured(rows: Sequence[DemoRow], title: str, path: Path) -
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.set_xlabel("matrix size n")
+    axes.set_xlabel(axis)
     axes.set_ylabel("time (ms)")
     axes.set_title(title, fontsize=11)
     axes.grid(visible=True, which="both", linewidth=0.4, alpha=0.6)

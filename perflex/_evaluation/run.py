@@ -256,7 +256,7 @@ def _calibrated(
     choice = choose_overlap(models, part)
     fitted = [candidate for candidate in choice.candidates if candidate.fit is not None]
     calibrations = {
-        candidate.name: calibration_from_table(candidate.model, part, device=device, timing=options)
+        candidate.name: calibration_from_table(candidate.model, part, device=device, timing=options, fit=candidate.fit)
         for candidate in fitted
     }
     return choice, calibrations

@@ -8,6 +8,7 @@ import pytest
 
 from oracles import oclgrind
 from oracles._oclgrind_child import _input_array
+from oracles.kernels import matmul
 from perflex.errors import UnsupportedKernelError
 from perflex.features import InstructionCounts, annotate, count_features, counts_of, extract_scop, scop_to_yaml
 from perflex.features import scop_from_yaml as read_scop
@@ -213,3 +214,13 @@ def test_stated_scops_survive_a_file():
     text = scop_to_yaml(scop)
     assert scop_to_yaml(read_scop(text)) == text
     assert count_features(read_scop(text), {"n": N}) == count_features(scop, {"n": N})
+
+
+def test_barriers_in_loops_of_stated_length_are_as_stated():
+    text = scop_to_yaml(extract_scop(matmul(prefetch=True)))
+    (plain,) = count_features(read_scop(text), {"n": 32}, identifiers=["f_sync_barrier_local"])
+    stated = read_scop(text.replace("stated: ''", "stated: 'k_outer: 2 trips'"))
+    (counted_as_stated,) = count_features(stated, {"n": 32}, identifiers=["f_sync_barrier_local"])
+    assert plain.exact
+    assert not counted_as_stated.exact
+    assert counted_as_stated.value == plain.value
