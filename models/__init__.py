@@ -14,7 +14,8 @@ A model file::
         match: intersect
 
 A set may say how its sizes grow with a device's speed: ``scale: {n: {power: 2, step: 112}}`` makes them odd multiples
-of 112 such that their squares grow with it.
+of 112 such that their squares grow with it. With ``only_up: true`` they do not shrink for slow devices: arrays that
+have to be larger than caches stay so.
 
 ``like: NAME`` takes the measurement kernels of another model, and its descriptions of parameters that are not given.
 
@@ -29,6 +30,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perflex._demo_sizes import SizeRule
 from perflex._model import Model
 from perflex._yaml_file import Section, read_yaml
 from perflex.errors import FileFormatError, PerflexError
@@ -56,8 +58,8 @@ class KernelSet:
 
     tags: tuple[str, ...]
     match: str | None = None
-    # Argument -> (power of it that work grows with, step): how sizes are made to suit a device.
-    scale: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # How sizes are made to suit a device, by argument.
+    scale: Mapping[str, SizeRule] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,11 +164,12 @@ def _read(top: Section) -> ModelDescription:
     return description
 
 
-def _scale_rules(section: Section) -> dict[str, tuple[int, int]]:
+def _scale_rules(section: Section) -> dict[str, SizeRule]:
     rules = {}
     for argument in section:
         rule = section.section(argument)
-        rules[argument] = rule.integer("power"), rule.integer("step")
+        only_up = rule.flag("only_up") if "only_up" in rule else False
+        rules[argument] = SizeRule(rule.integer("power"), rule.integer("step"), only_up)
         rule.finish()
     section.finish()
     return rules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perflex._timing import MeasurementFailure, TimingOptions, measure
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from perflex._timing_backend import TimedDevice
 
-__all__ = ["REFERENCE_RATE", "matrix_sizes", "multiply_add_rate", "odd_multiples", "scaled_tags"]
+__all__ = ["REFERENCE_RATE", "SizeRule", "matrix_sizes", "multiply_add_rate", "odd_multiples", "scaled_tags"]
 
 # The shipped models' sizes suit a device of this many single-precision multiply-adds per second.
 REFERENCE_RATE = 1.7e11
@@ -21,6 +21,29 @@ _PILOT_ELEMENTS = (32768, 1048576, 16777216)
 _LONG_ENOUGH_S = 2e-4
 _STEP = 32
 _BLOCK = 32768
+
+
+@dataclass(frozen=True)
+class SizeRule:
+    """How a size argument is made to suit a device.
+
+    Attributes
+    ----------
+    power
+        Work grows with this power of the size.
+    step
+        Sizes are odd multiples of it.
+    only_up
+        Sizes do not shrink for slow devices.
+    """
+
+    power: int
+    step: int
+    only_up: bool = False
+
+    def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
+        """Return sizes for a device that is `scale` times as fast as they suit: increasing."""
+        return odd_multiples(sizes, max(scale, 1.0) if self.only_up else scale, power=self.power, step=self.step)
 
 
 def multiply_add_rate(device: TimedDevice) -> float:
@@ -79,7 +102,7 @@ def _element_counts(counts: Iterable[int], scale: float) -> tuple[int, ...]:
     return tuple(found)
 
 
-def scaled_tags(tags: Sequence[str], scale: float, rules: Mapping[str, tuple[int, int]] | None = None) -> list[str]:
+def scaled_tags(tags: Sequence[str], scale: float, rules: Mapping[str, SizeRule] | None = None) -> list[str]:
     """Return filter tags with sizes scaled to a device; all other tags stay.
 
     Parameters
@@ -89,19 +112,18 @@ def scaled_tags(tags: Sequence[str], scale: float, rules: Mapping[str, tuple[int
     scale
         The device's speed in multiples of the speed that the sizes suit.
     rules
-        Arguments that are scaled to odd multiples, with the power of them that work grows with, and the step. By
-        default ``n`` is taken for the extent of matrices that are multiplied, ``nelements`` for that of long arrays.
+        Of arguments that are scaled to odd multiples. By default ``n`` is taken for the extent of matrices that are
+        multiplied, ``nelements`` for that of long arrays.
     """
     return [_scaled(tag, scale, rules or {}) for tag in tags]
 
 
-def _scaled(tag: str, scale: float, rules: Mapping[str, tuple[int, int]]) -> str:
+def _scaled(tag: str, scale: float, rules: Mapping[str, SizeRule]) -> str:
     argument, _, text = (part.strip() for part in tag.partition(":"))
     rule: Callable[[Iterable[int], float], tuple[int, ...]] | None
     rule = {"n": matrix_sizes, "nelements": _element_counts}.get(argument)
     if argument in rules:
-        power, step = rules[argument]
-        rule = partial(odd_multiples, power=power, step=step)
+        rule = rules[argument].sizes
     values = [value.strip() for value in text.split(",")]
     # What is no number stays, for the generators say best which values they allow.
     if rule is None or not all(value.isdecimal() for value in values):

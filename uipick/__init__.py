@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from uipick._access_tags import tag_accesses
     from uipick._argument import Argument, Criterion
     from uipick._collection import KernelCollection, MatchCondition
+    from uipick._confine_loads import confine_loads
     from uipick._generator import Constraint, Generator
     from uipick._measurement_kernel import MeasurementKernel
     from uipick._remove_work import remove_work
@@ -32,6 +33,7 @@ __all__ = [
     "KernelCollection",
     "MatchCondition",
     "MeasurementKernel",
+    "confine_loads",
     "remove_work",
     "tag_accesses",
 ]
@@ -46,6 +48,7 @@ _HOME = {
     "KernelCollection": "uipick._collection",
     "MatchCondition": "uipick._collection",
     "MeasurementKernel": "uipick._measurement_kernel",
+    "confine_loads": "uipick._confine_loads",
     "remove_work": "uipick._remove_work",
     "tag_accesses": "uipick._access_tags",
 }

@@ -115,16 +115,20 @@ class Generator:
             An argument is missing, unknown or not allowed, or a constraint is violated.
         """
         self._check(arguments)
-        structure = tuple((a.name, arguments[a.name]) for a in self.arguments if a.name not in self.size_arguments)
         words = ", ".join(f"{a.name}={arguments[a.name]}" for a in self.arguments)
         sizes = self.sizes(arguments) if self.sizes else {name: arguments[name] for name in self.size_arguments}
         return MeasurementKernel(
-            kernel=_built(self, structure),
+            kernel=self.built(arguments),
             sizes={name: int(value) for name, value in sizes.items()},
             name=f"{self.name}({words})",
             generator=self.name,
             arguments=dict(arguments),
         )
+
+    def built(self, variant: Mapping[str, Value]) -> lp.TranslationUnit:
+        """Return the kernel of the given arguments, sizes left out; one object for equal arguments."""
+        structure = tuple((a.name, variant[a.name]) for a in self.arguments if a.name not in self.size_arguments)
+        return _built(self, structure)
 
     def _check(self, arguments: Mapping[str, Value]) -> None:
         if arguments.keys() != self.by_name.keys():

@@ -33,6 +33,7 @@ class Overlap(StrEnum):
     linear = "linear"
     overlap = "overlap"
     partial = "partial"
+    incore = "incore"
 
 
 def evaluate(

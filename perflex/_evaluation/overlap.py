@@ -1,14 +1,16 @@
 """Which composition of costs a kernel family needs on a device, decided from calibration data alone.
 
 The paper's Section 8.1 decides by hand between adding memory and on-chip costs and overlapping them, and leaves a
-criterion to future work. Here each model is fitted to the measurement kernels, and judged by how well it predicts
-measurement kernels that it was not fitted to (cross-validation), since residuals favour models with more parameters.
+criterion to future work. Here each model is fitted to its measurement kernels, and judged by kernels that it was not
+fitted to, since residuals favour models with more parameters: by trial kernels, the computations themselves at small
+sizes, where there are any; else by measurement kernels held out of the fit (cross-validation).
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,8 +22,6 @@ from perflex._warnings import PerflexWarning
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from perflex._fit_result import FitResult
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Candidate", "OverlapChoice", "choose_overlap"]
 
 FOLDS = 5
-# A model with fewer parameters is kept unless a richer one predicts better by more than this share.
+# A simpler model is kept unless a later one predicts better by more than this share.
 _WORTH_IT = 0.05
 
 
@@ -49,6 +49,8 @@ class Candidate:
         Its fit to all measurement kernels; None where they do not determine it.
     validated_error
         Root mean square of the relative errors of kernels held out of the fit, a fraction; nan without a fit.
+    trial_error
+        Root mean square of the relative errors of the trial kernels, a fraction; nan without a fit or without any.
     aicc
         Akaike's criterion, corrected for few kernels, of the relative residuals; nan without a fit.
     reason
@@ -59,6 +61,7 @@ class Candidate:
     model: Model
     fit: FitResult | None
     validated_error: float = math.nan
+    trial_error: float = math.nan
     aicc: float = math.nan
     reason: str = ""
 
@@ -86,39 +89,50 @@ class OverlapChoice:
         return next(candidate for candidate in self.candidates if candidate.name == name)
 
 
-def choose_overlap(models: Mapping[str, Model], table: FeatureTable, *, folds: int = FOLDS) -> OverlapChoice:
-    """Choose a model by cross-validation over measurement kernels.
+def choose_overlap(
+    models: Mapping[str, Model],
+    tables: FeatureTable | Mapping[str, FeatureTable],
+    trial: FeatureTable | None = None,
+    *,
+    folds: int = FOLDS,
+) -> OverlapChoice:
+    """Choose a model by kernels that it was not fitted to.
 
     Parameters
     ----------
     models
         Candidates by name, the simplest first.
-    table
-        Measured times and features of the measurement kernels; a column for each feature of each model.
+    tables
+        Measured times and features of the measurement kernels: one table, or one for each model.
+    trial
+        The same of trial kernels, which no model is fitted to. Without them cross-validation decides.
     folds
         Parts into which the kernels of each generator are dealt; each part is predicted by a fit to the others.
 
     Returns
     -------
     OverlapChoice
-        The model with the lowest validated error, unless a simpler one comes within 5 % of that.
+        The model with the lowest trial error (else validated error), unless a simpler one comes within 5 % of that.
 
     Raises
     ------
     CalibrationError
         The kernels determine none of the models.
     """
-    scaled = scale_features_by_output(table)
-    held_out = _folds(table, folds)
-    candidates = tuple(_candidate(name, model, scaled, held_out) for name, model in models.items())
+    candidates = tuple(
+        _candidate(name, model, tables[name] if isinstance(tables, Mapping) else tables, trial, folds)
+        for name, model in models.items()
+    )
     fitted = [candidate for candidate in candidates if candidate.fit is not None]
     if not fitted:
         reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in candidates)
         msg = f"the measurement kernels determine none of the models ({reasons})"
         raise CalibrationError(msg)
-    best = min(fitted, key=lambda candidate: candidate.validated_error)
-    chosen = next(c for c in fitted if c.validated_error <= (1 + _WORTH_IT) * best.validated_error)
-    return OverlapChoice(chosen.name, _reason(chosen, best, fitted), candidates)
+    errors = {c.name: c.validated_error if trial is None else c.trial_error for c in fitted}
+    best = min(errors, key=errors.__getitem__)
+    chosen = next(name for name, error in errors.items() if error <= (1 + _WORTH_IT) * errors[best])
+    judges = "measurement kernels held out of the fit" if trial is None else "the variants at small sizes"
+    return OverlapChoice(chosen, _reason(chosen, best, errors, judges), candidates)
 
 
 def _folds(table: FeatureTable, folds: int) -> NDArray[np.intp]:
@@ -131,7 +145,9 @@ def _folds(table: FeatureTable, folds: int) -> NDArray[np.intp]:
     return np.array(dealt, dtype=np.intp)
 
 
-def _candidate(name: str, model: Model, table: FeatureTable, held_out: NDArray[np.intp]) -> Candidate:
+def _candidate(name: str, model: Model, measured: FeatureTable, trial: FeatureTable | None, folds: int) -> Candidate:
+    table = scale_features_by_output(measured)
+    held_out = _folds(table, folds)
     try:
         fit = _fitted(model, table)
         errors = np.concatenate(
@@ -147,13 +163,21 @@ def _candidate(name: str, model: Model, table: FeatureTable, held_out: NDArray[n
         )
     except CalibrationError as error:
         return Candidate(name, model, None, reason=error.message)
-    return Candidate(name, model, fit, float(np.sqrt(np.mean(errors**2))), _aicc(fit))
+    tried = math.nan
+    if trial is not None:
+        tried = _root_mean_square(_errors(model, fit, trial, np.ones(len(trial), dtype=np.bool_)))
+    return Candidate(name, model, fit, _root_mean_square(errors), tried, _aicc(fit))
+
+
+def _root_mean_square(values: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(values**2)))
 
 
 def _fitted(model: Model, table: FeatureTable) -> FitResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)  # of a fit to a part of the kernels nobody needs to know
-        return fit_model(model, table, nonnegative=True)
+        # Where a variant cannot run on a device, nothing tells its costs, and nothing needs them.
+        return fit_model(model, table, nonnegative=True, on_undetermined="warn")
 
 
 def _errors(model: Model, fit: FitResult, table: FeatureTable, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -171,9 +195,9 @@ def _aicc(fit: FitResult) -> float:
     return float(count * np.log(mean_square) + 2 * parameters * count / (count - parameters - 1))
 
 
-def _reason(chosen: Candidate, best: Candidate, fitted: list[Candidate]) -> str:
-    errors = ", ".join(f"{candidate.name} {100 * candidate.validated_error:.1f} %" for candidate in fitted)
-    text = f"errors of measurement kernels held out of the fit: {errors}"
-    if chosen is best:
-        return f"{text}; {chosen.name} is lowest"
-    return f"{text}; {best.name} is not better than {chosen.name} by more than {100 * _WORTH_IT:.0f} %"
+def _reason(chosen: str, best: str, errors: Mapping[str, float], judges: str) -> str:
+    listed = ", ".join(f"{name} {100 * error:.1f} %" for name, error in errors.items())
+    text = f"errors of {judges}: {listed}"
+    if chosen == best:
+        return f"{text}; {chosen} is lowest"
+    return f"{text}; {best} is not better than {chosen} by more than {100 * _WORTH_IT:.0f} %"

@@ -28,9 +28,13 @@ def report_text(evaluations: Sequence[DeviceEvaluation], pictures: Sequence[str]
     parts = [
         "# Predicted and measured run times",
         (
-            "Every model was calibrated with measurement kernels only, none of which is a kernel of the studies; all "
-            "predictions were made before the studies' kernels ran. Errors are geometric means of the relative error. "
-            "Pairs are two variants at one size whose measured times differ by more than 7 %."
+            "All predictions were made before the studies' kernels ran at the sizes shown. The models `linear`, "
+            "`overlap` and `partial` were calibrated with measurement kernels that are no kernels of the studies. The "
+            "model `incore` was calibrated with the variants' own instructions on data that stays next to the cores "
+            "(confined loads), for finite differences also with the variants themselves at one smaller size. To choose "
+            "among the models, each variant was timed at two smaller sizes, which no model was fitted to. Errors are "
+            "geometric means of the relative error. Pairs are two variants at one size whose measured times differ by "
+            "more than 7 %."
         ),
         _table(("device", "study", "model", "error", "noise floor", "pairs ranked right"), short_rows(evaluations)),
         f"Over everything: {_percent(overall_error(evaluations))}. {_hindsight(evaluations)}",
@@ -100,6 +104,11 @@ def _study(result: StudyResult) -> list[str]:
         for p in used.parameters
     ]
     failed = [f"{c.name} was not fitted: {c.reason}" for c in result.choice.candidates if c.fit is None]
+    failed += [
+        f"{c.name}: no measurement kernel tells {', '.join(c.fit.undetermined)}; other costs do not depend on it."
+        for c in result.choice.candidates
+        if c.fit is not None and c.fit.undetermined
+    ]
     return [
         f"### {result.study.title} ({result.study.source})",
         f"Chosen: **{result.choice.name}** ({result.choice.reason}); best in hindsight: {result.best_in_hindsight}."

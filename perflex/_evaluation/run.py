@@ -19,9 +19,10 @@ from perflex._gather import gather_feature_values
 from perflex._kernel_sets import measurement_kernels
 from perflex._timing import MeasurementFailure, TimingOptions, measure
 from perflex._wall_time import wall_time_identifier
+from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perflex._calibration import Calibration
     from perflex._devices import Device
@@ -173,35 +174,67 @@ def evaluate_device(
     timing
         How kernels are timed.
     model
-        One of ``"linear"``, ``"overlap"``, ``"partial"``; by default chosen for each study.
+        One of `perflex._evaluation.studies.OVERLAPS`; by default chosen for each study.
     progress
         Called with (done, total, what) as work proceeds.
 
     Raises
     ------
+    CalibrationError
+        No study can be evaluated: the device runs none of the kernels, or they do not determine a model.
     PerflexError
-        The device runs none of the kernels, or they do not determine the models.
+        The device cannot be used.
     """
     options = timing or TimingOptions(trials=15, min_trials=5, budget_s=0.3)
     scale = multiply_add_rate(device) / REFERENCE_RATE
     output = wall_time_identifier(device)
     described = {study.name: _descriptions(study) for study in studies}
-    kernels = {name: _kernels(models, scale) for name, models in described.items()}
+    kernels = {
+        name: {overlap: measurement_kernels(description, scale) for overlap, description in found.items()}
+        for name, found in described.items()
+    }
+    trials = {study.name: _variants(study, study.trial_sizes_for(scale)) for study in studies}
     models = {
         name: {overlap: description.model(output) for overlap, description in found.items()}
         for name, found in described.items()
     }
-    every = {kernel.name: kernel for own in kernels.values() for kernel in own}
+    every = {kernel.name: kernel for own in kernels.values() for sets in own.values() for kernel in sets}
     features = {f: None for own in models.values() for each in own.values() for f in each.all_features()}
     table = gather_feature_values(
-        tuple(features), list(every.values()), device=device, timing=options, progress=progress
+        tuple(features),
+        [*every.values(), *(kernel for own in trials.values() for kernel in own.values())],
+        device=device,
+        timing=options,
+        progress=progress,
     )
-    calibrated = {
-        study.name: _calibrated(models[study.name], kernels[study.name], table, device, options) for study in studies
-    }
+    skipped = list(table.dropped)
+    calibrated = {}
+    for study in studies:
+        try:
+            trial = _rows_of(table, trials[study.name].values())
+            parts = {overlap: _rows_of(table, own) for overlap, own in kernels[study.name].items()}
+            choice = _choice(models[study.name], parts, trial, model)
+        except CalibrationError as error:
+            skipped.append((f"study {study.name}", error.message))
+            continue
+        calibrated[study.name] = (
+            choice,
+            {
+                c.name: calibration_from_table(c.model, parts[c.name], device=device, timing=options, fit=c.fit)
+                for c in choice.candidates
+                if c.fit is not None
+            },
+        )
+    if not calibrated:
+        msg = f"no study can be evaluated on {device}: {'; '.join(f'{what}: {why}' for what, why in skipped[-3:])}"
+        raise CalibrationError(msg)
+    studies = [study for study in studies if study.name in calibrated]
 
-    targets = _targets(studies, scale)
-    skipped: list[tuple[str, str]] = []
+    targets = {
+        (study.name, *key): kernel
+        for study in studies
+        for key, kernel in _variants(study, study.sizes_for(scale)).items()
+    }
     predicted = {
         key: {overlap: float(c.predict(kernel.kernel, kernel.sizes)) for overlap, c in calibrated[key[0]][1].items()}
         for key, kernel in targets.items()
@@ -227,7 +260,7 @@ def evaluate_device(
             )
             for study in studies
         ),
-        skipped=(*table.dropped, *skipped),
+        skipped=tuple(skipped),
         drift=drift(list(references.values()), outcomes[len(targets) :]),
         overlap=_ratio_points(table, every, calibrated[studies[-1].name][1]),
     )
@@ -239,43 +272,37 @@ def _descriptions(study: Study) -> dict[str, ModelDescription]:
     return {overlap: load_model(study.models[overlap]) for overlap in OVERLAPS}
 
 
-def _kernels(descriptions: Mapping[str, ModelDescription], scale: float) -> list[MeasurementKernel]:
-    found = {k.name: k for description in descriptions.values() for k in measurement_kernels(description, scale)}
-    return list(found.values())
+def _choice(
+    models: Mapping[str, Model], parts: Mapping[str, FeatureTable], trial: FeatureTable, wanted: str | None
+) -> OverlapChoice:
+    if not len(trial):
+        msg = "none of its variants runs on this device"
+        raise CalibrationError(msg)
+    choice = choose_overlap(models, parts, trial)
+    if wanted is not None and choice.candidate(wanted).fit is None:
+        msg = f"the model {wanted} was asked for, but not fitted: {choice.candidate(wanted).reason}"
+        raise CalibrationError(msg)
+    return choice
 
 
-def _calibrated(
-    models: Mapping[str, Model],
-    kernels: Sequence[MeasurementKernel],
-    table: FeatureTable,
-    device: Device,
-    options: TimingOptions,
-) -> tuple[OverlapChoice, dict[str, Calibration]]:
-    own = {kernel.name for kernel in kernels}
-    part = table.take([row for row, name in enumerate(table.kernels) if name in own])
-    choice = choose_overlap(models, part)
-    fitted = [candidate for candidate in choice.candidates if candidate.fit is not None]
-    calibrations = {
-        candidate.name: calibration_from_table(candidate.model, part, device=device, timing=options, fit=candidate.fit)
-        for candidate in fitted
-    }
-    return choice, calibrations
+def _rows_of(table: FeatureTable, kernels: Iterable[MeasurementKernel]) -> FeatureTable:
+    names = {kernel.name for kernel in kernels}
+    return table.take([row for row, name in enumerate(table.kernels) if name in names])
 
 
-def _targets(studies: Sequence[Study], scale: float) -> dict[tuple[str, str, int], MeasurementKernel]:
-    return {
-        (study.name, variant, size): study.kernel(variant, size)
-        for study in studies
-        for size in study.sizes_for(scale)
-        for variant in study.variants
-    }
+def _variants(study: Study, sizes: Iterable[int]) -> dict[tuple[str, int], MeasurementKernel]:
+    return {(variant, size): study.kernel(variant, size) for size in sizes for variant in study.variants}
 
 
 def _ratio_points(
     table: FeatureTable, kernels: Mapping[str, MeasurementKernel], calibrations: Mapping[str, Calibration]
 ) -> tuple[RatioPoint, ...]:
     """Return the kernels of `overlap_ratio` with the most elements, in the order of m."""
-    rows = [row for row, name in enumerate(table.kernels) if kernels[name].generator == "overlap_ratio"]
+    rows = [
+        row for row, name in enumerate(table.kernels) if name in kernels and kernels[name].generator == "overlap_ratio"
+    ]
+    # An in-core model knows the variants of its study only.
+    calibrations = {name: c for name, c in calibrations.items() if name != "incore"}
     if not rows or not calibrations:
         return ()
     most = max(kernels[table.kernels[row]].sizes["nelements"] for row in rows)
@@ -296,6 +323,6 @@ def _ratio_points(
 
 def _references(kernels: Mapping[str, Any], table: FeatureTable, output: str) -> dict[Any, float]:
     """Return the measurement kernels that took longest, with their times: they are timed again."""
-    times = dict(zip(table.kernels, map(float, table.column(output)), strict=True))
+    times = {n: t for n, t in zip(table.kernels, map(float, table.column(output)), strict=True) if n in kernels}
     longest = sorted(times, key=lambda name: -times[name])[:_REFERENCES]
     return {kernels[name]: times[name] for name in longest}

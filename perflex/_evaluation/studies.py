@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perflex._demo_sizes import odd_multiples
+from perflex._demo_sizes import SizeRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["OVERLAPS", "STUDIES", "Study"]
 
-# Names of the ways to compose memory, on-chip and fixed costs; models are called <study>_<overlap>.
-OVERLAPS = ("linear", "overlap", "partial")
+# Names of the ways to compose costs, the simplest first; models are called <study>_<overlap>. The first three add or
+# overlap costs per operation and access (paper Section 8.1); the last one has the in-core time of each variant.
+OVERLAPS = ("linear", "overlap", "partial", "incore")
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,12 @@ class Study:
         Filter tags of each variant, without the size.
     size
         Name of the size argument.
+    trial_sizes
+        Sizes at which the variants are timed to choose among models; smaller than those to predict.
     sizes
-        Values that suit a device of `perflex._demo_sizes.REFERENCE_RATE`.
-    power
-        The work grows with this power of the size.
-    step
-        Sizes are odd multiples of this number: even ones share the factor two with caches' sets.
+        Sizes to predict. Both suit a device of `perflex._demo_sizes.REFERENCE_RATE`.
+    rule
+        How they are made to suit another one. Odd multiples: even ones share the factor two with caches' sets.
     axis
         What the size is, for pictures.
     models
@@ -49,15 +50,22 @@ class Study:
     source: str
     variants: Mapping[str, tuple[str, ...]]
     size: str
+    trial_sizes: tuple[int, ...]
     sizes: tuple[int, ...]
-    power: int
-    step: int
+    rule: SizeRule
     axis: str
     models: Mapping[str, str]
 
     def sizes_for(self, scale: float) -> tuple[int, ...]:
-        """Return sizes for a device that is `scale` times as fast as the reference: increasing."""
-        return odd_multiples(self.sizes, scale, power=self.power, step=self.step)
+        """Return sizes to predict on a device that is `scale` times as fast as the reference: increasing."""
+        return self._all_sizes(scale)[len(self.trial_sizes) :]
+
+    def trial_sizes_for(self, scale: float) -> tuple[int, ...]:
+        """Return smaller sizes for the choice of a model: increasing."""
+        return self._all_sizes(scale)[: len(self.trial_sizes)]
+
+    def _all_sizes(self, scale: float) -> tuple[int, ...]:
+        return self.rule.sizes((*self.trial_sizes, *self.sizes), scale)
 
     def kernel(self, variant: str, size: int) -> MeasurementKernel:
         """Return a variant's kernel at a size.
@@ -88,11 +96,11 @@ STUDIES = {
                 "no_prefetch": ("matmul_sq", *_GROUPS, "prefetch:False"),
             },
             size="n",
-            sizes=(288, 416, 544, 672, 800, 928),
-            power=3,
-            step=32,
+            trial_sizes=(288, 352),
+            sizes=(416, 544, 672, 800, 928, 1056),
+            rule=SizeRule(power=3, step=32),
             axis="matrix size n",
-            models={"linear": "matmul_linear", "overlap": "matmul_overlap", "partial": "matmul_sq"},
+            models={overlap: f"matmul_{overlap}" for overlap in OVERLAPS} | {"partial": "matmul_sq"},
         ),
         Study(
             name="dg",
@@ -103,9 +111,9 @@ STUDIES = {
                 for variant in ("plain", "u_prefetch", "diff_mat_prefetch", "diff_mat_prefetch_transposed")
             },
             size="nelements",
+            trial_sizes=(3088, 4112),
             sizes=(6160, 9232, 12304, 16400, 20496, 24592),
-            power=1,
-            step=16,
+            rule=SizeRule(power=1, step=16),
             axis="number of elements",
             models={overlap: f"dg_{overlap}" for overlap in OVERLAPS},
         ),
@@ -117,9 +125,10 @@ STUDIES = {
                 f"{tile}x{tile}": ("fdiff", "dtype:float32", "groups_fit:True", f"tile:{tile}") for tile in (16, 18)
             },
             size="n",
-            sizes=(784, 1008, 1232, 1456, 1680, 2128),
-            power=2,
-            step=112,
+            # Larger than caches, as in the paper: a cost per access knows nothing of them.
+            trial_sizes=(1904, 2352),
+            sizes=(2576, 3024, 3472, 3920, 4368, 4816),
+            rule=SizeRule(power=2, step=112, only_up=True),
             axis="rows and columns n",
             models={overlap: f"fdiff_{overlap}" for overlap in OVERLAPS},
         ),

@@ -24,6 +24,13 @@ SMALL = {
         "dtype:float32", "prefetch:True,False", "lsize_0:8", "lsize_1:8", "groups_fit:True", "n:16",
         "keep:aLD,bLD,cST,aLD_bLD",
     ],
+    "matmul_sq_core": [
+        "dtype:float32", "prefetch:True,False", "lsize_0:4", "lsize_1:4", "groups_fit:True", "confined:2", "n:12",
+    ],
+    "dg_diff_core": [
+        "dtype:float32", "lsize_0:4", "lsize_1:4", "groups_fit:True", "confined:2", "nunit_nodes:12", "nelements:12",
+    ],
+    "fdiff_core": ["dtype:float32", "tile:6,8", "groups_fit:True", "confined:1,2", "n:24"],
     "dg_diff": [
         "dtype:float32,float64", "lsize_0:4", "lsize_1:4", "groups_fit:True", "nunit_nodes:8", "nelements:12",
     ],

@@ -18,7 +18,7 @@ from perflex._fake_device import FakeDevice
 from perflex._gather import kernel_feature_values
 from perflex._kernel_sets import measurement_kernels
 from perflex._wall_time import wall_time_identifier
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, MeasurementError
 from perflex.models import load_model
 
 if TYPE_CHECKING:
@@ -68,22 +68,49 @@ def test_a_richer_model_must_be_worth_it() -> None:
     assert choice.name == "linear"
 
 
-def test_a_model_that_is_not_determined_is_passed_over_with_the_reason() -> None:
-    models = {"other": Model(OUTPUT, f"p_x * {GLOBAL} + p_y * 2 * {GLOBAL}"), "linear": MODELS["linear"]}
+def test_trial_kernels_decide_where_there_are_any() -> None:
+    measured, trial = table("linear", 0.01), table("partial", 0.01)
+    choice = choose_overlap(MODELS, dict.fromkeys(MODELS, measured), trial)
+    errors = {candidate.name: candidate.trial_error for candidate in choice.candidates if candidate.fit is not None}
+    # All were fitted to kernels that overlap nothing, so none predicts the trial kernels; the least bad one is taken.
+    assert min(errors.values()) > 0.05
+    assert errors[choice.name] <= 1.05 * min(errors.values())
+    assert "errors of the variants at small sizes" in choice.reason
+    tables = {"linear": measured, "partial": table("partial", 0.01)}
+    models = {name: MODELS[name] for name in tables}
+    choice = choose_overlap(models, tables, trial)
+    assert choice.name == "partial"
+    assert choice.candidate("partial").trial_error == pytest.approx(0.01, abs=0.008)
+
+
+def test_a_model_that_cannot_be_fitted_is_passed_over_with_the_reason() -> None:
+    models = {"other": Model(OUTPUT, f"p_x * {GLOBAL} + p_y * f_op_float64_add"), "linear": MODELS["linear"]}
     choice = choose_overlap(models, table("linear", 0.01))
     assert choice.name == "linear"
     assert choice.candidate("other").fit is None
-    assert "p_x" in choice.candidate("other").reason
+    assert "f_op_float64_add" in choice.candidate("other").reason
     with pytest.raises(CalibrationError, match="determine none of the models"):
         choose_overlap({"other": models["other"]}, table("linear", 0.01))
 
 
+def test_parameters_that_nothing_tells_are_named() -> None:
+    models = {"both": Model(OUTPUT, f"p_g * {GLOBAL} + p_o * {CHIP} + p_x * 2 * {CHIP}")}
+    candidate = choose_overlap(models, table("linear", 0.01)).candidate("both")
+    assert candidate.fit is not None
+    assert candidate.fit.undetermined == ("p_o", "p_x")
+    assert candidate.validated_error == pytest.approx(0.01, abs=0.008)
+
+
 @pytest.mark.parametrize("study", STUDIES)
 def test_study_sizes_suit_all_variants(study: str) -> None:
+    step = STUDIES[study].rule.step
     for scale in (0.05, 0.3, 1.0, 30.0):
-        sizes = STUDIES[study].sizes_for(scale)
-        assert list(sizes) == sorted(set(sizes))
-        assert all(size % (2 * STUDIES[study].step) == STUDIES[study].step for size in sizes)
+        sizes = [*STUDIES[study].trial_sizes_for(scale), *STUDIES[study].sizes_for(scale)]
+        assert sizes == sorted(set(sizes))
+        assert len(sizes) == len(STUDIES[study].trial_sizes) + len(STUDIES[study].sizes)
+        assert all(size % (2 * step) == step for size in sizes)
+    # Finite differences stay larger than caches.
+    assert (STUDIES[study].sizes_for(0.3) == STUDIES[study].sizes) == (study == "fdiff")
     for variant in STUDIES[study].variants:
         assert STUDIES[study].kernel(variant, STUDIES[study].sizes[0]).generator in {"matmul_sq", "dg_diff", "fdiff"}
 
@@ -94,27 +121,36 @@ def test_odd_multiples_grow_with_the_root() -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_no_model_is_calibrated_with_what_it_predicts(study: str) -> None:
-    for name in STUDIES[study].models.values():
-        generators = {kernel.generator for kernel in measurement_kernels(load_model(name))}
-        assert not generators & {"matmul_sq", "dg_diff", "fdiff"}
+@pytest.mark.parametrize("scale", [0.1, 1.0, 20.0])
+def test_no_model_is_calibrated_with_what_it_predicts(study: str, scale: float) -> None:
+    smallest = min(STUDIES[study].sizes_for(scale))
+    for overlap, name in STUDIES[study].models.items():
+        kernels = measurement_kernels(load_model(name), scale)
+        own = [kernel for kernel in kernels if kernel.generator in {"matmul_sq", "dg_diff", "fdiff"}]
+        # One in-core model needs the variants at one small size to know how far work and transfer overlap.
+        assert bool(own) == ((study, overlap) == ("fdiff", "incore"))
+        assert all(kernel.sizes["n"] < smallest for kernel in own)
 
 
-@pytest.fixture(scope="module")
-def evaluation():
-    """Finite differences on a device that obeys the linear model."""
+def evaluate_on_fake(largest_group: int):
+    """Evaluate finite differences on a device that obeys the linear model, and has a limit on work-groups."""
     description = load_model("fdiff_linear")
     costs = dict.fromkeys(description.model().params(), 2e-11) | {"p_launch": 4e-6, "p_group": 1e-8, "p_barrier": 3e-8}
     model = description.model()
     study = STUDIES["fdiff"]
-    kernels = [*measurement_kernels(description)]
-    kernels += [study.kernel(variant, size) for variant in study.variants for size in study.sizes]
+    kernels = [kernel for name in study.models.values() for kernel in measurement_kernels(load_model(name))]
+    sizes = [*study.trial_sizes, *study.sizes]
+    kernels += [study.kernel(variant, size) for variant in study.variants for size in sizes]
     by_name = {kernel.name: kernel for kernel in kernels}
 
     def law(label: str, sizes: dict[str, int]) -> float:
         if label not in by_name:  # the pilot, which tells how fast the device is
             return sizes["nelements"] * 64 * 32 / REFERENCE_RATE
         kernel = by_name[label]
+        if kernel.arguments.get("tile", 1) ** 2 > largest_group:
+            items = kernel.arguments["tile"] ** 2
+            msg = f"{label}: work-groups have {items} work-items, the device allows {largest_group}"
+            raise MeasurementError(msg)
         return float(model.evaluate(costs, kernel_feature_values(model.input_features(), kernel, kernel.sizes)))
 
     device = FakeDevice(law, noise=0.002)
@@ -123,10 +159,37 @@ def evaluation():
         return evaluate_device(device, [study])
 
 
+@pytest.fixture(scope="module")
+def evaluation():
+    """Finite differences on a device that runs everything."""
+    return evaluate_on_fake(1024)
+
+
+def test_a_variant_that_cannot_run_is_skipped_and_the_other_one_predicted() -> None:
+    evaluation = evaluate_on_fake(256)
+    (result,) = evaluation.studies
+    assert {point.variant for point in result.points} == {"16x16"}
+    assert len(result.points) == 6
+    assert result.geomean_error(result.model) < 0.01
+    skipped = dict(evaluation.skipped)
+    assert "fdiff(dtype=float32, tile=18, groups_fit=True, n=4816)" in skipped
+    assert all("324 work-items, the device allows 256" in reason for reason in skipped.values())
+    assert "p_tile18" in report_text([evaluation], [])
+
+
+def test_a_study_that_cannot_run_is_an_error_that_says_why() -> None:
+    with pytest.raises(
+        CalibrationError, match=r"no study can be evaluated on fake.*allows 4; study fdiff: none of its variants"
+    ):
+        evaluate_on_fake(4)
+
+
 def test_a_device_that_obeys_a_model_is_predicted(evaluation) -> None:
     (result,) = evaluation.studies
-    assert result.choice.name == result.model == "linear"
-    assert result.geomean_error("linear") < 0.01
+    # Each cost grows with n squared, so that the linear model and the in-core one are both right.
+    assert result.choice.name == result.model
+    assert result.model in {"linear", "incore"}
+    assert max(result.geomean_error("linear"), result.geomean_error("incore")) < 0.01
     assert len(result.points) == 12
     assert {point.variant for point in result.points} == {"16x16", "18x18"}
     pairs, right = result.pairs("linear")

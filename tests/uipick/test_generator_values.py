@@ -200,6 +200,18 @@ def test_matmul_sq_mem_sums_what_it_loads(one, run, random, prefetch, keep):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, **inputs), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("prefetch", [True, False])
+@pytest.mark.parametrize(("fit", "n"), [(True, 40), (False, 37)])
+def test_matmul_with_confined_loads(one, run, random, prefetch, fit, n):
+    kernel = one(
+        "matmul_sq_core", "dtype:float64", f"prefetch:{prefetch}", "lsize_0:8", "lsize_1:8", f"groups_fit:{fit}",
+        "confined:2", f"n:{n}",
+    )  # fmt: skip
+    a, b = random.random((2, n, n))
+    near = np.arange(n) // 8 % 2 * 8 + np.arange(n) % 8
+    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, a=a, b=b), a[near] @ b[:, near], rtol=1e-12)
+
+
 @pytest.mark.parametrize(("m", "depth"), [(2, 16), (3, 16), (3, 32)])
 def test_lmem_madd(one, run, m, depth):
     kernel = one("lmem_madd", "dtype:float32", f"m:{m}", f"depth:{depth}", "lid_stride_1:32", "nelements:1024")

@@ -58,6 +58,34 @@ def test_dg_that_cannot_be(tags, words):
         KernelCollection(ALL_GENERATORS).generate_kernels(["dg_diff", "dtype:float32", *tags])
 
 
+def _confined(indices, tile, groups):
+    """Where work-groups of `tile` work-items along an axis load from, if only so many load data of their own."""
+    return indices // tile % groups * tile + indices % tile
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_dg_with_confined_loads(one, run, random, variant):
+    nodes, nelements = 24, 40
+    kernel = one(
+        "dg_diff_core", "dtype:float64", f"variant:{variant}", "groups_fit:True", "lsize_0:8", "lsize_1:8",
+        "confined:2", f"nunit_nodes:{nodes}", f"nelements:{nelements}",
+    )  # fmt: skip
+    diff_mat, u = _dg_data(random, 3, nodes, nelements, variant)
+    rows, elements = _confined(np.arange(nodes), 8, 2), _confined(np.arange(nelements), 8, 2)
+    result = run(kernel.kernel, kernel.sizes, diff_mat=diff_mat, u=u)
+    np.testing.assert_allclose(result, np.einsum("mij,kj->mki", diff_mat[:, rows], u[elements]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("fit", [True, False])
+def test_finite_differences_with_confined_loads(one, run, random, fit):
+    n = 30 if fit else 29
+    kernel = one("fdiff_core", "dtype:float64", "tile:8", f"groups_fit:{fit}", "confined:3", f"n:{n}")
+    u = random.random((n + 2, n + 2))
+    i, j = np.meshgrid(*2 * [_confined(np.arange(n), 6, 3)], indexing="ij")
+    expected = u[i, j + 1] + u[i + 1, j] - 4 * u[i + 1, j + 1] + u[i + 1, j + 2] + u[i + 2, j + 1]
+    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, u=u), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("fit", [True, False])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_work_removed_dg_sums_what_it_loads(one, run, random, variant, fit):

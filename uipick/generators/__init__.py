@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from uipick.generators._in_core import in_core
 from uipick.generators._work_removed import work_removed
 from uipick.generators.axpy import AXPY
 from uipick.generators.barrier_local import BARRIER_LOCAL
@@ -58,12 +59,15 @@ __all__ = ["ALL_GENERATORS"]
 ALL_GENERATORS = (
     MATMUL_SQ,
     work_removed(MATMUL_SQ, ("aLD", "bLD", "cST")),
+    in_core(MATMUL_SQ),
     MATMUL_RB,
     work_removed(MATMUL_RB, ("aLD", "bLD", "cST")),
     DG_DIFF,
     DG_DIFF_MEM,
+    in_core(DG_DIFF),
     FDIFF,
     work_removed(FDIFF, ("uLD", "resST")),
+    in_core(FDIFF),
     TRANSPOSE,
     work_removed(TRANSPOSE, ("aLD", "outST")),
     GEMV,

@@ -57,7 +57,7 @@ def work_removed(
     def build(*, keep: str, **variant: str | bool | int) -> lp.TranslationUnit:
         from uipick._remove_work import remove_work
 
-        return remove_work(application.build(**variant), keep_tags=keep.split("_"))
+        return remove_work(application.built(variant), keep_tags=keep.split("_"))
 
     build.__doc__ = f"""Global accesses of {application.name}, arithmetic and local memory removed.
 
