@@ -13,6 +13,8 @@ __all__ = ["COLOURS", "ModeledAndMeasured", "draw_modeled_and_measured", "new_fi
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 _MARKERS = ("o", "s", "^", "D")
+# With more variants than this the legend stands beside the picture.
+_FEW = 2
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -70,9 +72,10 @@ def draw_modeled_and_measured(
     """
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-    figure = new_figure(7.5, 4.6)
-    axes = figure.add_subplot()
     variants = list(dict.fromkeys(row.variant for row in rows))
+    many = len(variants) > _FEW
+    figure = new_figure(10.5 if many else 7.5, 4.6)
+    axes = figure.add_subplot()
     for variant, colour, marker in zip(variants, COLOURS, _MARKERS, strict=False):
         own = [row for row in rows if row.variant == variant]
         sizes = [row.size for row in own]
@@ -100,5 +103,8 @@ def draw_modeled_and_measured(
     axes.set_ylabel("time (ms)")
     axes.set_title(title, fontsize=11)
     axes.grid(visible=True, which="both", linewidth=0.4, alpha=0.6)
-    axes.legend(frameon=False)
+    if many:
+        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    else:
+        axes.legend(frameon=False)
     figure.savefig(path)

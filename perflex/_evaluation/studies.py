@@ -126,8 +126,8 @@ STUDIES = {
             },
             size="n",
             # Larger than caches, as in the paper: a cost per access knows nothing of them.
-            trial_sizes=(1904, 2352),
-            sizes=(2576, 3024, 3472, 3920, 4368, 4816),
+            trial_sizes=(2352, 2800),
+            sizes=(3024, 3472, 3920, 4368, 4816, 5264),
             rule=SizeRule(power=2, step=112, only_up=True),
             axis="rows and columns n",
             models={overlap: f"fdiff_{overlap}" for overlap in OVERLAPS},

@@ -172,7 +172,7 @@ def test_a_variant_that_cannot_run_is_skipped_and_the_other_one_predicted() -> N
     assert len(result.points) == 6
     assert result.geomean_error(result.model) < 0.01
     skipped = dict(evaluation.skipped)
-    assert "fdiff(dtype=float32, tile=18, groups_fit=True, n=4816)" in skipped
+    assert "fdiff(dtype=float32, tile=18, groups_fit=True, n=5264)" in skipped
     assert all("324 work-items, the device allows 256" in reason for reason in skipped.values())
     assert "p_tile18" in report_text([evaluation], [])
 
