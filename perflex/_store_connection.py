@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["DamageError", "UnusableError", "abandon", "companion", "connect", "is_damage", "store_fault", "transaction"]
+__all__ = [
+    "DamageError",
+    "UnusableError",
+    "abandon",
+    "companion",
+    "connect",
+    "is_damage",
+    "require_own",
+    "store_fault",
+    "transaction",
+]
 
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # Another process may be writing; so long one statement waits for it.
@@ -66,9 +76,9 @@ def connect(path: Path) -> sqlite3.Connection:
     try:
         # A commit is with the system when it returns: only a failing system, not a failing process, can lose it.
         connection.execute("PRAGMA synchronous=NORMAL")
-        _require_own(connection)
+        version = require_own(connection)
         _require_whole_log(connection, companion(path, "-wal"))
-        if _number(connection, "user_version") < len(MIGRATIONS):
+        if version < len(MIGRATIONS):
             _make_tables(connection)
         connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
         connection.execute("PRAGMA foreign_keys=ON")
@@ -85,7 +95,14 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _require_own(connection: sqlite3.Connection) -> None:
+def require_own(connection: sqlite3.Connection) -> int:
+    """Return how many steps of `MIGRATIONS` a file has, 0 for a new one.
+
+    Raises
+    ------
+    UnusableError
+        It is another program's file, or a newer perflex's.
+    """
     # In this order: another process may just be making the tables.
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     version = _number(connection, "user_version")
@@ -95,6 +112,7 @@ def _require_own(connection: sqlite3.Connection) -> None:
     if version > len(MIGRATIONS):
         msg = f"was written by a newer perflex (format {version}, this one knows {len(MIGRATIONS)}); update perflex"
         raise UnusableError(msg)
+    return version
 
 
 def _require_whole_log(connection: sqlite3.Connection, wal: Path) -> None:

@@ -88,6 +88,19 @@ class StoreFile:
                 self.set_aside(str(error))
             return self._attempt(work, writes=writes, patience_s=patience_s)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether this process has the file open; then nothing but SQLite may read it, or its locks are gone."""
+        return self._connection is not None
+
+    def set_asides(self) -> list[Path]:
+        """Return the damaged files that were set aside and are still there."""
+        if not self.path.parent.is_dir():
+            return []
+        start = f"{self.path.name}.damaged-"
+        names = (path for path in self.path.parent.iterdir() if path.name.startswith(start))
+        return sorted(path for path in names if not path.name.endswith(_COMPANIONS))
+
     def close(self) -> None:
         """Close the file; it is opened again when it is used again."""
         with self._lock:
@@ -108,6 +121,8 @@ class StoreFile:
             The file cannot be renamed, or a new one not be written; what was measured is tried again at the next use.
         """
         with self._lock, folder_lock(self.path.parent, alone=True):
+            if self._inode is None and self.path.exists():
+                self._inode = self.path.stat().st_ino
             # Another process may have done it.
             aside = self._rename() if self._is_current() else None
             self._leave()
@@ -184,9 +199,7 @@ class StoreFile:
                 self._begin_anew(pending.with_name(pending.name.removesuffix(_PENDING)))
 
     def _pending(self) -> list[Path]:
-        start = f"{self.path.name}.damaged-"
-        names = (path for path in self.path.parent.iterdir() if path.name.startswith(start))
-        return sorted(path for path in names if path.name.endswith(_PENDING))
+        return [path for path in self.set_asides() if path.name.endswith(_PENDING)]
 
     def _begin_anew(self, aside: Path) -> Salvaged:
         from perflex._measurements.salvage import salvage

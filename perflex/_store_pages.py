@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["FoundRow", "page_size_of", "rows_of_file"]
+__all__ = ["SQLITE_MAGIC", "FoundRow", "page_size_of", "rows_of_file"]
 
 FoundRow: TypeAlias = tuple[int, tuple[object, ...]]
 
-_MAGIC = b"SQLite format 3\x00"
+SQLITE_MAGIC = b"SQLite format 3\x00"
 _PAGE_SIZE = 4096
 _HEADER = 100
 _TABLE_LEAF = 0x0D
@@ -31,7 +31,7 @@ _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 
 def page_size_of(content: bytes) -> int:
     """Return the size of a file's pages in bytes; the usual one where the header does not say."""
-    if content[:16] == _MAGIC:
+    if content[:16] == SQLITE_MAGIC:
         size = int.from_bytes(content[16:18], "big")
         size = 65536 if size == 1 else size
         if size in {512 << i for i in range(8)}:

@@ -13,14 +13,15 @@ from perflex._measurements.rows import (
     is_sound_key,
     is_sound_sample,
 )
-from perflex._store_pages import rows_of_file
+from perflex._store_connection import companion
+from perflex._store_pages import SQLITE_MAGIC, rows_of_file
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Salvaged", "insert", "mend_order", "salvage"]
+__all__ = ["Salvaged", "insert", "is_foreign", "mend_order", "salvage"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,22 @@ class Salvaged:
     nameless: int = 0
 
 
+def is_foreign(path: Path) -> bool:
+    """Return whether a file is no database and has no row of a store; an empty one may become a store.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    """
+    with path.open("rb") as stream:
+        start = stream.read(len(SQLITE_MAGIC))
+    if not start or start == SQLITE_MAGIC:
+        return False
+    rows = rows_of_file(path, companion(path, "-wal"))
+    return not any(is_sound_sample(_sample(row)) or is_sound_key((number, *row[1:])) for number, row in rows)
+
+
 def insert(table: str, columns: Sequence[str]) -> str:
     """Return the statement that adds a row unless it is there."""
     places = ", ".join("?" * len(columns))
@@ -56,9 +73,9 @@ def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvage
     samples: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     failures: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for number, columns in rows_of_file(damaged, wal):
-        key, sample, failure = (number, *columns[1:]), _real(columns[1:], 3, 5), _real(columns[1:], 4)
+        key, sample, failure = (number, *columns[1:]), _sample(columns), _real(columns[1:], 4)
         # The newest label is the last one found.
-        if len(columns) == len(KEY_COLUMNS) and is_sound_key(key):
+        if is_sound_key(key):
             keys[number] = key
         elif is_sound_sample(sample):
             samples.setdefault(sample[:3], (number, *sample))
@@ -89,6 +106,10 @@ def mend_order(connection: sqlite3.Connection) -> None:
     """Let every failure be older than the samples still to come; needed when the newest samples are gone."""
     last = "(SELECT ifnull(max(number), 0) FROM samples)"
     connection.execute(f"UPDATE failures SET after = {last} WHERE after > {last}")  # noqa: S608
+
+
+def _sample(columns: tuple[object, ...]) -> tuple[Any, ...]:
+    return _real(columns[1:], 3, 5)
 
 
 def _real(columns: tuple[object, ...], *places: int) -> tuple[Any, ...]:

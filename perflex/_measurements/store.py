@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from perflex._measurements.rows import (
@@ -16,6 +17,7 @@ from perflex._measurements.rows import (
     sample_of,
     sample_row,
 )
+from perflex._measurements.salvage import is_foreign
 from perflex._store import current_store, store_at
 from perflex._store_connection import DamageError, UnusableError, store_fault
 from perflex.errors import StoreError
@@ -131,7 +133,7 @@ class MeasurementStore:
         for key, sample in samples:
             if key not in keys:
                 keys[key] = key_row(key, names.get(key, ""))
-            rows.append(self._row(lambda key=key, sample=sample: sample_row(key_number(key), sample)))
+            rows.append(self._row(partial(sample_row, key_number(key), sample)))
 
         def execute(connection: sqlite3.Connection) -> None:
             connection.executemany(_ADD_KEY, keys.values())
@@ -141,7 +143,7 @@ class MeasurementStore:
 
     def fail(self, key: MeasurementKey, failure: Failure, label: str = "") -> None:
         """Keep a failure; the middle of a message over 2000 characters is left out."""
-        row = self._row(lambda: failure_row(key_number(key), failure))
+        row = self._row(partial(failure_row, key_number(key), failure))
 
         def execute(connection: sqlite3.Connection) -> None:
             connection.execute(_ADD_KEY, key_row(key, label))
@@ -153,10 +155,29 @@ class MeasurementStore:
         """Close the file; it is opened again when it is used again."""
         self._file.close()
 
+    def exists(self) -> bool:
+        """Return whether there is a file, or one that was set aside and is still to be replaced."""
+        return self.path.exists() or bool(self.set_asides())
+
+    def is_foreign(self) -> bool:
+        """Return whether the file is neither a database nor has any measurement in it."""
+        return not self._file.is_open and self.path.exists() and is_foreign(self.path)
+
+    def set_asides(self) -> list[Path]:
+        """Return the damaged files that were set aside and are still there."""
+        return self._file.set_asides()
+
+    def set_aside(self, reason: str) -> None:
+        """Rename the file as damaged, and begin a new one with all that can be read of it."""
+        self._guarded(lambda: self._file.set_aside(reason))
+
     def use(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool = False) -> _Result:
         """Return what `work` makes of the connection; with `writes` it is in a transaction. It may be called again."""
+        return self._guarded(lambda: self._file.use(work, writes=writes, patience_s=_PATIENCE_S))
+
+    def _guarded(self, use: Callable[[], _Result]) -> _Result:
         try:
-            return self._file.use(work, writes=writes, patience_s=_PATIENCE_S)
+            return use()
         except (UnusableError, DamageError, OSError, sqlite3.Error, OverflowError) as error:
             msg = f"the store {self.path} {_fault(error)}"
             raise StoreError(msg, path=self.path) from error
