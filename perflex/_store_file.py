@@ -158,7 +158,7 @@ class StoreFile:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                msg = f"cannot be made ({error.strerror})"
+                msg = f"cannot be made ({error.strerror}: {error.filename})"
                 raise UnusableError(msg) from None
             self._finish_pending()
             with folder_lock(self.path.parent, alone=False):

@@ -37,6 +37,7 @@ SAMPLE_COLUMNS = ("key", "session", "round", "seconds", "launches", "started", "
 FAILURE_COLUMNS = ("key", "session", "kind", "message", "started", "after", "checksum")
 # Of a longer message the beginning and the end are kept: compilers say what is wrong first, crashes last.
 _LONGEST_MESSAGE = 2000
+_LARGEST = 2**63 - 1
 
 
 def key_row(key: MeasurementKey, label: str) -> tuple[Any, ...]:
@@ -84,13 +85,17 @@ def sample_row(key: int, sample: Sample) -> tuple[Any, ...]:
     Raises
     ------
     ValueError
-        A time is not finite, or negative.
+        A time is not finite, or negative; a number has more than 63 bits.
     """
     seconds, started = float(sample.seconds), float(sample.started)
     if not (math.isfinite(seconds) and seconds >= 0 and math.isfinite(started)):
         msg = f"a time of {seconds} s, started at {started}, is no time"
         raise ValueError(msg)
-    row = (key, _text(sample.session), int(sample.round), seconds, int(sample.launches), started)
+    trial, launches = int(sample.round), int(sample.launches)
+    if max(abs(trial), abs(launches)) > _LARGEST:
+        msg = f"round {trial} with {launches} launches is out of range"
+        raise ValueError(msg)
+    row = (key, _text(sample.session), trial, seconds, launches, started)
     return (*row, _sample_checksum(*row))
 
 
