@@ -101,6 +101,10 @@ class StoreFile:
         names = (path for path in self.path.parent.iterdir() if path.name.startswith(start))
         return sorted(path for path in names if not path.name.endswith(_COMPANIONS))
 
+    def is_pending(self) -> bool:
+        """Return whether a damaged file was set aside and no new one has been begun yet."""
+        return not self.path.exists() and bool(self._pending())
+
     def close(self) -> None:
         """Close the file; it is opened again when it is used again."""
         with self._lock:
@@ -191,7 +195,7 @@ class StoreFile:
 
     def _finish_pending(self) -> None:
         """Do what a process did not come to that was killed between setting a file aside and beginning a new one."""
-        if self.path.exists() or not self._pending():
+        if not self.is_pending():
             return
         with folder_lock(self.path.parent, alone=True):
             # Another process may have been faster.
@@ -233,8 +237,9 @@ class StoreFile:
 def _told(found: Salvaged | None) -> str:
     if found is None or not (found.samples or found.failures):
         return "; a new one was begun"
-    nameless = f", {found.nameless} kernels without their names" if found.nameless else ""
-    return f"; {found.samples} samples and {found.failures} failures read from it are in a new one{nameless}"
+    from perflex._measurements.wording import together
+
+    return f"; a new one has what could be read of it: {together(found.samples, found.failures, found.nameless)}"
 
 
 _files: weakref.WeakSet[StoreFile] = weakref.WeakSet()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex._cli.session import session_of
+from perflex._measurements.wording import together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,15 +59,11 @@ def list_(
     samples, failures = sum(k.samples for k in kernels), sum(k.failures for k in kernels)
     tables = f"{counts.kernels} kernels, {counts.scops} descriptions, {counts.counts} portions"
     lines = [
-        f"{kept.path}: {_together(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
+        f"{kept.path}: {together(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
         f"counts, made again when needed: {tables}, {counts.text_bytes / 1e6:.1f} MB",
     ]
     lines += [f"damaged and set aside: {path}; delete it when you need nothing of it" for path in aside]
     session.output.print("\n".join(lines), markup=False, soft_wrap=True)
-
-
-def _together(samples: int, failures: int) -> str:
-    return f"{samples} sample{'s'[: samples != 1]} and {failures} failure{'s'[: failures != 1]}"
 
 
 def _table(device: str, kernels: Sequence[KernelOverview]) -> Table:
@@ -141,13 +138,12 @@ def verify(
         advice = "'perflex store verify --mend' begins a new file with every row that is whole, and keeps this one"
         session.remarks.print(advice, style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1)
-    nameless = f"; {verdict.nameless} kernels lost their names to damage" if verdict.nameless else ""
-    sound = f"{kept.path} is sound: {_together(verdict.samples, verdict.failures)}{nameless}"
+    sound = f"{kept.path} is sound: {together(verdict.samples, verdict.failures, verdict.nameless)}"
     session.output.print(sound, markup=False, soft_wrap=True)
 
 
 def _unsound(path: Path, verdict: Verdict) -> str:
-    lines = [f"{path} is damaged: {_together(verdict.samples, verdict.failures)} can be read in order"]
+    lines = [f"{path} is damaged: {together(verdict.samples, verdict.failures)} can be read in order"]
     return "\n".join([*lines, *(f"    {problem}" for problem in verdict.problems)])
 
 
@@ -182,10 +178,10 @@ def prune(
 def _pruned(pruning: Pruning, *, done: bool) -> list[str]:
     verb = "deleted" if done else "would delete"
     lines = [
-        f"{device or '(unnamed device)'}: {_together(samples, failures)}"
+        f"{device or '(unnamed device)'}: {together(samples, failures)}"
         for device, (samples, failures) in sorted(pruning.by_device.items())
     ]
-    lines.append(f"{verb} {_together(len(pruning.samples), len(pruning.failures))}")
+    lines.append(f"{verb} {together(len(pruning.samples), len(pruning.failures))}")
     if not done and pruning.by_device:
         lines.append("nothing was deleted; give --yes to do it")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from perflex._store_pages import SQLITE_MAGIC, rows_of_file
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = ["Salvaged", "insert", "is_foreign", "mend_order", "salvage"]
@@ -84,22 +85,15 @@ def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvage
     nameless = {row[1] for row in (*samples.values(), *failures.values())} - keys.keys()
     connection.executemany(insert("measurement_keys", KEY_COLUMNS), keys.values())
     connection.executemany(insert("measurement_keys", KEY_COLUMNS), [(key, *[""] * 6) for key in nameless])
-    for table, columns, rows in (("samples", SAMPLE_COLUMNS, samples), ("failures", FAILURE_COLUMNS, failures)):
-        connection.executemany(insert(table, ("number", *columns)), _numbered(rows.values()))
-    mend_order(connection)
+    # Numbered anew: damage to a number must not make it the largest there can be, or that of another row.
+    in_order = sorted(samples.values())
+    numbers = [number for number, *_ in in_order]
+    connection.executemany(insert("samples", SAMPLE_COLUMNS), [row[1:] for row in in_order])
+    connection.executemany(
+        insert("failures", FAILURE_COLUMNS),
+        [(*row[1:6], bisect_right(numbers, row[6]), row[7]) for row in sorted(failures.values())],
+    )
     return Salvaged(len(samples), len(failures), len(nameless))
-
-
-def _numbered(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yield rows in their order; of several with one number (one is of an older state) only the first keeps it."""
-    last, again = 0, []
-    for number, *columns in sorted(rows):
-        if number > last:
-            yield (number, *columns)
-            last = number
-        else:
-            again.append((None, *columns))
-    yield from again
 
 
 def mend_order(connection: sqlite3.Connection) -> None:
