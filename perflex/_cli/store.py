@@ -95,6 +95,7 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines, whatever the file is called.")] = False,
 ) -> None:
     """Write every sample and failure with all that is known of it, a line each."""
+    from perflex._cli.arguments import ArgumentError
     from perflex._cli.store_place import existing_store
     from perflex._cli.writable import require_writable_file
     from perflex._measurements.export import write_rows
@@ -106,8 +107,12 @@ def export(
     if out is None:
         write_rows(kept, typer.get_text_stream("stdout"), as_json=lines_of_json)
         return
-    with out.open("w", encoding="utf-8", newline="") as stream:
-        rows = write_rows(kept, stream, as_json=lines_of_json)
+    try:
+        with out.open("w", encoding="utf-8", newline="") as stream:
+            rows = write_rows(kept, stream, as_json=lines_of_json)
+    except OSError as error:
+        msg = f"cannot write {out}: {error.strerror or error}; name another file with --out"
+        raise ArgumentError(msg, path=out) from error
     session = session_of(context)
     session.remarks.print(f"{rows} samples and failures", markup=False)
     session.output.print(str(out), markup=False, soft_wrap=True)

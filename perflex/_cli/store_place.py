@@ -38,6 +38,9 @@ def existing_store(place: Path | None) -> MeasurementStore:
     if not store.exists():
         msg = f"there is no store at {store.path}; measuring makes one, --store names another"
         raise ArgumentError(msg, path=store.path)
+    if store.path.is_dir():
+        msg = f"{store.path} is a folder; name a file with --store"
+        raise ArgumentError(msg, path=store.path)
     if not store.path.exists():
         # A damaged one was set aside by a process that was killed then; opening finishes that.
         store.use(lambda _: None)

@@ -36,6 +36,13 @@ _Result = TypeVar("_Result")
 # So long other processes may write without a pause.
 _PATIENCE_S = 60.0
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_WRITTEN = {
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_DIR_FSYNC,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 _ADD_KEY = """
@@ -161,11 +168,11 @@ class MeasurementStore:
 
     def is_foreign(self) -> bool:
         """Return whether the file is neither a database nor has any measurement in it."""
-        return not self._file.is_open and self.path.exists() and is_foreign(self.path)
+        return not self._file.is_open and self._guarded(lambda: is_foreign(self.path))
 
     def set_asides(self) -> list[Path]:
         """Return the damaged files that were set aside and are still there."""
-        return self._file.set_asides()
+        return self._guarded(self._file.set_asides)
 
     def set_aside(self, reason: str) -> None:
         """Rename the file as damaged, and begin a new one with all that can be read of it."""
@@ -195,7 +202,7 @@ def _fault(error: Exception) -> str:
     code = getattr(error, "sqlite_errorcode", 0)
     number = getattr(error, "errno", None)
     reason = store_fault(error)
-    if code & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR} or number in _FULL:
+    if code & 0xFF == sqlite3.SQLITE_FULL or code in _NOT_WRITTEN or number in _FULL:
         return f"takes no more: {error}; free space, or name a file elsewhere (--store, PERFLEX_STORE)"
     if code & 0xFF in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM} or number in _READ_ONLY:
         return f"cannot be written: {error}; give yourself the right to, or name another file (--store, PERFLEX_STORE)"

@@ -7,7 +7,7 @@ import json
 import sqlite3
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from perflex._measurements.reading import COLUMNS, utc
 from perflex._measurements.records import Failure, MeasurementKey, Sample
 from perflex._measurements.store import MeasurementStore
 from perflex._store import Store
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DAY = 86400.0
 NOW = time.time()
@@ -117,6 +114,16 @@ def test_export_as_json_lines(store: MeasurementStore, tmp_path: Path, capsys: p
 def test_export_where_nothing_can_be_written(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(store, "export", "--out", str(store.path / "rows.csv")) == 2
     assert "cannot write" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_export_to_a_full_disk(store: MeasurementStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rows.csv"
+    out.symlink_to("/dev/full")
+    assert run(store, "export", "--out", str(out)) == 2
+    assert capsys.readouterr().err.strip() == (
+        f"perflex: error: cannot write {out}: No space left on device; name another file with --out"
+    )
 
 
 def test_export_reads_in_portions(store: MeasurementStore, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
@@ -271,6 +278,8 @@ def test_files_that_are_no_store(command: str, tmp_path: Path, capsys: pytest.Ca
     assert main([*words, "--store", str(missing)]) == 2
     assert f"there is no store at {missing}" in capsys.readouterr().err
     assert not missing.exists()
+    assert main([*words, "--store", str(tmp_path)]) == 2
+    assert f"{tmp_path} is a folder; name a file" in capsys.readouterr().err
     notes = tmp_path / "notes.txt"
     notes.write_text("something that was named by mistake\n" * 1000)
     assert main([*words, "--store", str(notes)]) == 2
