@@ -3,6 +3,7 @@
 Source of the format: https://www.sqlite.org/fileformat2.html, section 4. SQLite reads a log up to the first frame
 whose checksum is wrong. After a process was killed that frame belongs to a transaction that never ended; where whole
 transactions follow it, the log was damaged, and what they committed would silently be gone.
+Seldom, what a killed process left looks the same: the file is then set aside without need, and nothing is lost.
 """
 
 from __future__ import annotations
