@@ -13,6 +13,7 @@ from perflex.errors import (
     MeasurementError,
     MissingExtraError,
     PerflexError,
+    StoreError,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +25,14 @@ _EVERYWHERE = ("--quiet", "-q", "--debug")
 _FAILED_WORK = 1
 _BAD_INPUT = 2
 # Everything else that perflex raises says that what it was given is wrong.
-_WORK_ERRORS = (CalibrationError, EnvironmentSetupError, InexactCountError, MeasurementError, MissingExtraError)
+_WORK_ERRORS = (
+    CalibrationError,
+    EnvironmentSetupError,
+    InexactCountError,
+    MeasurementError,
+    MissingExtraError,
+    StoreError,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

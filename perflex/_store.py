@@ -1,26 +1,25 @@
 """The store: one SQLite file in the user's cache directory, shared by all processes.
 
-What is in it can be counted or measured again, so that nothing here ever fails a caller: where the file cannot be
-used, one warning says why, reading finds nothing, and writing does nothing.
+What was counted can be counted again, so that nothing here ever fails a caller: where the file cannot be used, one
+warning says why, reading finds nothing, and writing does nothing. Measurements are in the same file, and more is
+made of them (`perflex._measurements`).
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 import warnings
-import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from platformdirs import user_cache_path
 
-from perflex._store_tables import APPLICATION, MIGRATIONS
+from perflex._store_connection import DamageError, UnusableError, store_fault
+from perflex._store_file import StoreFile
 from perflex._warnings import PerflexWarning
 
 if TYPE_CHECKING:
@@ -32,91 +31,68 @@ StorePlace: TypeAlias = "str | Path | Store"
 
 _VARIABLE = "PERFLEX_STORE"
 _OFF = {"", "off"}
-_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-# Another process may be writing; so long it is waited for.
-_BUSY_S = 5.0
-
-
-class _UnusableError(Exception):
-    """The file is not for this version to use; never leaves this module."""
 
 
 class Store:
-    """One SQLite file, opened when first used and used by any thread.
+    """What was counted, in one SQLite file, used by any thread.
 
     Parameters
     ----------
     path
         The file; it and its folder are made when needed.
+
+    Attributes
+    ----------
+    file : StoreFile
+        The file, for those who must know when it fails.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        self._inode: int | None = None
+        self.file = StoreFile(path)
         self._given_up = False
+        self._set_aside = False
         self._done: set[str] = set()
-        _stores.add(self)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.file.path
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query; none where the file cannot be used."""
+        rows: list[tuple[Any, ...]] = []
 
-        def fetch(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-            return connection.execute(query, values).fetchall()
+        def fetch() -> None:
+            rows.extend(self.file.use(lambda connection: connection.execute(query, values).fetchall()))
 
-        return self._guarded(fetch) or []
+        self._guarded(fetch)
+        return rows
 
     def write(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
         """Execute statements in one transaction; nothing happens where the file cannot be used."""
 
         def execute(connection: sqlite3.Connection) -> None:
-            with _transaction(connection):
-                for statement, values in statements:
-                    connection.execute(statement, values)
+            for statement, values in statements:
+                connection.execute(statement, values)
 
-        self._guarded(execute)
+        self._guarded(lambda: self.file.use(execute, writes=True))
 
     def first_time(self, what: str) -> bool:
         """Return whether this is asked for the first time, of this store in this process."""
-        with self._lock:
-            first = what not in self._done
-            self._done.add(what)
-            return first
+        first = what not in self._done
+        self._done.add(what)
+        return first
 
     def close(self) -> None:
         """Close the file; it is opened again when it is used again."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        self.file.close()
 
     def set_aside(self, reason: str) -> None:
-        """Rename a damaged file, say so, and go on without."""
-        with self._lock:
-            if self._given_up:
-                return
-            self.close()
-            try:
-                aside = self._rename()
-            except OSError as error:
-                self._give_up(f"is damaged ({reason}) and cannot be renamed ({error.strerror})")
-                return
-            told = f"; it is now {aside}" if aside is not None else ""
-            self._give_up(f"is damaged ({reason}){told}")
-
-    def _rename(self) -> Path | None:
-        # Another process may have set the same file aside already, and begun a new one.
-        if not self.path.exists() or self.path.stat().st_ino != self._inode:
-            return None
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        aside = self.path.with_name(f"{self.path.name}.damaged-{stamp}-{os.getpid()}")
-        self.path.rename(aside)
-        for suffix in ("-wal", "-shm"):
-            companion = self.path.with_name(self.path.name + suffix)
-            if companion.exists():
-                companion.rename(aside.with_name(aside.name + suffix))
-        return aside
+        """Rename a damaged file, say so, and go on with a new one; without any when that is damaged, too."""
+        if self._set_aside:
+            self._give_up(f"is damaged again ({reason})")
+        self._set_aside = True
+        self._guarded(lambda: self.file.set_aside(reason))
 
     def _give_up(self, reason: str) -> None:
         if not self._given_up:
@@ -125,97 +101,17 @@ class Store:
             msg = f"the store {self.path} {reason}; nothing is remembered in this process (PERFLEX_STORE names another)"
             warnings.warn(msg, PerflexWarning, stacklevel=2)
 
-    def _guarded(self, use: Callable[[sqlite3.Connection], Any]) -> Any:
-        """Return what `use` makes of the connection, or None."""
-        with self._lock:
-            if self._given_up:
-                return None
-            try:
-                if self._connection is None:
-                    self._connection = self._open()
-                return use(self._connection)
-            except (_UnusableError, OSError) as error:
-                self._give_up(str(error))
-            except sqlite3.Error as error:
-                # The low byte is the kind of failure.
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
-                    self.set_aside(str(error))
-                else:
-                    self._give_up(f"cannot be used ({error})")
-            return None
-
-    def _open(self) -> sqlite3.Connection:
+    def _guarded(self, use: Callable[[], object]) -> None:
+        if self._given_up:
+            return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            msg = f"cannot be made ({error.strerror})"
-            raise _UnusableError(msg) from None
-        connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        self._inode = self.path.stat().st_ino
-        try:
-            _prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _forget_connection(self) -> None:
-        # SQLite forbids to use, or even close, a connection in a forked process.
-        _inherited.append(self._connection)
-        self._connection = None
-        self._lock = threading.RLock()
+            use()
+        except (UnusableError, DamageError, OSError, sqlite3.Error) as error:
+            self._give_up(store_fault(error))
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
-    """Check whose file it is, and make the tables that are missing."""
-    connection.execute("PRAGMA synchronous=NORMAL")
-    version = _number(connection, "user_version")
-    if version == len(MIGRATIONS) and _number(connection, "application_id") == APPLICATION:
-        return
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if tables and _number(connection, "application_id") != APPLICATION:
-        msg = "is another program's SQLite file"
-        raise _UnusableError(msg)
-    if version > len(MIGRATIONS):
-        msg = f"was written by a newer perflex (format {version}, this one knows {len(MIGRATIONS)}); update perflex"
-        raise _UnusableError(msg)
-    connection.execute("PRAGMA journal_mode=WAL")
-    with _transaction(connection):
-        # Another process may have been faster.
-        for migration in MIGRATIONS[_number(connection, "user_version") :]:
-            for statement in migration:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id={APPLICATION}")
-        connection.execute(f"PRAGMA user_version={len(MIGRATIONS)}")
-
-
-def _number(connection: sqlite3.Connection, pragma: str) -> int:
-    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        connection.rollback()
-        raise
-    connection.commit()
-
-
-_stores: weakref.WeakSet[Store] = weakref.WeakSet()
-_inherited: list[sqlite3.Connection | None] = []
 _by_name: dict[str, Store] = {}
 _chosen: ContextVar[Store | None] = ContextVar("perflex_store")
-
-
-def _after_fork() -> None:
-    for store in list(_stores):
-        store._forget_connection()  # noqa: SLF001 - same module
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def store_at(place: StorePlace) -> Store | None:

@@ -24,4 +24,30 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # Which states of the package have written, and when (Julian day).
         "CREATE TABLE versions (version TEXT PRIMARY KEY, used REAL NOT NULL)",
     ),
+    (
+        # What makes timings comparable, each once: the number is a digest of the rest, so that samples find it again
+        # whatever happens to this table. The label is what people call the kernel.
+        """
+        CREATE TABLE measurement_keys (
+            number INTEGER PRIMARY KEY, kernel TEXT NOT NULL, sizes TEXT NOT NULL, device TEXT NOT NULL,
+            driver TEXT NOT NULL, conditions TEXT NOT NULL, label TEXT NOT NULL
+        )
+        """,
+        # Timings, in the order added, each with a checksum.
+        """
+        CREATE TABLE samples (
+            number INTEGER PRIMARY KEY, key INTEGER NOT NULL REFERENCES measurement_keys, session TEXT NOT NULL,
+            round INTEGER NOT NULL, seconds REAL NOT NULL, launches INTEGER NOT NULL, started REAL NOT NULL,
+            checksum INTEGER NOT NULL, UNIQUE (key, session, round)
+        )
+        """,
+        # What failed, each with a checksum, and the last sample there was before it.
+        """
+        CREATE TABLE failures (
+            number INTEGER PRIMARY KEY, key INTEGER NOT NULL REFERENCES measurement_keys, session TEXT NOT NULL,
+            kind TEXT NOT NULL, message TEXT NOT NULL, started REAL NOT NULL, after INTEGER NOT NULL,
+            checksum INTEGER NOT NULL, UNIQUE (key, session, kind, started)
+        )
+        """,
+    ),
 )

@@ -15,6 +15,7 @@ One tree, so that ``except PerflexError`` catches all of them::
     |- MeasurementError           a kernel could not be built, run or timed
     |- CalibrationError           the data do not determine the parameters
     |- FileFormatError            a file is damaged, foreign or of another version
+    |- StoreError               measurements cannot be kept in a file, or read back
     |- ExecutorError              a pool that was to do the work broke, or cannot be sent it
     |- EnvironmentSetupError      the installation lacks something essential
     `- MissingExtraError          an optional dependency is not installed
@@ -41,6 +42,7 @@ __all__ = [
     "ModelSyntaxError",
     "NoMatchError",
     "PerflexError",
+    "StoreError",
     "TagError",
     "UnknownFeatureError",
     "UnsupportedKernelError",
@@ -133,6 +135,10 @@ class CalibrationError(PerflexError):
 
 class FileFormatError(PerflexError):
     """A file is truncated, foreign or of another version; names the line or field."""
+
+
+class StoreError(PerflexError):
+    """Measurements cannot be kept in the store, or read from it; names the file, and what was kept before stays."""
 
 
 class ExecutorError(PerflexError):

@@ -14,6 +14,7 @@ from perflex._cli.evaluate import evaluate
 from perflex._cli.features import features
 from perflex._cli.predict import predict, rank
 from perflex._cli.session import session_of
+from perflex._cli.store import store
 
 __all__ = ["app"]
 
@@ -53,3 +54,4 @@ def _options(
 
 for command in (demo, devices, catalog, features, calibrate, predict, rank, evaluate):
     app.command()(command)
+app.add_typer(store, name="store")

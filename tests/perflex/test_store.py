@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex import _store
+from perflex import _store_connection
 from perflex.__main__ import main
 from perflex._store import Store, current_store, store_at, using_store
 from perflex._store_tables import MIGRATIONS
@@ -86,10 +86,9 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     assert aside.read_bytes().startswith(b"this is no database")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert store.read(QUERY) == []  # told once
-        add(store, "lost")
-        add(Store(path), "kept")
-        assert Store(path).read(QUERY) == [("scop", "kept")]
+        add(store, "kept")
+        add(Store(path), "too")
+        assert store.read(QUERY) == [("scop", "kept"), ("scop", "too")]
 
 
 def test_damage_in_the_middle(tmp_path: Path) -> None:
@@ -102,7 +101,20 @@ def test_damage_in_the_middle(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.warns(PerflexWarning, match="is damaged"):
         assert Store(path).read(QUERY) == []
-    assert not path.exists()
+    assert len(list(tmp_path.glob("store.sqlite.damaged-*[0-9]"))) == 1
+
+
+def test_damage_that_comes_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.sqlite")
+    add(store, "one")
+    with pytest.warns(PerflexWarning, match=r"is damaged \(wrong\); it is now .*; a new one was begun"):
+        store.set_aside("wrong")
+    add(store, "two")
+    assert store.read(QUERY) == [("scop", "two")]
+    with pytest.warns(PerflexWarning, match=r"is damaged again \(wrong\); nothing is remembered in this process"):
+        store.set_aside("wrong")
+    assert store.read(QUERY) == []
+    assert Store(store.path).read(QUERY) == [("scop", "two")]
 
 
 def test_a_file_that_another_process_replaced_stays(tmp_path: Path) -> None:
@@ -111,10 +123,21 @@ def test_a_file_that_another_process_replaced_stays(tmp_path: Path) -> None:
     add(store, "one")
     path.rename(tmp_path / "moved.sqlite")
     add(Store(path), "two")
-    with pytest.warns(PerflexWarning, match="is damaged") as caught:
-        store.set_aside("something is wrong")
-    assert "it is now" not in str(caught[0].message)
-    assert Store(path).read(QUERY) == [("scop", "two")]
+    store.set_aside("something is wrong")
+    assert store.read(QUERY) == Store(path).read(QUERY) == [("scop", "two")]
+
+
+def test_what_is_written_goes_to_the_file_of_that_name(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    store = Store(path)
+    add(store, "one")
+    path.rename(tmp_path / "moved.sqlite")
+    add(Store(path), "two")
+    add(store, "three")
+    assert Store(path).read(QUERY) == [("scop", "two"), ("scop", "three")]
+    path.unlink()
+    add(store, "four")
+    assert Store(path).read(QUERY) == [("scop", "four")]
 
 
 def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
@@ -182,7 +205,7 @@ def test_a_file_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_locked_file_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_store, "_BUSY_S", 0.02)
+    monkeypatch.setattr(_store_connection, "_BUSY_S", 0.02)
     store = Store(tmp_path / "store.sqlite")
     add(store, "one")
     holder = sqlite3.connect(store.path, isolation_level=None)

@@ -1,0 +1,101 @@
+"""The records of measurements, and what anything that keeps them can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Failure", "MeasurementKey", "Recorder", "Sample"]
+
+
+@dataclass(frozen=True)
+class MeasurementKey:
+    """What makes timings comparable: samples of equal keys are trials of one measurement.
+
+    Attributes
+    ----------
+    kernel
+        Digest of the kernel's content: description and generated code.
+    sizes
+        Names and values of the size parameters.
+    device
+        Full name of the device, its platform included.
+    driver
+        Version of the driver.
+    conditions
+        What else timings depend on, e.g. ``"warmups=1"``.
+    """
+
+    kernel: str
+    sizes: tuple[tuple[str, int], ...]
+    device: str
+    driver: str
+    conditions: str = ""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One timing.
+
+    Attributes
+    ----------
+    seconds
+        Device time of one launch, in seconds.
+    launches
+        Launches that this is the average of.
+    started
+        Wall clock at the start of the timing: seconds since 1970, UTC.
+    session
+        Random name of the run that took it.
+    round
+        Which round of the session; a session has one sample of a key and round.
+    """
+
+    seconds: float
+    launches: int
+    started: float
+    session: str
+    round: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A measurement that failed.
+
+    Attributes
+    ----------
+    kind
+        ``"prepare"`` (does not build or fit), ``"run"`` (the device reports an error), ``"limit"`` (too slow),
+        ``"hang"``, ``"crash"`` or ``"memory"`` (the device has too little).
+    message
+        What was reported.
+    started
+        Wall clock at the start, in seconds since 1970, UTC.
+    session
+        Random name of the run.
+    """
+
+    kind: str
+    message: str
+    started: float
+    session: str
+
+
+class Recorder(Protocol):
+    """Keeps samples and failures, and knows those of earlier runs."""
+
+    def earlier(self, key: MeasurementKey) -> tuple[Sample, ...]:
+        """Return the samples of a key in the order they were added."""
+        ...
+
+    def failure(self, key: MeasurementKey) -> Failure | None:
+        """Return the newest failure of a key, unless a sample was added after it."""
+        ...
+
+    def add(self, key: MeasurementKey, sample: Sample, label: str = "") -> None:
+        """Keep a sample; `label` is what people call the kernel."""
+        ...
+
+    def fail(self, key: MeasurementKey, failure: Failure, label: str = "") -> None:
+        """Keep a failure."""
+        ...

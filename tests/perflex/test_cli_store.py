@@ -1,0 +1,304 @@
+"""``perflex store``: what it shows, writes, deletes, and how it ends."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perflex.__main__ import main
+from perflex._measurements.reading import COLUMNS, utc
+from perflex._measurements.records import Failure, MeasurementKey, Sample
+from perflex._measurements.store import MeasurementStore
+from perflex._store import Store
+
+DAY = 86400.0
+NOW = time.time()
+SMALL = MeasurementKey("a" * 64, (("n", 16),), "Intel OpenCL: Some CPU", "1.0", "warmups=1")
+LARGE = replace(SMALL, sizes=(("n", 64),))
+ELSEWHERE = replace(SMALL, device="PoCL: Some CPU")
+
+
+def sample(days_ago: float, number: int, milliseconds: float = 1.0) -> Sample:
+    return Sample(1e-3 * milliseconds, 2, NOW - days_ago * DAY, "session", number)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MeasurementStore:
+    store = MeasurementStore(Store(tmp_path / "store.sqlite"))
+    store.add_many([(SMALL, sample(100 - 20 * n, n, 1.0 + n)) for n in range(5)], {SMALL: "square(n=16)"})
+    store.add_many([(LARGE, sample(1, n, 8.0)) for n in range(3)], {LARGE: "square(n=64)"})
+    store.add_many([(ELSEWHERE, sample(200, n)) for n in range(2)])
+    store.fail(LARGE, Failure("hang", "no answer,\nnone", NOW - 95 * DAY, "session"), "square(n=64)")
+    return store
+
+
+def run(store: MeasurementStore, *words: str) -> int:
+    return main(["store", *words, "--store", str(store.path)])
+
+
+def test_list(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = Store(store.path)
+    counts.write([("INSERT INTO scops VALUES ('digest', 'twelve bytes')", ())])
+    assert run(store, "list") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    first, last = utc(NOW - 100 * DAY)[:10], utc(NOW - 20 * DAY)[:10]
+    assert f"│ square(n=16) │ 5 │ 0 │ {first} │ {last} │ 3 ms │" in shown
+    assert "│ square(n=64) │ 3 │ 1 │" in shown
+    assert "│ aaaaaaaaaaaa │ 2 │ 0 │" in shown
+    assert shown.index("Intel OpenCL: Some CPU") < shown.index("PoCL: Some CPU")
+    assert "10 samples and 1 failure," in shown
+    assert "0 kernels, 1 descriptions, 0 portions" in shown
+
+
+def test_list_as_json(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> None:
+    store.set_asides()
+    assert run(store, "list", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["path"] == str(store.path)
+    assert facts["set_aside"] == []
+    assert facts["counts"] == {"kernels": 0, "scops": 0, "counts": 0, "text_bytes": 0}
+    assert [(k["label"], k["measurements"], k["samples"], k["failures"], k["median_s"]) for k in facts["kernels"]] == [
+        ("square(n=16)", 1, 5, 0, pytest.approx(3e-3)),
+        ("square(n=64)", 1, 3, 1, pytest.approx(8e-3)),
+        ("aaaaaaaaaaaa", 1, 2, 0, pytest.approx(1e-3)),
+    ]
+
+
+def test_the_store_in_use_is_the_default(
+    store: MeasurementStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERFLEX_STORE", str(store.path))
+    assert main(["store", "verify"]) == 0
+    assert capsys.readouterr().out.strip() == f"{store.path} is sound: 10 samples and 1 failure"
+    monkeypatch.setenv("PERFLEX_STORE", "off")
+    assert main(["store", "verify"]) == 1
+    assert "switched off" in capsys.readouterr().err
+
+
+def test_export_as_csv(store: MeasurementStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(store, "export") == 0
+    printed = capsys.readouterr().out
+    out = tmp_path / "rows.csv"
+    assert run(store, "export", "--out", str(out)) == 0
+    assert capsys.readouterr().out.strip() == str(out)
+    assert out.read_text() == printed
+    rows = list(csv.DictReader(printed.splitlines(keepends=True)))
+    assert tuple(rows[0]) == COLUMNS
+    assert [row["record"] for row in rows] == ["sample"] * 10 + ["failure"]
+    assert [float(row["seconds"]) for row in rows[:5]] == [sample(0, 0, 1.0 + n).seconds for n in range(5)]
+    assert json.loads(rows[5]["sizes"]) == {"n": 64}
+    assert rows[-1]["message"] == "no answer,\nnone"
+    assert rows[-1]["seconds"] == rows[0]["kind"] == ""
+    assert float(rows[0]["started"]) == NOW - 100 * DAY
+
+
+def test_export_as_json_lines(store: MeasurementStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rows.jsonl"
+    assert run(store, "export", "-o", str(out)) == 0
+    capsys.readouterr()
+    assert run(store, "export", "--json") == 0
+    assert capsys.readouterr().out == out.read_text()
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(rows) == 11
+    assert rows[0]["sizes"] == {"n": 16}
+    assert "kind" not in rows[0]
+    assert rows[-1]["kind"] == "hang"
+
+
+def test_export_where_nothing_can_be_written(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(store, "export", "--out", str(store.path / "rows.csv")) == 2
+    assert "cannot write" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_export_to_a_full_disk(store: MeasurementStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rows.csv"
+    out.symlink_to("/dev/full")
+    assert run(store, "export", "--out", str(out)) == 2
+    assert capsys.readouterr().err.strip() == (
+        f"perflex: error: cannot write {out}: No space left on device; name another file with --out"
+    )
+
+
+def test_export_reads_in_portions(store: MeasurementStore, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    assert run(store, "export") == 0
+    whole = capsys.readouterr().out
+    monkeypatch.setattr("perflex._measurements.reading._PORTION", 3)
+    assert run(store, "export") == 0
+    assert capsys.readouterr().out == whole
+
+
+def damage(store: MeasurementStore) -> None:
+    store.close()
+    connection = sqlite3.connect(store.path)
+    connection.execute("UPDATE samples SET launches = 3 WHERE number = 4")
+    connection.execute("PRAGMA foreign_keys=OFF")
+    connection.execute("DELETE FROM measurement_keys WHERE device LIKE 'PoCL%'")
+    connection.commit()
+    connection.close()
+
+
+def test_verify_tells_what_is_wrong_and_mends_it(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> None:
+    damage(store)
+    before = store.path.read_bytes()
+    assert run(store, "verify") == 1
+    shown = capsys.readouterr()
+    assert f"{store.path} is damaged: 9 samples and 1 failure can be read in order" in shown.out
+    assert "    row 4 of samples is not what was written" in shown.out
+    assert "    row 9 of samples belongs to no row of measurement_keys" in shown.out
+    assert shown.err == (
+        "'perflex store verify --mend' begins a new file with every row that is whole, and keeps this one\n"
+    )
+    assert store.path.read_bytes() == before
+    assert run(store, "verify", "--mend") == 0
+    shown = capsys.readouterr()
+    assert shown.out.strip().endswith("is sound: 9 samples and 1 failure (kernels without their names: 1)")
+    assert "it is now" in shown.err
+    [aside] = store.set_asides()
+    assert str(aside) in shown.err
+    assert run(store, "verify", "--mend") == 0
+    assert store.set_asides() == [aside]
+    capsys.readouterr()
+    assert run(store, "list") == 0
+    assert f"damaged and set aside: {aside}; delete it" in capsys.readouterr().out
+
+
+def test_verify_of_what_is_no_whole_database(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> None:
+    store.close()
+    content = store.path.read_bytes()
+    store.path.write_bytes(content[:100] + b"\xee" * 4000 + content[4100:])
+    assert run(store, "verify") == 1
+    assert "database disk image is malformed" in capsys.readouterr().out
+    store.path.write_bytes(bytes(100) + content[100:])
+    assert run(store, "verify") == 1
+    assert "file is not a database" in capsys.readouterr().out
+    assert run(store, "verify", "--mend") == 0
+    assert "is sound: 10 samples and 1 failure" in capsys.readouterr().out
+
+
+def test_a_damaged_store_is_listed(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> None:
+    store.close()
+    store.path.write_bytes(bytes(100) + store.path.read_bytes()[100:])
+    assert run(store, "list", "--json") == 0
+    shown = capsys.readouterr()
+    assert sum(kernel["samples"] for kernel in json.loads(shown.out)["kernels"]) == 10
+    assert shown.err.startswith("warning: the store ")
+    assert shown.err.count("\n") == 1
+
+
+def test_prune_shows_before_it_deletes(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(store, "prune", "--older-than", "90d") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Intel OpenCL: Some CPU: 1 sample and 1 failure",
+        "PoCL: Some CPU: 2 samples and 0 failures",
+        "would delete 3 samples and 1 failure",
+        "nothing was deleted; give --yes to do it",
+    ]
+    assert len(store.earlier(SMALL)) == 5
+    assert run(store, "prune", "--older-than", "90d", "--yes") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "deleted 3 samples and 1 failure"
+    assert [row.round for row in store.earlier(SMALL)] == [1, 2, 3, 4]
+    assert store.earlier(ELSEWHERE) == ()
+    assert store.failure(LARGE) is None
+    assert run(store, "verify") == 0
+    keys = store.use(lambda connection: connection.execute("SELECT count(*) FROM measurement_keys").fetchone())
+    assert keys == (2,)
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["--failures"], (5, 3, 2, 0)),
+        (["--failures", "--older-than", "1y"], (5, 3, 2, 1)),
+        (["--device", "pocl"], (5, 3, 0, 1)),
+        (["--device", "pocl_nvidia"], (5, 3, 2, 1)),
+        (["--keep-newest", "2"], (2, 2, 2, 1)),
+        (["--keep-newest", "2", "--device", "intel_some"], (2, 2, 2, 1)),
+        (["--keep-newest", "2", "--older-than", "50d"], (2, 3, 2, 1)),
+        (["--older-than", "1h"], (0, 0, 0, 0)),
+    ],
+    ids=lambda value: " ".join(map(str, value)),
+)
+def test_what_prune_takes(store: MeasurementStore, words: list[str], left: tuple[int, ...]) -> None:
+    assert run(store, "prune", *words, "--yes") == 0
+    kept = [store.earlier(key) for key in (SMALL, LARGE, ELSEWHERE)]
+    failures = store.use(lambda connection: connection.execute("SELECT count(*) FROM failures").fetchone()[0])
+    assert (*map(len, kept), failures) == left
+    # Those added last stay.
+    assert [row.round for row in kept[0]] == list(range(5 - left[0], 5))
+    assert run(store, "verify") == 0
+
+
+def test_a_failure_stays_older_than_samples_after_pruning(store: MeasurementStore) -> None:
+    late = replace(ELSEWHERE, driver="2.0")
+    store.add(late, sample(300, 0))
+    store.fail(late, Failure("run", "no", NOW, "session"))
+    assert run(store, "prune", "--device", "intel", "--yes") == 0
+    assert run(store, "prune", "--older-than", "250d", "--yes") == 0
+    assert store.failure(late) is not None
+    store.add(late, sample(0, 1))
+    assert store.failure(late) is None
+
+
+def test_pruning_makes_the_file_smaller(store: MeasurementStore) -> None:
+    store.add_many([(SMALL, sample(1, n)) for n in range(10, 5000)])
+    store.close()
+    before = store.path.stat().st_size
+    assert run(store, "prune", "--keep-newest", "5", "--yes") == 0
+    assert store.path.stat().st_size < before / 4
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["prune"], "say what is to go: --older-than"),
+        (["prune", "--yes"], "say what is to go: --older-than"),
+        (["prune", "--older-than", "soon", "--yes"], "cannot read the age 'soon'"),
+        (["prune", "--older-than", "-5d", "--yes"], "cannot read the age '-5d'"),
+    ],
+)
+def test_prune_wants_to_know_what(
+    store: MeasurementStore, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(store, *words) == 2
+    assert told in capsys.readouterr().err
+    assert len(store.earlier(SMALL)) == 5
+
+
+@pytest.mark.parametrize("command", ["list", "export", "verify", "prune"])
+def test_files_that_are_no_store(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["store", command] + (["--failures", "--yes"] if command == "prune" else [])
+    missing = tmp_path / "missing.sqlite"
+    assert main([*words, "--store", str(missing)]) == 2
+    assert f"there is no store at {missing}" in capsys.readouterr().err
+    assert not missing.exists()
+    assert main([*words, "--store", str(tmp_path)]) == 2
+    assert f"{tmp_path} is a folder; name a file" in capsys.readouterr().err
+    notes = tmp_path / "notes.txt"
+    notes.write_text("something that was named by mistake\n" * 1000)
+    assert main([*words, "--store", str(notes)]) == 2
+    assert f"{notes} is no store of perflex" in capsys.readouterr().err
+    foreign = tmp_path / "history.sqlite"
+    connection = sqlite3.connect(foreign)
+    connection.execute("CREATE TABLE visits (page TEXT)")
+    connection.close()
+    assert main([*words, "--store", str(foreign)]) == 1
+    told = capsys.readouterr().err
+    assert "is another program's SQLite file; name another file" in told
+    assert told.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == [foreign, notes]
+
+
+def test_times_no_calendar_has(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> None:
+    store.add(SMALL, Sample(1e-3, 1, 1e18, "clock", 0))
+    store.add(SMALL, Sample(1e-3, 1, -1e18, "clock", 1))
+    for command in ("list", "export", "verify"):
+        assert run(store, command) == 0
+    assert run(store, "prune", "--older-than", "900000y") == 0
+    assert "would delete 1 sample and" in capsys.readouterr().out
