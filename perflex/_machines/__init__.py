@@ -1,0 +1,26 @@
+"""Machines: hardware facts of devices, each with its unit and source, and what follows from them.
+
+>>> machine = load_machine("A100-40GB")          # a shipped one, or a file of one's own
+>>> machine.l2_bytes, machine.sources["l2_bytes"]
+"""
+
+from __future__ import annotations
+
+from perflex._machines.choice import chosen_machine, current_machine, else_machine, using_machine
+from perflex._machines.lookup import load_machine, machine_of_device, machine_names
+from perflex._machines.machine import Machine, Source
+from perflex._machines.residency import Residency, residency
+
+__all__ = [
+    "Machine",
+    "Residency",
+    "Source",
+    "chosen_machine",
+    "current_machine",
+    "else_machine",
+    "load_machine",
+    "machine_names",
+    "machine_of_device",
+    "residency",
+    "using_machine",
+]

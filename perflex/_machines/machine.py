@@ -1,0 +1,164 @@
+"""The machine: what estimators know of a device's hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from perflex.errors import MachineError
+
+__all__ = ["FACTS", "KINDS", "UNITS", "Fact", "Machine", "Source"]
+
+KINDS = ("gpu", "cpu")
+# What each unit is in SI units; units of one dimension can stand for one another in a file.
+UNITS: Mapping[str, Mapping[str, float]] = {
+    unit: group
+    for group in (
+        {"1": 1.0},
+        {"work-item": 1.0},
+        {"work-group": 1.0},
+        {"register": 1.0},
+        {"Hz": 1.0, "MHz": 1e6, "GHz": 1e9},
+        {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
+        {"B/s": 1.0, "GB/s": 1e9, "TB/s": 1e12},
+        {"B/cycle": 1.0},
+        {"op/cycle": 1.0},
+    )
+    for unit in group
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a fact comes from.
+
+    Attributes
+    ----------
+    kind
+        ``"datasheet"`` (the maker's documents), ``"measured"``, or ``"derived"`` from other facts.
+    text
+        The document or measurement.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What a machine's fact is: its SI unit, whether it is a whole number, and whether it may be zero."""
+
+    unit: str
+    whole: bool = True
+    zero: bool = False
+
+
+# Any: the dataclass field that stands for the fact.
+def _fact(unit: str, *, whole: bool = True, zero: bool = False) -> Any:
+    return field(default=None, metadata={"fact": Fact(unit, whole, zero)})
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Hardware facts of a device, in SI units; None where a fact is not known.
+
+    Attributes
+    ----------
+    name
+        What ``--machine`` takes.
+    aliases
+        Names that drivers give the device.
+    vendor, kind
+        Its maker; ``"gpu"`` or ``"cpu"``.
+    compute_units, clock_hz, sub_group_size
+        Compute units, the clock they run at under load, and work-items that execute together.
+    l1_bytes, line_bytes, sector_bytes
+        Of a compute unit's first cache: size, what is allocated at once, and what is fetched at once.
+    l1_banks, l1_bank_bytes, l1_bytes_per_cycle
+        Banks of that cache, their width, and bytes per cycle and compute unit.
+    l2_bytes, l2_effective_bytes, l2_bandwidth, dram_bandwidth
+        Size of the second cache, the part of it that data can rely on, and bandwidths in B/s.
+    local_bytes, local_bytes_per_group
+        Local memory of a compute unit, and the most that one work-group can have.
+    local_reserved_bytes, local_granularity_bytes
+        What each work-group takes beside its own local memory, and in which steps it is given; None for nothing
+        and single bytes.
+    local_banks, local_bank_bytes
+        Banks of local memory and their width.
+    max_items_per_unit, max_groups_per_unit, max_items_per_group
+        Limits on resident work-items and work-groups of a compute unit, and on a work-group.
+    schedulers_per_unit
+        Parts of a compute unit with a register file of their own; None for one part.
+    registers_per_unit, registers_per_item_max, register_granularity
+        32-bit registers of a compute unit, most for one work-item, and the step in which a work-item gets them.
+    fp32_per_cycle, fp64_per_cycle
+        Operations per cycle and compute unit; a multiply-add is two.
+    su_line_bytes
+        Line size that Su's closed forms use for the first cache; None for `line_bytes`.
+    curves
+        Coefficients (a, b, c) of capacity curves ``a exp(-b exp(-c O))`` of the oversubscription O, by name.
+    sources
+        Where each known fact comes from.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    vendor: str = ""
+    kind: str = "gpu"
+    compute_units: int | None = _fact("1")
+    clock_hz: float | None = _fact("Hz", whole=False)
+    sub_group_size: int | None = _fact("work-item")
+    l1_bytes: int | None = _fact("B")
+    line_bytes: int | None = _fact("B")
+    sector_bytes: int | None = _fact("B")
+    l1_banks: int | None = _fact("1")
+    l1_bank_bytes: int | None = _fact("B")
+    l1_bytes_per_cycle: float | None = _fact("B/cycle", whole=False)
+    l2_bytes: int | None = _fact("B")
+    l2_effective_bytes: int | None = _fact("B")
+    l2_bandwidth: float | None = _fact("B/s", whole=False)
+    dram_bandwidth: float | None = _fact("B/s", whole=False)
+    local_bytes: int | None = _fact("B")
+    local_bytes_per_group: int | None = _fact("B")
+    local_reserved_bytes: int | None = _fact("B", zero=True)
+    local_granularity_bytes: int | None = _fact("B")
+    local_banks: int | None = _fact("1")
+    local_bank_bytes: int | None = _fact("B")
+    max_items_per_unit: int | None = _fact("work-item")
+    max_groups_per_unit: int | None = _fact("work-group")
+    max_items_per_group: int | None = _fact("work-item")
+    schedulers_per_unit: int | None = _fact("1")
+    registers_per_unit: int | None = _fact("register")
+    registers_per_item_max: int | None = _fact("register")
+    register_granularity: int | None = _fact("register")
+    fp32_per_cycle: float | None = _fact("op/cycle", whole=False)
+    fp64_per_cycle: float | None = _fact("op/cycle", whole=False)
+    su_line_bytes: int | None = _fact("B")
+    curves: Mapping[str, tuple[float, float, float]] = field(default_factory=dict, hash=False)
+    sources: Mapping[str, Source] = field(default_factory=dict, hash=False, compare=False, repr=False)
+
+    def need(self, fact: str) -> float:
+        """Return a fact that must be known; whole numbers are exact up to 2**53.
+
+        Raises
+        ------
+        MachineError
+            It is not known for this machine.
+        """
+        value: float | None = getattr(self, fact)
+        if value is None:
+            unit = FACTS[fact].unit
+            msg = f"machine {self.name} has no fact {fact}; give a machine file that states it (unit {unit})"
+            raise MachineError(msg, machine=self.name, fact=fact)
+        return value
+
+    def known(self) -> dict[str, float]:
+        """Return the facts that are known, by name, in SI units."""
+        values = {name: getattr(self, name) for name in FACTS}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+FACTS: Mapping[str, Fact] = {
+    entry.name: entry.metadata["fact"] for entry in fields(Machine) if "fact" in entry.metadata
+}
