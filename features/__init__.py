@@ -27,6 +27,7 @@ from perflex.features._footprint_features import FootprintFamily
 from perflex.features._footprints import Footprint
 from perflex.features._launch_features import LaunchFamily
 from perflex.features._loopy_extract import extract_scop
+from perflex.features._machine_features import MachineFamily
 from perflex.features._memory_features import MemoryAccessFamily, describe_access
 from perflex.features._operation_features import OperationFamily
 from perflex.features._options import AnnotatedKernel, CountingOptions, InstructionCounts, annotate
@@ -80,3 +81,4 @@ register_family(ChainFamily())
 register_family(MemoryAccessFamily())
 register_family(FootprintFamily())
 register_family(LaunchFamily())
+register_family(MachineFamily())

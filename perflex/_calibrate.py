@@ -21,9 +21,11 @@ from perflex.errors import CalibrationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Executor
+    from pathlib import Path
 
     from perflex._devices import Device
     from perflex._fit_result import FitResult
+    from perflex._machines import Machine
     from perflex._model import Model
     from perflex._store import StorePlace
     from perflex._table import FeatureTable
@@ -46,6 +48,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     sub_group_size: int | None = None,
     executor: Executor | None = None,
     store: StorePlace | None = None,
+    machine: str | Path | Machine | None = None,
     progress: bool | Progress | None = None,
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
@@ -66,8 +69,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         Keep cost parameters at or above zero.
     sub_group_size
         Work-items per sub-group; by default the device's.
-    executor, store
-        Where kernels are counted, and in which file counts are remembered, as for `gather_feature_values`.
+    executor, store, machine
+        Where kernels are counted, in which file counts are remembered, and the machine of features that need one, as
+        for `gather_feature_values`.
     progress
         True for a progress bar; or called with (done, total, what) as work proceeds.
 
@@ -80,7 +84,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     ------
     CalibrationError
         The output is no wall time, the model cannot be fitted, or the kernels do not determine the parameters.
-    DeviceError, NoMatchError, MissingSizeError
+    DeviceError, MachineError, NoMatchError, MissingSizeError
         As `gather_feature_values`.
     """
     if not is_wall_time(model.output_feature):
@@ -100,6 +104,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         sub_group_size=sub_group_size,
         executor=executor,
         store=store,
+        machine=machine,
         progress=progress,
     )
     return calibration_from_table(
@@ -132,6 +137,7 @@ def calibration_from_table(
         options={} if timing is None else asdict(timing),
         noise_floor=float(np.nanmedian(spread)) if known and spread is not None else None,
         dropped=table.dropped,
+        machine=table.machine,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex._calibration_file import FORMAT, calibration_content, read_calibration_parts
+from perflex._machines.choice import else_machine, using_machine
 from perflex._yaml_file import read_yaml, write_yaml
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex._fit_result import FitResult
+    from perflex._machines import Machine
     from perflex._model import Model
 
 __all__ = ["Calibration"]
@@ -43,6 +45,8 @@ class Calibration:
         Relative spread of repeated timings, a fraction: errors below it mean nothing; None if not known.
     dropped
         Label and reason of each measurement kernel that was left out.
+    machine
+        Name of the machine that the features were computed for; empty if none needs one.
     """
 
     model: Model
@@ -53,6 +57,7 @@ class Calibration:
     options: Mapping[str, Any] = field(default_factory=dict)
     noise_floor: float | None = None
     dropped: tuple[tuple[str, str], ...] = ()
+    machine: str = ""
 
     @property
     def params(self) -> Mapping[str, float]:
@@ -64,7 +69,9 @@ class Calibration:
         """Work-items per sub-group that the features are counted with."""
         return self.fit.sub_group_size
 
-    def predict(self, kernel: Any, sizes: Mapping[str, Any]) -> float | NDArray[np.float64]:
+    def predict(
+        self, kernel: Any, sizes: Mapping[str, Any], *, machine: str | Path | Machine | None = None
+    ) -> float | NDArray[np.float64]:
         """Predict the output feature of a kernel, usually its run time (paper Section 7.3).
 
         Parameters
@@ -73,6 +80,9 @@ class Calibration:
             A loopy translation unit, or a measurement kernel.
         sizes
             Value of each size parameter of the kernel.
+        machine
+            For features that need one: a machine, its name, or its file; by default that of `using_machine`, else the
+            calibration's.
 
         Returns
         -------
@@ -85,8 +95,11 @@ class Calibration:
             A size parameter has no value.
         UnsupportedKernelError
             The kernel cannot be described exactly.
+        MachineError
+            A feature needs a machine that is not known, or lacks a fact of it.
         """
-        return self.model.eval_with_kernel(self.fit, kernel, sizes)
+        with using_machine(machine), else_machine(self.machine):
+            return self.model.eval_with_kernel(self.fit, kernel, sizes)
 
     def save(self, path: Path | str) -> None:
         """Write the calibration to a YAML file, replacing it in one step.

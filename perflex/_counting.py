@@ -8,6 +8,7 @@ from os import cpu_count
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
+from perflex._machines.choice import Choice, chosen_machine, using_machine
 from perflex._store import current_store, using_store
 from perflex.errors import ExecutorError, UnsupportedKernelError
 
@@ -106,10 +107,14 @@ def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], s
 
 
 def _count_portion(
-    features: Sequence[Feature], portion: Sequence[tuple[Any, Mapping[str, Any]]], sub_group_size: int, store: str
+    features: Sequence[Feature],
+    portion: Sequence[tuple[Any, Mapping[str, Any]]],
+    sub_group_size: int,
+    store: str,
+    choice: Choice | None,
 ) -> list[CountedRow]:
     """Count in a worker, which may be another process."""
-    with using_store(store):
+    with using_store(store), using_machine(choice):
         return [_count(features, kernel, sizes, sub_group_size) for kernel, sizes in portion]
 
 
@@ -120,14 +125,17 @@ def _in_executor(
     executor: Executor,
     progress: Progress | None,
 ) -> list[CountedRow]:
+    from perflex.features._machine_features import needs_machine
+
     used = current_store()
     store = "off" if used is None else str(used.path)
+    choice = chosen_machine() if any(map(needs_machine, features)) else None
     counted: dict[int, CountedRow] = {}
     pending: list[tuple[list[int], Future[list[CountedRow]]]] = []
     try:
         for numbers in _portions([kernel for kernel, _, _ in rows]):
             portion = [(rows[number][0], dict(rows[number][1])) for number in numbers]
-            pending.append((numbers, executor.submit(_count_portion, features, portion, sub_group_size, store)))
+            pending.append((numbers, executor.submit(_count_portion, features, portion, sub_group_size, store, choice)))
         for numbers, future in pending:
             if progress is not None:
                 progress(len(counted), len(rows), f"counting {rows[numbers[0]][2]}")

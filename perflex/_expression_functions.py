@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex._expression_maximum import smooth_maximum
 from perflex._expression_overlap import overlap, partial_overlap
 
 if TYPE_CHECKING:
@@ -25,13 +26,15 @@ class Function:
     signature
         How it is called, for messages.
     arguments
-        Number of arguments; None for two or more.
+        Number of arguments; None for `least` or more.
     numeric
         Its value on numbers and arrays.
     symbolic
         Its value on sympy expressions.
     smooth
         Whether it can be differentiated with respect to parameters in its arguments.
+    least
+        Smallest number of arguments where any number will do.
     copies
         How often an argument appears in the written-out function; bounds the size of written-out models.
     """
@@ -42,6 +45,7 @@ class Function:
     symbolic: Callable[..., Any]
     smooth: bool = True
     copies: int = 1
+    least: int = 2
 
 
 def _sympy(name: str) -> Callable[..., Any]:
@@ -56,6 +60,13 @@ def _sympy(name: str) -> Callable[..., Any]:
 def _with_tanh(form: Callable[..., Any], tanh: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         return form(*arguments, tanh=tanh)
+
+    return call
+
+
+def _with_exp_log(form: Callable[..., Any], exp: Callable[..., Any], log: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        return form(*arguments, exp=exp, log=log)
 
     return call
 
@@ -76,6 +87,14 @@ FUNCTIONS: dict[str, Function] = {
     "abs": Function("abs(x)", 1, np.abs, _sympy("Abs")),
     "min": Function("min(x, y, ...)", None, _minimum, _sympy("Min"), smooth=False),
     "max": Function("max(x, y, ...)", None, _maximum, _sympy("Max"), smooth=False),
+    "smooth_max": Function(
+        "smooth_max(x, y, ..., p_sharp)",
+        None,
+        _with_exp_log(smooth_maximum, np.exp, np.log),
+        _with_exp_log(smooth_maximum, _sympy("exp"), _sympy("log")),
+        copies=8,
+        least=3,
+    ),
     "overlap": Function(
         "overlap(g, o, p_edge)",
         3,

@@ -203,7 +203,7 @@ class _Parser:
         end = self.advance().end
         function = FUNCTIONS[token.text]
         wanted = function.arguments
-        if len(arguments) != wanted if wanted is not None else len(arguments) < 2:
+        if len(arguments) != wanted if wanted is not None else len(arguments) < function.least:
             cause = f"{token.text} does not take {len(arguments)} argument(s); write {function.signature}"
             raise self.error(cause, token.start)
         return self.folded(Call(token.start, end, token.text, tuple(arguments)))

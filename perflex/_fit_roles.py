@@ -49,7 +49,7 @@ class Roles:
     edges
         Parameters that are the edge of an `overlap`: unit 1/[output].
     shapes
-        Dimensionless parameters of `partial_overlap`, with the values to start them from.
+        Dimensionless parameters of `partial_overlap` and `smooth_max`, with the values to start them from.
     monomials
         For each cost, what it multiplies: coefficient and exponents of features, one entry per term. None
         where some of it is no monomial of features alone.
@@ -90,6 +90,8 @@ def _shape_parameters(tree: Node) -> tuple[tuple[str, ...], dict[str, tuple[floa
                 for argument, values in ((edge_node, (5.0, 1.5, 20.0)), (hidden_node, (0.8, 0.3, 0.97))):
                     if isinstance(argument, Name) and argument.is_parameter:
                         shapes[argument.identifier] = values
+            case Call(function="smooth_max", arguments=(*_, Name(identifier=sharp))) if sharp.startswith("p_"):
+                shapes[sharp] = (3.0, 0.5, 15.0)
             case _:
                 pass
     return tuple(edges), shapes
@@ -107,6 +109,8 @@ def _relax(node: Node) -> Node:
                 return Product(inner.start, inner.end, tuple((e, relax(factor)) for e, factor in inner.factors))
             case Call(function="overlap" | "partial_overlap", arguments=(first, second, *_)):
                 return Sum(inner.start, inner.end, ((1, relax(first)), (1, relax(second))))
+            case Call(function="smooth_max", arguments=(*costs, _)):
+                return Sum(inner.start, inner.end, tuple((1, relax(cost)) for cost in costs))
             case Call(function="tanh") if any(n.startswith("p_") and n in outside for n in names(inner)):
                 return Number(inner.start, inner.end, 0.0)
             case _:

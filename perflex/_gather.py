@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex._counting import count_rows
+from perflex._machines.choice import current_machine, else_machine, using_machine
 from perflex._progress import progress_shown
 from perflex._store import using_store
 from perflex._table import FeatureInfo, FeatureTable
@@ -20,10 +21,12 @@ from perflex.errors import CalibrationError, NoMatchError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Executor
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from perflex._devices import Device
+    from perflex._machines import Machine
     from perflex._store import StorePlace
     from perflex._timing import Progress, TimingOptions
     from perflex._timing_backend import TimedDevice
@@ -53,6 +56,8 @@ def kernel_feature_values(
     kernel: Any,
     sizes: Mapping[str, Any],
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
+    *,
+    machine: str | Path | Machine | None = None,
 ) -> dict[str, Any]:
     """Return the values of counted features for one kernel.
 
@@ -66,6 +71,8 @@ def kernel_feature_values(
         An integer per size parameter, or integer arrays of one shape.
     sub_group_size
         Work-items per sub-group.
+    machine
+        For features that need one: a machine, its name, or its file; by default that of `using_machine`.
 
     Returns
     -------
@@ -80,17 +87,20 @@ def kernel_feature_values(
         A size parameter has no value, or the kernel is not valid for it.
     UnsupportedKernelError
         The kernel cannot be described exactly.
+    MachineError
+        A feature needs a machine and there is none, or it lacks a fact.
     """
     from perflex.features import counts_of, extract_scop, parse_feature
 
     scop = extract_scop(kernel_of(kernel))
     checked = scop.checked(sizes)
-    values = {name: parse_feature(name).value(scop, checked, sub_group_size) for name in features}
+    with using_machine(machine):
+        values = {name: parse_feature(name).value(scop, checked, sub_group_size) for name in features}
     counts_of(scop).keep()
     return values
 
 
-def gather_feature_values(
+def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     features: Iterable[str],
     kernels: Sequence[Any],
     *,
@@ -99,6 +109,7 @@ def gather_feature_values(
     sub_group_size: int | None = None,
     executor: Executor | None = None,
     store: StorePlace | None = None,
+    machine: str | Path | Machine | None = None,
     progress: bool | Progress | None = None,
 ) -> FeatureTable:
     """Count and measure features of many kernels (paper Section 2.2, step 3).
@@ -122,6 +133,9 @@ def gather_feature_values(
     store
         File in which descriptions and counts are remembered, or ``"off"``; by default that of PERFLEX_STORE, else
         one in the user's cache directory.
+    machine
+        For features that need one (``f_vol_...``, ``f_waves``): a machine, its name, or its file; by default that of
+        `using_machine`, else the one that the device's name stands for.
     progress
         True for a progress bar; or called with (done, total, what) as work proceeds.
 
@@ -143,8 +157,10 @@ def gather_feature_values(
         There are no kernels, or none of them could be used.
     ExecutorError
         The executor failed.
+    MachineError
+        A feature needs a machine and there is none, or it lacks a fact.
     """
-    with using_store(store), progress_shown(progress, "gather:") as report:
+    with using_store(store), using_machine(machine), progress_shown(progress, "gather:") as report:
         return _gather(
             tuple(dict.fromkeys(features)), kernels, (device, timing), sub_group_size, executor=executor, report=report
         )
@@ -159,6 +175,9 @@ def _gather(
     executor: Executor | None,
     report: Progress | None,
 ) -> FeatureTable:
+    from perflex.features import parse_feature
+    from perflex.features._machine_features import needs_machine
+
     rows = _rows(kernels)
     measured = [name for name in names if is_wall_time(name)]
     if len(measured) > 1:
@@ -169,7 +188,10 @@ def _gather(
     if sub_group_size is None:
         sub_group_size = int(getattr(timed_on, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
     counted = [name for name in names if not is_wall_time(name)]
-    rows, table, info, dropped = _count(counted, rows, sub_group_size, executor, report)
+    with else_machine(str(getattr(timed_on, "name", ""))):
+        rows, table, info, dropped = _count(counted, rows, sub_group_size, executor, report)
+        needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
+        used = "" if needed_by is None else current_machine(needed_by).name
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     spread = np.full(len(rows), np.nan)
     kept = np.arange(len(rows))
@@ -196,6 +218,7 @@ def _gather(
         sub_group_size=sub_group_size,
         device="" if timed_on is None else str(timed_on),
         dropped=tuple(dropped),
+        machine=used,
     )
 
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from perflex._coverage import warn_uncounted
 from perflex._gather import kernel_feature_values, kernel_of
+from perflex._machines.choice import else_machine
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from perflex._calibration import Calibration
+    from perflex._machines import Machine
 
 __all__ = ["RankedVariant", "rank"]
 
@@ -50,6 +53,8 @@ def rank(
     variants: Mapping[str, Any] | Sequence[Any],
     calibration: Calibration,
     sizes: Mapping[str, Any] | None = None,
+    *,
+    machine: str | Path | Machine | None = None,
 ) -> list[RankedVariant]:
     """Order variants by predicted time, fastest first; nothing is run.
 
@@ -61,6 +66,9 @@ def rank(
         From `perflex.calibrate` or `Calibration.load`.
     sizes
         Value of each size parameter; measurement kernels bring their own if none are given.
+    machine
+        For features that need one: a machine, its name, or its file; by default that of `using_machine`, else the
+        calibration's.
 
     Returns
     -------
@@ -71,7 +79,7 @@ def rank(
     ------
     CalibrationError
         There are no variants, or sizes are needed and missing.
-    MissingSizeError, UnsupportedKernelError
+    MachineError, MissingSizeError, UnsupportedKernelError
         As for predictions.
     """
     named = list(variants.items()) if isinstance(variants, Mapping) else _named(variants)
@@ -86,7 +94,8 @@ def rank(
         if chosen is None:
             msg = f"variant {name!r} needs sizes; pass e.g. rank(variants, calibration, {{'n': 1024}})"
             raise CalibrationError(msg, variant=name)
-        values = kernel_feature_values(features, variant, chosen, calibration.sub_group_size)
+        with else_machine(calibration.machine):
+            values = kernel_feature_values(features, variant, chosen, calibration.sub_group_size, machine=machine)
         warn_uncounted(features, variant, chosen)
         seconds = float(calibration.model.evaluate(calibration.params, values))
         terms = calibration.model.terms(calibration.params, values)

@@ -66,6 +66,8 @@ class FeatureTable:
         Name of the device of a measured output, or the empty string.
     dropped
         Label and reason of each kernel that was left out.
+    machine
+        Name of the machine that features needed, or the empty string.
     """
 
     output: str | None
@@ -79,6 +81,7 @@ class FeatureTable:
     sub_group_size: int = 32
     device: str = ""
     dropped: tuple[tuple[str, str], ...] = ()
+    machine: str = ""
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -8,13 +8,16 @@ import typer
 
 from perflex._cli.calibrate import calibrate
 from perflex._cli.catalog import catalog
+from perflex._cli.compare import compare
 from perflex._cli.demo import demo
 from perflex._cli.devices import devices
 from perflex._cli.evaluate import evaluate
 from perflex._cli.features import features
+from perflex._cli.machine import machine
 from perflex._cli.predict import predict, rank
 from perflex._cli.session import session_of
 from perflex._cli.store import store
+from perflex._cli.volumes import volumes
 
 __all__ = ["app"]
 
@@ -52,6 +55,7 @@ def _options(
     session.debug = debug
 
 
-for command in (demo, devices, catalog, features, calibrate, predict, rank, evaluate):
+for command in (demo, devices, catalog, features, calibrate, predict, rank, volumes, compare, evaluate):
     app.command()(command)
+app.add_typer(machine, name="machine")
 app.add_typer(store, name="store")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex._cli.machine_place import MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex._cli.session import session_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     fixed_sizes: Annotated[
         bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
     ] = False,
+    machine: MachineOption = None,
 ) -> None:
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
     from perflex._calibrate import calibrate as run
@@ -56,7 +58,13 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     fitted = description.model(description.output if named else wall_time_identifier(where))
     with session.warnings_shown(), session.progress("calibrate:") as progress:
         calibration = run(
-            fitted, kernels, device=where, timing=timing, nonnegative=not allow_negative, progress=progress
+            fitted,
+            kernels,
+            device=where,
+            timing=timing,
+            nonnegative=not allow_negative,
+            machine=machine,
+            progress=progress,
         )
     calibration.save(out)
     if not session.quiet:

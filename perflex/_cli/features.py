@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex._cli.machine_place import MachineOption, RegistersOption  # noqa: TC001 - typer reads the annotations
 from perflex._cli.session import session_of
 
 if TYPE_CHECKING:
@@ -59,11 +60,14 @@ def features(  # noqa: PLR0913 - one argument per option
         list[str] | None,
         typer.Option("--access", help="'x[idx[i]]=4*i' or '...=anywhere' for an indirect access; may be repeated."),
     ] = None,
+    machine: MachineOption = None,
+    registers: RegistersOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")] = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
     from perflex._cli.arguments import load_kernel, read_pairs, read_sizes
     from perflex._cli.footprint_table import HEADING, footprint_lines
+    from perflex._machines import using_machine
     from perflex.features import CountedFootprint, annotate, count_features, extract_scop
 
     loaded = load_kernel(kernel)
@@ -81,13 +85,14 @@ def features(  # noqa: PLR0913 - one argument per option
     if unknown:
         message = f"warning: the kernel has no size {', '.join(unknown)}; its sizes are {', '.join(scop.parameters)}"
         session_of(context).remarks.print(message, style="yellow", markup=False, soft_wrap=True)
-    counted = count_features(
-        scop,
-        given if given or not scop.parameters else None,
-        identifiers=identifier or (),
-        sub_group_size=sub_group_size,
-        per_work_item=per is Granularity.work_item,
-    )
+    with using_machine(machine, registers=registers):
+        counted = count_features(
+            scop,
+            given if given or not scop.parameters else None,
+            identifiers=identifier or (),
+            sub_group_size=sub_group_size,
+            per_work_item=per is Granularity.work_item,
+        )
     if as_json:
         typer.echo(json.dumps({entry.identifier: _as_json(entry) for entry in counted}, indent=2))
         return

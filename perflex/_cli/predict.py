@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex._cli.machine_place import MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex._cli.session import session_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def predict(
     kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
     sizes: Annotated[list[str] | None, typer.Argument(help="name=value, or name=value,value,...")] = None,
     *,
+    machine: MachineOption = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Predict a kernel's run time at given sizes, and show what it is made of."""
@@ -33,13 +35,15 @@ def predict(
     from perflex._cli.arguments import load_kernel
     from perflex._coverage import warn_uncounted
     from perflex._gather import kernel_feature_values
+    from perflex._machines import else_machine
 
     loaded = Calibration.load(calibration)
     unit = load_kernel(kernel)
     features = loaded.model.input_features()
     found: list[dict[str, Any]] = []
     for chosen in _combinations(sizes or ()):
-        values = kernel_feature_values(features, unit, chosen, loaded.sub_group_size)
+        with else_machine(loaded.machine):
+            values = kernel_feature_values(features, unit, chosen, loaded.sub_group_size, machine=machine)
         with session_of(context).warnings_shown():
             warn_uncounted(features, unit, chosen)
         found.append(
@@ -67,6 +71,7 @@ def rank(
     calibration: Annotated[Path, _FILE],
     words: Annotated[list[str], typer.Argument(help="KERNEL.py:function of each variant, then name=value sizes.")],
     *,
+    machine: MachineOption = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Order variants by predicted run time, fastest first."""
@@ -80,7 +85,7 @@ def rank(
     variants = {word: load_kernel(word) for word in words if _is_kernel(word)}
     sizes = read_sizes(word for word in words if not _is_kernel(word))
     with session_of(context).warnings_shown():
-        places = ordered(variants, Calibration.load(calibration), sizes)
+        places = ordered(variants, Calibration.load(calibration), sizes, machine=machine)
     if as_json:
         rows = [{"rank": p.rank, "name": p.name, "predicted_s": p.predicted, "ratio": p.ratio} for p in places]
         typer.echo(json.dumps(rows, indent=2))

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from perflex._machines.choice import chosen_machine, current_machine, else_machine, using_machine
-from perflex._machines.lookup import load_machine, machine_of_device, machine_names
+from perflex._machines.lookup import load_machine, machine_names, machine_of_device
 from perflex._machines.machine import Machine, Source
 from perflex._machines.residency import Residency, residency
 

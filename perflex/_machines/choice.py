@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perflex._machines.lookup import load_machine, machine_names
-from perflex._machines.machine import Machine
 from perflex.errors import MachineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from perflex._machines.machine import Machine
 
 __all__ = ["Choice", "chosen_machine", "current_machine", "current_registers", "else_machine", "using_machine"]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MachineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["FACTS", "KINDS", "UNITS", "Fact", "Machine", "Source"]
 

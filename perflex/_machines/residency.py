@@ -93,6 +93,9 @@ def _sub_groups_by_registers(machine: Machine, registers_per_item: int, size: in
 
 
 def _check(machine: Machine, items: int, local_bytes: int, registers: int | None) -> None:
+    if items < 1 or local_bytes < 0 or (registers is not None and registers < 1):
+        msg = f"{items} work-items, {local_bytes} B and {registers} registers are no work-group; give positive amounts"
+        raise MachineError(msg, machine=machine.name)
     wanted = [("work-items in a work-group", items, "max_items_per_group")]
     if local_bytes:
         wanted.append(("bytes of local memory in a work-group", local_bytes, "local_bytes_per_group"))
@@ -103,6 +106,3 @@ def _check(machine: Machine, items: int, local_bytes: int, registers: int | None
         if amount > limit:
             msg = f"{amount} {what} are more than the {limit} that machine {machine.name} has ({fact})"
             raise MachineError(msg, machine=machine.name, fact=fact)
-    if items < 1 or local_bytes < 0 or (registers is not None and registers < 1):
-        msg = f"a work-group needs at least one work-item, and no negative amounts, not {items}, {local_bytes}, {registers}"
-        raise MachineError(msg, machine=machine.name)

@@ -1,0 +1,159 @@
+"""Features that need a machine: residency, data volumes, and Su's closed forms.
+
+The machine is the one of `perflex._machines.using_machine`; without one these features are errors that say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex._machines.choice import Choice, chosen_machine, current_machine
+from perflex.features._feature import Amount
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from perflex.features._feature import Sizes
+    from perflex.features._scop import Scop
+
+__all__ = ["VOLUME_FEATURES", "MachineFamily", "MachineFeature", "needs_machine"]
+
+_KEPT = 64
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A group of features that one computation gives.
+
+    Attributes
+    ----------
+    units
+        Unit of each feature.
+    compute
+        Their values, keyed by identifier, for a Scop at integer sizes on a machine.
+    """
+
+    units: Mapping[str, str]
+    compute: Callable[[Scop, Mapping[str, int], Choice], Mapping[str, float]]
+
+
+def _residency(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
+    from perflex.features._waves import wave_values
+
+    return wave_values(scop, sizes, choice.machine, choice.registers)
+
+
+def _volumes(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
+    from perflex._volumes import estimate_volumes
+
+    estimate = estimate_volumes(scop, sizes, choice.machine, registers=choice.registers)
+    return {identifier: float(getattr(estimate, identifier.removeprefix("f_"))) for identifier in VOLUME_FEATURES}
+
+
+def _su(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
+    from perflex.features._su_stencil import recognise_stencil
+    from perflex.features._su_volumes import su_volumes
+
+    volumes = su_volumes(recognise_stencil(scop, sizes), choice.machine, registers=choice.registers)
+    return {identifier: float(getattr(volumes, identifier.removeprefix("f_su_"))) for identifier in _SU}
+
+
+_RESIDENCY = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
+VOLUME_FEATURES = {
+    "f_l1_wavefronts": "wavefront",
+    "f_vol_l2_l1_load": "B",
+    "f_vol_l2_l1_store": "B",
+    "f_vol_dram_load": "B",
+    "f_vol_dram_store": "B",
+    "f_oversub_l1": "1",
+    "f_oversub_l2": "1",
+}
+_SU = {"f_su_v_smx": "B", "f_su_v_l2": "B", "f_su_v_gm": "B"}
+_KINDS = (_Kind(_RESIDENCY, _residency), _Kind(VOLUME_FEATURES, _volumes), _Kind(_SU, _su))
+_UNITS = {identifier: unit for kind in _KINDS for identifier, unit in kind.units.items()}
+
+
+@dataclass(frozen=True)
+class MachineFeature:
+    """A number that a kernel has on a machine."""
+
+    identifier: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return _UNITS[self.identifier]
+
+    @property
+    def needs_machine(self) -> bool:
+        """True: there is no value without a machine."""
+        return True
+
+    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:  # noqa: ARG002 - the machine has its own
+        """Return the value at the given sizes on the machine that is chosen.
+
+        Raises
+        ------
+        MachineError
+            No machine is chosen, it lacks a fact, or the kernel exceeds its limits.
+        UnsupportedKernelError
+            The kernel is none that this feature is for.
+        """
+        current_machine(self.identifier)
+        scop.check_sizes(sizes)
+        used = {name: np.asarray(sizes[name]) for name in scop.parameters}
+        shape = np.broadcast_shapes(*(array.shape for array in used.values()))
+        if not shape:
+            return self._at(scop, {name: int(array) for name, array in used.items()})
+        result = np.empty(shape)
+        spread = {name: np.broadcast_to(array, shape) for name, array in used.items()}
+        for place in np.ndindex(shape):
+            result[place] = self._at(scop, {name: int(array[place]) for name, array in spread.items()})
+        return result
+
+    def _at(self, scop: Scop, sizes: Mapping[str, int]) -> float:
+        choice = chosen_machine()
+        kind = next(kind for kind in _KINDS if self.identifier in kind.units)
+        # Kept on the Scop, as counts are: a model asks for several features of one computation.
+        kept: dict[Any, Mapping[str, float]] = scop.__dict__.setdefault("_on_machines", {})
+        key = (kind.compute, tuple(sorted(sizes.items())), choice)
+        if key not in kept:
+            if len(kept) >= _KEPT:
+                kept.clear()
+            kept[key] = kind.compute(scop, sizes, choice) if choice is not None else {}
+        return kept[key][self.identifier]
+
+    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+        """Return whether the kernel has any: volumes need accesses of global arrays."""
+        return self.identifier in self.inventory(scop)
+
+    def inventory(self, scop: Scop) -> list[str]:
+        """Return the features of this family that the kernel can have."""
+        touches = any(
+            scop.array(access.array).space == "global" for statement in scop.statements for access in statement.accesses
+        )
+        return list(_UNITS if touches else _RESIDENCY)
+
+    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+        """Return one byte for volumes."""
+        return Amount(1.0, "B") if self.unit == "B" else None
+
+
+class MachineFamily:
+    """Reads the identifiers of this module."""
+
+    def parse(self, identifier: str) -> MachineFeature | None:
+        """Return the feature, or None when the identifier is another family's."""
+        return MachineFeature(identifier) if identifier in _UNITS else None
+
+    def examples(self) -> tuple[str, ...]:
+        """Return identifiers to suggest."""
+        return tuple(_UNITS)
+
+
+def needs_machine(feature: object) -> bool:
+    """Return whether a feature has no value without a machine."""
+    return bool(getattr(feature, "needs_machine", False))

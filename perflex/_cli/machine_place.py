@@ -1,0 +1,18 @@
+"""The option ``--machine``, the same in every command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["MachineOption", "RegistersOption"]
+
+MachineOption = Annotated[
+    str | None,
+    typer.Option("--machine", help="Machine for features that need one: a name of 'perflex machine list', or a file."),
+]
+RegistersOption = Annotated[
+    int | None,
+    typer.Option("--registers", min=1, help="32-bit registers per work-item, which may limit residency."),
+]

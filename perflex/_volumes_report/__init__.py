@@ -1,0 +1,25 @@
+"""What data volumes say: the limiter, series over domain sizes, comparison with measured volumes."""
+
+from __future__ import annotations
+
+from perflex._volumes_report.compare import Comparison, Pair, compare_rows, comparison_table, read_rows
+from perflex._volumes_report.limiters import LIMITERS, Limits, limits_of
+from perflex._volumes_report.picture import draw_comparison, shape_colour
+from perflex._volumes_report.series import SeriesRow, layers_fit, level_without_layer_reuse, series_row
+
+__all__ = [
+    "LIMITERS",
+    "Comparison",
+    "Limits",
+    "Pair",
+    "SeriesRow",
+    "compare_rows",
+    "comparison_table",
+    "draw_comparison",
+    "layers_fit",
+    "level_without_layer_reuse",
+    "limits_of",
+    "read_rows",
+    "series_row",
+    "shape_colour",
+]
