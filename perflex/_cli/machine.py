@@ -66,8 +66,8 @@ def show(
         output.print(line.rstrip(), markup=False, soft_wrap=True)
     for curve, coefficients in found.curves.items():
         output.print(f"  curve {curve}: a, b, c = {coefficients}", markup=False, soft_wrap=True)
-    for source, number in numbers.items():
-        output.print(f"[{number}] {source.kind}: {source.text}", markup=False, soft_wrap=True, style="dim")
+    for origin, number in numbers.items():
+        output.print(f"[{number}] {origin.kind}: {origin.text}", markup=False, soft_wrap=True, style="dim")
 
 
 def _as_json(found: Machine) -> dict[str, object]:

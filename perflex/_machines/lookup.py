@@ -56,7 +56,8 @@ def load_machine(place: str | Path | Machine) -> Machine:
     found = machine_of_device(place)
     if found is not None:
         return found
-    near = difflib.get_close_matches(place.casefold(), by_name, n=2, cutoff=0.5)
+    begun = [name for name in by_name if name.startswith(place.casefold())] if place else []
+    near = begun or difflib.get_close_matches(place.casefold(), by_name, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(by_name[name] for name in near)}? " if near else ""
     msg = f"no machine is called {place!r}; {hint}there are {', '.join(machine_names())}, or name a file NAME.yaml"
     raise MachineError(msg, machine=place)

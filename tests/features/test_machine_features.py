@@ -1,0 +1,237 @@
+"""Features that need a machine: waves against plain arithmetic, volumes, and who gets which machine."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import ceil
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from perflex import Calibration, Model, calibrate, gather_feature_values, rank
+from perflex._fake_device import FakeDevice
+from perflex._gather import kernel_feature_values
+from perflex._machines import load_machine, using_machine
+from perflex.errors import MachineError, UnsupportedKernelError
+from perflex.features import count_features, extract_scop, parse_feature
+from sample_kernels import matmul
+from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RESIDENCY = ("f_waves", "f_wave_quantisation", "f_occupancy", "f_su_imbalance")
+
+
+def stencils(sizes="64,128", lsize="32,64"):
+    tags = ["stencil3d", "points:7", "variant:plain", "chunk:1", "dtype:float64", "groups_fit:True", "lsize_1:4",
+            "lsize_2:1", f"lsize_0:{lsize}", f"nx:{sizes}", "ny:64", "nz:64"]  # fmt: skip
+    return KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+
+
+def values(kernel, sizes, machine, names=RESIDENCY):
+    return kernel_feature_values(names, kernel, sizes, machine=machine)
+
+
+@pytest.mark.parametrize("n", [16, 512, 4096, 4112])
+def test_waves_of_a_tiled_matrix_product(n: int) -> None:
+    # 16 x 16 work-items and two tiles of 16 x 16 floats: 8 work-groups on each of 80 compute units.
+    found = values(matmul(prefetch=True), {"n": n}, "V100")
+    waves = (n // 16) ** 2 / (8 * 80)
+    assert found["f_waves"] == pytest.approx(waves)
+    assert found["f_wave_quantisation"] == pytest.approx(ceil(waves) / waves)
+    assert found["f_occupancy"] == 1.0
+    assert found["f_su_imbalance"] == pytest.approx(1 + 1 / ceil(waves))
+
+
+def test_local_memory_limits_the_waves() -> None:
+    small = replace(load_machine("V100"), local_bytes=8192, local_bytes_per_group=8192)
+    with_tiles = values(matmul(prefetch=True), {"n": 512}, small)
+    without = values(matmul(prefetch=False), {"n": 512}, small)
+    assert with_tiles["f_occupancy"] == pytest.approx(4 * 8 / 64)
+    assert with_tiles["f_waves"] == pytest.approx(2 * without["f_waves"])
+    with pytest.raises(MachineError, match=r"2048 bytes of local memory .* more than the 1024"):
+        values(matmul(prefetch=True), {"n": 512}, replace(small, local_bytes_per_group=1024))
+
+
+def test_registers_limit_the_waves() -> None:
+    with using_machine("V100", registers=64):
+        half = kernel_feature_values(RESIDENCY, matmul(prefetch=False), {"n": 512})
+    assert half["f_occupancy"] == 0.5
+    assert half["f_su_imbalance"] == pytest.approx(1 + 1 / ceil(1024 / 320))
+
+
+def test_the_example_of_su_equation_18() -> None:
+    # 19 points on the K20: occupancy 0.875 with 128 work-items, 0.75 with 512, so that the efficiency is 85.7 %.
+    machine = replace(load_machine("K20"), register_granularity=4)
+    occupancies = []
+    for lsize in (32, 128):
+        (kernel,) = stencils("256", str(lsize))
+        with using_machine(machine, registers=36):
+            found = kernel_feature_values(RESIDENCY, kernel, kernel.sizes)
+        waves = ceil(found["f_waves"])
+        occupancies.append(found["f_occupancy"])
+        assert found["f_su_imbalance"] == pytest.approx((1 + 1 / waves) / (found["f_occupancy"] / 0.875))
+    assert occupancies == pytest.approx([0.875, 0.75])
+
+
+def test_arrays_of_sizes_give_arrays() -> None:
+    sizes = np.array([[64, 128], [256, 4096]])
+    found = values(matmul(prefetch=False), {"n": sizes}, "A100-40GB")
+    assert found["f_waves"].shape == (2, 2)
+    for place in np.ndindex(2, 2):
+        alone = values(matmul(prefetch=False), {"n": int(sizes[place])}, "A100-40GB")
+        assert all(found[name][place] == alone[name] for name in RESIDENCY)
+
+
+def test_values_belong_to_the_machine_and_registers_they_were_computed_for() -> None:
+    kernel, sizes = matmul(prefetch=False), {"n": 512}
+    first = values(kernel, sizes, "V100")
+    assert values(kernel, sizes, "RTX-2080-Ti") != first
+    with using_machine("V100", registers=128):
+        assert kernel_feature_values(RESIDENCY, kernel, sizes) != first
+    assert values(kernel, sizes, "V100") == first
+
+
+def test_without_a_machine_the_error_says_how_to_name_one() -> None:
+    with pytest.raises(MachineError, match=r"feature f_waves needs a machine; pass machine=NAME \(--machine NAME"):
+        kernel_feature_values(["f_waves"], matmul(prefetch=False), {"n": 512})
+
+
+def test_too_large_work_groups_are_refused() -> None:
+    with pytest.raises(MachineError, match="256 work-items in a work-group are more than the 128"):
+        values(matmul(prefetch=False), {"n": 64}, replace(load_machine("K20"), max_items_per_group=128))
+
+
+def test_counting_shows_them_among_others() -> None:
+    scop = extract_scop(matmul(prefetch=False))
+    with using_machine("V100"):
+        (counted,) = count_features(scop, {"n": 512}, identifiers=["f_waves"])
+    assert (counted.value, counted.unit) == (1024 / 640, "wave")
+
+
+@dataclass(frozen=True)
+class FakeVolumes:
+    l1_wavefronts: float
+    vol_l2_l1_load: float
+    vol_l2_l1_store: float
+    vol_dram_load: float
+    vol_dram_store: float
+    oversub_l1: float = 0.5
+    oversub_l2: float = 0.25
+
+
+@pytest.fixture
+def estimates(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
+    """An estimator with made-up laws; returns its calls."""
+    calls: list[tuple] = []
+
+    def estimate_volumes(scop, sizes, machine, *, registers=None):
+        calls.append((scop.name, dict(sizes), machine.name, registers))
+        n = float(sizes["n"])
+        return FakeVolumes(10 * n, 3 * n * n, n * n, 2 * n * n, n * n)
+
+    module = ModuleType("perflex._volumes")
+    module.estimate_volumes = estimate_volumes
+    monkeypatch.setitem(sys.modules, "perflex._volumes", module)
+    return calls
+
+
+def test_volume_features_are_the_attributes_of_one_estimate(estimates: list[tuple]) -> None:
+    names = [
+        "f_l1_wavefronts", "f_vol_l2_l1_load", "f_vol_l2_l1_store", "f_vol_dram_load", "f_vol_dram_store",
+        "f_oversub_l1", "f_oversub_l2",
+    ]  # fmt: skip
+    with using_machine("A100-40GB", registers=32):
+        found = kernel_feature_values(names, matmul(prefetch=False), {"n": 64})
+    assert list(found.values()) == [640, 12288, 4096, 8192, 4096, 0.5, 0.25]
+    assert estimates == [("matmul", {"n": 64}, "A100-40GB", 32)]
+    feature, scop = parse_feature("f_vol_dram_load"), extract_scop(matmul(prefetch=False))
+    assert feature.unit == "B"
+    assert (feature.amount(scop, {"n": 64}, 32).value, feature.amount(scop, {"n": 64}, 32).unit) == (1.0, "B")
+    assert parse_feature("f_oversub_l1").amount(scop, {"n": 64}, 32) is None
+    assert feature.matches(scop, {"n": 64})
+
+
+MODEL = Model("f_cl_wall_time_fake", "p_launch * f_sync_kernel_launch + p_byte * f_su_v_gm")
+TRUE = {"p_launch": 5e-6, "p_byte": 1 / 160e9}
+
+
+def device_of(kernels, name="Tesla K20c"):
+    with using_machine("K20"):
+        seconds = {k.name: MODEL.eval_with_kernel(TRUE, k, {}) for k in kernels}
+    return FakeDevice(lambda label, _: seconds[label], name=name)
+
+
+def test_the_devices_name_gives_the_machine_which_the_file_records(tmp_path: Path) -> None:
+    kernels = stencils("64,128,256")
+    made = calibrate(MODEL, kernels, device=device_of(kernels))
+    assert made.machine == "K20"
+    assert made.params["p_byte"] == pytest.approx(TRUE["p_byte"], rel=1e-6)
+    (byte,) = [parameter for parameter in made.fit.parameters if parameter.name == "p_byte"]
+    assert (byte.unit, byte.rate_unit) == ("s per B", "B/s")
+    assert byte.rate == pytest.approx(160e9, rel=1e-6)
+    made.save(tmp_path / "made.yaml")
+    loaded = Calibration.load(tmp_path / "made.yaml")
+    assert loaded.machine == "K20"
+    kernel = kernels[0]
+    here = loaded.predict(kernel.kernel, kernel.sizes)
+    assert here == pytest.approx(made.predict(kernel.kernel, kernel.sizes))
+    assert loaded.predict(kernel.kernel, kernel.sizes, machine="V100") != here
+    assert rank(kernels[:2], loaded)[0].predicted == pytest.approx(
+        min(loaded.predict(k.kernel, k.sizes) for k in kernels[:2])
+    )
+
+
+def test_an_unknown_device_needs_a_machine() -> None:
+    kernels = stencils("64,128")
+    device = device_of(kernels, name="Some GPU")
+    with pytest.raises(MachineError, match="no machine is called 'Some GPU'"):
+        calibrate(MODEL, kernels, device=device)
+    assert calibrate(MODEL, kernels, device=device, machine="K20").machine == "K20"
+
+
+def test_a_model_without_such_features_needs_none() -> None:
+    kernels = stencils("64,128")
+    model = Model("f_cl_wall_time_fake", "p_launch * f_sync_kernel_launch + p_group * f_thread_groups")
+    made = calibrate(model, kernels, device=device_of(kernels, name="Some GPU"))
+    assert made.machine == ""
+
+
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_the_machine_reaches_an_executors_workers(pool) -> None:
+    kernels = stencils("64,128")
+    here = gather_feature_values(["f_waves", "f_su_v_l2"], kernels, machine="K20")
+    with pool(2) as executor:
+        there = gather_feature_values(["f_waves", "f_su_v_l2"], kernels, machine="K20", executor=executor)
+    assert np.array_equal(here.values, there.values)
+    assert here.machine == there.machine == "K20"
+
+
+def test_what_is_no_stencil_is_left_out_with_the_reason() -> None:
+    with pytest.warns(match="no stencil of Su's closed forms"):
+        table = gather_feature_values(
+            ["f_su_v_gm"], [*stencils("64", "32"), (matmul(prefetch=False), {"n": 64})], machine="K20"
+        )
+    assert len(table) == len(table.dropped) == 1
+
+
+def test_no_work_groups_are_refused() -> None:
+    from perflex.features import scop_from_yaml
+
+    text = """
+schema: perflex-scop/1
+name: empty
+parameters: [n]
+assumptions: "[n] -> { : n >= 0 }"
+launches:
+- {groups: ["floor(n/32)"], items: [32]}
+arrays: []
+statements: []
+"""
+    with pytest.raises(UnsupportedKernelError, match="no work-groups at these sizes"):
+        values(scop_from_yaml(text), {"n": 5}, "V100")

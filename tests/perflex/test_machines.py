@@ -1,0 +1,243 @@
+"""Machines: what ships, how files are read, names found, and how many work-groups fit a compute unit."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import perflex.calib_data
+from perflex._machines import Machine, load_machine, machine_names, machine_of_device, residency
+from perflex._machines.choice import chosen_machine, current_machine, current_registers, else_machine, using_machine
+from perflex._machines.machine import FACTS
+from perflex.errors import FileFormatError, MachineError
+
+FOLDER = Path(perflex.calib_data.__file__).parent / "machines"
+WANTED = (
+    "V100", "A100-40GB", "A100-80GB", "H100-PCIe", "H100-SXM", "H200", "K20", "RTX-2080-Ti", "RTX-3060-Laptop",
+    "RTX-A4000", "MI210", "MI250X", "W6600", "W7800",
+)  # fmt: skip
+
+# Makers' peak rates in 1e12 operations per second: single and double precision.
+PEAKS = {
+    "V100": (14.0, 7.0),
+    "A100-40GB": (19.5, 9.7),
+    "H100-PCIe": (51.2, 25.6),
+    "H100-SXM": (66.9, 33.5),
+    "K20": (3.52, 1.17),
+    "RTX-2080-Ti": (13.45, 0.42),
+    "RTX-A4000": (19.17, 0.30),
+    "MI210": (22.6, 22.6),
+    "MI250X": (23.95, 23.95),
+    "W6600": (10.4, 0.65),
+    "W7800": (45.2, 1.41),
+}
+
+MINIMAL = """\
+schema: perflex-machine/1
+name: Mine
+aliases: [My GPU]
+vendor: Me
+kind: gpu
+sources:
+  sheet: {kind: datasheet, text: my sheet}
+facts:
+  compute_units: {value: 4, unit: '1', source: sheet}
+  clock_hz: {value: 1.5, unit: GHz, source: sheet}
+  l2_bytes: {value: 1.5, unit: MiB, source: sheet}
+curves:
+  L2_load: {a: 0.5, b: 13, c: 1.8, source: sheet}
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINIMAL)
+    return path
+
+
+@pytest.mark.parametrize("name", machine_names())
+def test_shipped_machines_have_consistent_facts_with_sources(name: str) -> None:
+    machine = load_machine(name)
+    assert machine.name == name == Path(FOLDER / f"{name}.yaml").stem
+    assert machine.sources.keys() == machine.known().keys()
+    assert all(source.text for source in machine.sources.values())
+    assert machine.kind == "gpu"
+    for fact in ("compute_units", "clock_hz", "sub_group_size", "l1_bytes", "line_bytes", "sector_bytes", "l2_bytes"):
+        assert machine.need(fact) > 0
+    assert machine.need("line_bytes") % machine.need("sector_bytes") == 0
+    assert machine.l2_effective_bytes is None or machine.l2_effective_bytes <= machine.need("l2_bytes")
+    assert machine.l2_bandwidth is None or machine.l2_bandwidth > machine.need("dram_bandwidth")
+    assert machine.need("local_bytes_per_group") <= machine.need("local_bytes")
+    assert machine.need("max_items_per_group") <= machine.need("max_items_per_unit")
+    assert machine.need("max_items_per_unit") % machine.need("sub_group_size") == 0
+
+
+def test_the_wanted_machines_ship() -> None:
+    assert set(WANTED) <= set(machine_names())
+
+
+def test_no_two_machines_share_a_name_of_a_device() -> None:
+    aliases = [alias for name in machine_names() for alias in load_machine(name).aliases]
+    assert len(aliases) == len({alias.casefold() for alias in aliases})
+
+
+@pytest.mark.parametrize("name", PEAKS)
+def test_units_clock_and_operations_per_cycle_give_the_peak_rates(name: str) -> None:
+    machine = load_machine(name)
+    cycles = machine.need("compute_units") * machine.need("clock_hz") / 1e12
+    single, double = PEAKS[name]
+    assert cycles * machine.need("fp32_per_cycle") == pytest.approx(single, rel=0.015)
+    assert cycles * machine.need("fp64_per_cycle") == pytest.approx(double, rel=0.03)
+
+
+def test_numbers_are_read_in_si_units(mine: Path) -> None:
+    machine = load_machine(mine)
+    assert (machine.name, machine.vendor, machine.aliases) == ("Mine", "Me", ("My GPU",))
+    assert (machine.compute_units, machine.clock_hz, machine.l2_bytes) == (4, 1.5e9, 3 * 2**19)
+    assert isinstance(machine.l2_bytes, int)
+    assert machine.curves == {"L2_load": (0.5, 13.0, 1.8)}
+    assert machine.sources["l2_bytes"].text == "my sheet"
+    assert load_machine(str(mine)) == machine == pickle.loads(pickle.dumps(machine))
+    assert hash(machine) == hash(load_machine(mine))
+
+
+def test_a_fact_that_is_not_known_is_an_error_with_machine_and_fact(mine: Path) -> None:
+    with pytest.raises(MachineError, match=r"Mine has no fact l1_bytes; .*unit B") as caught:
+        load_machine(mine).need("l1_bytes")
+    assert (caught.value.machine, caught.value.fact) == ("Mine", "l1_bytes")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("perflex-machine/1", "perflex-machine/9", 1, "update perflex"),
+        ("perflex-machine/1", "perflex-calibration/1", 1, "not 'perflex-machine'"),
+        ("kind: gpu", "kind: tpu", 5, "gpu, cpu"),
+        ("vendor: Me", "", 1, "vendor: it is missing"),
+        ("name: Mine", "name: ' '", 2, "a name"),
+        ("kind: datasheet", "kind: hearsay", 7, "datasheet, measured, derived"),
+        ("compute_units:", "units:", 9, "no such fact"),
+        ("value: 4,", "value: four,", 9, "a number"),
+        ("value: 4,", "value: 4.5,", 9, "whole number"),
+        ("value: 4,", "value: -4,", 9, "more than zero"),
+        ("value: 4,", "value: .inf,", 9, "finite"),
+        ("value: 4, ", "", 9, "value: it is missing"),
+        ("unit: GHz", "unit: GB", 10, "'Hz', 'MHz', 'GHz'"),
+        ("unit: MiB, source: sheet", "unit: MiB", 11, "source: it is missing"),
+        ("unit: MiB, source: sheet", "unit: MiB, source: rumour", 11, "no source 'rumour'"),
+        ("b: 13, ", "", 13, "it is missing"),
+        ("curves:", "colour: red\ncurves:", 12, "no such field"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_with_its_line(mine: Path, old: str, new: str, line: int, words: str) -> None:
+    assert old in MINIMAL
+    mine.write_text(MINIMAL.replace(old, new, 1))
+    with pytest.raises(FileFormatError, match=words) as caught:
+        load_machine(mine)
+    assert f"line {line}" in str(caught.value)
+
+
+def test_machines_are_found_by_name_device_and_file_only() -> None:
+    assert load_machine("v100").name == "V100"
+    assert load_machine("NVIDIA GeForce RTX 2080 Ti").name == "RTX-2080-Ti"
+    assert machine_of_device("  tesla  v100-pcie-32gb ") == load_machine("V100")
+    assert machine_of_device("AMD EPYC") is None
+    assert load_machine(load_machine("K20")) is load_machine("K20")
+    with pytest.raises(MachineError, match=r"did you mean A100-40GB or A100-80GB\? there are A100-40GB"):
+        load_machine("A100")
+    with pytest.raises(FileFormatError, match=r"cannot read none\.yaml"):
+        load_machine("none.yaml")
+
+
+def test_the_chosen_machine_comes_before_the_one_otherwise() -> None:
+    with pytest.raises(MachineError, match=r"feature f_waves needs a machine; .*--machine NAME.*K20"):
+        current_machine("f_waves")
+    with else_machine("no such machine"):
+        with using_machine("K20", registers=40) as machine:
+            assert machine is current_machine()
+            assert (machine.name, current_registers()) == ("K20", 40)
+            with using_machine(None):
+                assert current_machine().name == "K20"
+        with pytest.raises(MachineError, match="no machine is called 'no such machine'"):
+            current_machine()
+    with else_machine("V100"):
+        assert current_machine().name == "V100"
+        assert current_registers() is None
+    assert chosen_machine() is None
+
+
+# Work-groups per compute unit as the maker's occupancy calculator gives them.
+@pytest.mark.parametrize(
+    ("name", "items", "local", "registers", "groups", "limit"),
+    [
+        ("K20", 128, 0, None, 16, "work-items"),
+        ("K20", 32, 0, None, 16, "work-groups"),
+        ("V100", 1024, 0, 32, 2, "work-items"),
+        ("V100", 1024, 0, 33, 1, "registers"),
+        ("V100", 33, 0, None, 32, "work-items"),
+        # 12 warps in each of four register files, not 51 in one.
+        ("V100", 96, 0, 40, 16, "registers"),
+        ("V100", 256, 16384, None, 6, "local memory"),
+        # 48 KiB and the reserved 1 KiB, three times in 164 KiB.
+        ("A100-40GB", 256, 49152, None, 3, "local memory"),
+        ("A100-40GB", 64, 163 * 1024, None, 1, "local memory"),
+        ("RTX-2080-Ti", 64, 0, None, 16, "work-items"),
+        ("RTX-2080-Ti", 32, 0, None, 16, "work-groups"),
+        ("RTX-A4000", 1024, 0, None, 1, "work-items"),
+        ("MI210", 256, 65536, None, 1, "local memory"),
+        ("W7800", 64, 0, 96, 16, "work-items"),
+        ("W7800", 64, 0, 97, 12, "registers"),
+    ],
+)
+def test_residency(name: str, items: int, local: int, registers: int | None, groups: int, limit: str) -> None:
+    machine = load_machine(name)
+    held = residency(machine, items, local, registers)
+    assert (held.groups_per_unit, held.limit) == (groups, limit)
+    assert held.wave_groups == groups * machine.need("compute_units")
+    size = machine.need("sub_group_size")
+    resident = groups * -(-items // size)
+    assert held.occupancy == pytest.approx(resident / (machine.need("max_items_per_unit") / size))
+
+
+@pytest.mark.parametrize(
+    ("items", "local", "registers", "fact"),
+    [
+        (1025, 0, None, "max_items_per_group"),
+        (64, 49153, None, "local_bytes_per_group"),
+        (64, 0, 256, "registers_per_item_max"),
+        (1024, 0, 128, "registers"),
+    ],
+)
+def test_work_groups_over_the_limits_are_refused_with_the_limit(
+    items: int, local: int, registers: int | None, fact: str
+) -> None:
+    with pytest.raises(MachineError, match=fact) as caught:
+        residency(load_machine("K20"), items, local, registers)
+    assert caught.value.fact == fact
+
+
+@pytest.mark.parametrize("amounts", [(0, 0, None), (64, -1, None), (64, 0, 0)])
+def test_amounts_that_are_no_work_group_are_refused(amounts: tuple[int, int, int | None]) -> None:
+    with pytest.raises(MachineError, match="no work-group"):
+        residency(load_machine("K20"), *amounts)
+
+
+def test_residency_needs_only_the_facts_it_uses() -> None:
+    machine = Machine("bare", compute_units=2, sub_group_size=32, max_items_per_unit=1024, max_groups_per_unit=8,
+                      max_items_per_group=512)  # fmt: skip
+    assert residency(machine, 128).wave_groups == 16
+    with pytest.raises(MachineError, match="local_bytes_per_group"):
+        residency(machine, 128, 1024)
+    small = replace(machine, local_bytes=4096, local_bytes_per_group=4096)
+    assert residency(small, 128, 1000).groups_per_unit == 4
+    with pytest.raises(MachineError, match="register"):
+        residency(machine, 128, 0, 32)
+
+
+def test_every_fact_has_an_attribute_and_a_unit() -> None:
+    machine = Machine("empty")
+    assert all(getattr(machine, fact) is None and FACTS[fact].unit for fact in FACTS)
