@@ -49,8 +49,8 @@ def _residency(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[
 def _volumes(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
     from perflex._volumes import estimate_volumes
 
-    estimate = estimate_volumes(scop, sizes, choice.machine, registers=choice.registers)
-    return {identifier: float(getattr(estimate, identifier.removeprefix("f_"))) for identifier in VOLUME_FEATURES}
+    values = estimate_volumes(scop, sizes, choice.machine, registers=choice.registers).features()
+    return {identifier: float(values[identifier]) for identifier in VOLUME_FEATURES}
 
 
 def _su(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
@@ -64,6 +64,10 @@ def _su(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, fl
 _RESIDENCY = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
 VOLUME_FEATURES = {
     "f_l1_wavefronts": "wavefront",
+    "f_lmem_wavefronts": "wavefront",
+    "f_lmem_wavefronts_load": "wavefront",
+    "f_lmem_wavefronts_store": "wavefront",
+    "f_vol_l1_load": "B",
     "f_vol_l2_l1_load": "B",
     "f_vol_l2_l1_store": "B",
     "f_vol_dram_load": "B",

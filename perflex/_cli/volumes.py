@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,34 +77,30 @@ def volumes(  # noqa: PLR0913 - one parameter per option
     values = feature_values(found)
     limits, unknown = _limits(values, scop, given, where)
     if as_json:
-        content = {**values, **_limit_content(limits, unknown), "arrays": components(found)}
+        arrays = {name: _parts(volumes) for name, volumes in found.arrays.items()}
+        content = {**values, **_limit_content(limits, unknown), "arrays": arrays, "total": _parts(found.total)}
         typer.echo(
             json.dumps({"kernel": scop.name, "machine": where.name, "variant": variant.value, **content}, indent=2)
         )
         return
     at = ", ".join(f"{name}={value}" for name, value in given.items()) or "no sizes"
     heading = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
-    lines = [heading, *_component_lines(components(found)), *_value_lines(values)]
+    lines = [heading, *_component_lines(found), *_value_lines(values)]
     lines += _limit_lines(limits) if limits is not None else [f"limiter: not known: {unknown}"]
     session.output.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
-def feature_values(estimate: object) -> dict[str, float]:
+def feature_values(estimate: Any) -> dict[str, float]:
     """Return the features that an estimate gives, by identifier."""
     from perflex.features._machine_features import VOLUME_FEATURES
 
-    return {name: float(getattr(estimate, name.removeprefix("f_"))) for name in VOLUME_FEATURES}
+    values = estimate.features()
+    return {name: float(values[name]) for name in VOLUME_FEATURES}
 
 
-def components(estimate: Any) -> dict[str, dict[str, float]]:
-    """Return what the volumes of each array are made of: component names and numbers, in bytes or wavefronts."""
-    from dataclasses import asdict, is_dataclass
-
-    found = {}
-    for name, parts in estimate.arrays.items():
-        entries = asdict(parts) if is_dataclass(parts) and not isinstance(parts, type) else dict(parts)
-        found[name] = {key: float(value) for key, value in entries.items() if isinstance(value, int | float)}
-    return found
+def _parts(volumes: Any) -> dict[str, float]:
+    """Return what volumes are made of: component names and numbers, in bytes or wavefronts."""
+    return {name: float(value) for name, value in asdict(volumes).items()}
 
 
 def _limits(
@@ -125,7 +122,9 @@ def _limit_content(limits: Limits | None, unknown: str) -> dict[str, object]:
     return {"limiter": limits.limiter, "seconds": dict(limits.seconds), "uncounted": list(limits.uncounted)}
 
 
-def _component_lines(arrays: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _component_lines(estimate: Any) -> list[str]:
+    arrays = {name: _parts(volumes) for name, volumes in estimate.arrays.items()}
+    arrays["(all)"] = _parts(estimate.total)
     names = list(dict.fromkeys(name for parts in arrays.values() for name in parts))
     table = [["", *arrays]]
     table += [[name, *(f"{parts[name]:.6g}" if name in parts else "-" for parts in arrays.values())] for name in names]

@@ -114,15 +114,18 @@ def test_counting_shows_them_among_others() -> None:
     assert (counted.value, counted.unit) == (1024 / 640, "wave")
 
 
+NAMES = (
+    "f_l1_wavefronts", "f_vol_l2_l1_load", "f_vol_l2_l1_store", "f_vol_dram_load", "f_vol_dram_store", "f_oversub_l1",
+    "f_oversub_l2", "f_lmem_wavefronts", "f_lmem_wavefronts_load", "f_lmem_wavefronts_store", "f_vol_l1_load",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class FakeVolumes:
-    l1_wavefronts: float
-    vol_l2_l1_load: float
-    vol_l2_l1_store: float
-    vol_dram_load: float
-    vol_dram_store: float
-    oversub_l1: float = 0.5
-    oversub_l2: float = 0.25
+    values: tuple[float, ...]
+
+    def features(self):
+        return {**dict(zip(NAMES, self.values, strict=True)), "f_waves": -1.0}
 
 
 @pytest.fixture
@@ -133,7 +136,7 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     def estimate_volumes(scop, sizes, machine, *, registers=None):
         calls.append((scop.name, dict(sizes), machine.name, registers))
         n = float(sizes["n"])
-        return FakeVolumes(10 * n, 3 * n * n, n * n, 2 * n * n, n * n)
+        return FakeVolumes((10 * n, 3 * n * n, n * n, 2 * n * n, n * n, 0.5, 0.25, 3.0, 2.0, 1.0, 4 * n * n))
 
     module = ModuleType("perflex._volumes")
     module.estimate_volumes = estimate_volumes
@@ -141,14 +144,10 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     return calls
 
 
-def test_volume_features_are_the_attributes_of_one_estimate(estimates: list[tuple]) -> None:
-    names = [
-        "f_l1_wavefronts", "f_vol_l2_l1_load", "f_vol_l2_l1_store", "f_vol_dram_load", "f_vol_dram_store",
-        "f_oversub_l1", "f_oversub_l2",
-    ]  # fmt: skip
+def test_volume_features_are_those_of_one_estimate(estimates: list[tuple]) -> None:
     with using_machine("A100-40GB", registers=32):
-        found = kernel_feature_values(names, matmul(prefetch=False), {"n": 64})
-    assert list(found.values()) == [640, 12288, 4096, 8192, 4096, 0.5, 0.25]
+        found = kernel_feature_values(NAMES, matmul(prefetch=False), {"n": 64})
+    assert list(found.values()) == [640, 12288, 4096, 8192, 4096, 0.5, 0.25, 3, 2, 1, 16384]
     assert estimates == [("matmul", {"n": 64}, "A100-40GB", 32)]
     feature, scop = parse_feature("f_vol_dram_load"), extract_scop(matmul(prefetch=False))
     assert feature.unit == "B"

@@ -27,7 +27,8 @@ def stencil():
 """
 KEYS = (
     "f_l1_wavefronts", "f_vol_l2_l1_load", "f_vol_l2_l1_store", "f_vol_dram_load", "f_vol_dram_store",
-    "f_oversub_l1", "f_oversub_l2",
+    "f_oversub_l1", "f_oversub_l2", "f_lmem_wavefronts", "f_lmem_wavefronts_load", "f_lmem_wavefronts_store",
+    "f_vol_l1_load",
 )  # fmt: skip
 SIZES = ["nx=64", "ny=64", "nz=64"]
 
@@ -50,6 +51,11 @@ class FakeVolumes:
     arrays: dict[str, FakeArray] = field(
         default_factory=lambda: {"u": FakeArray(123456.0, 789.0), "v": FakeArray(0.0, 5.0)}
     )
+    total: FakeArray = FakeArray(123456.0, 794.0)
+
+    def features(self):
+        numbers = {f"f_{name}": value for name, value in vars(self).items() if isinstance(value, float)}
+        return {**dict.fromkeys(KEYS, 0.0), **numbers}
 
 
 @pytest.fixture
@@ -106,6 +112,7 @@ def test_volumes_as_json(calls: list[dict], kernel: str, capsys: pytest.CaptureF
     assert found["limiter"] == "DRAM"
     assert found["seconds"]["DRAM"] == pytest.approx(17 * 64**3 / 1400e9)
     assert found["arrays"]["u"] == {"l2_l1_load_compulsory": 123456.0, "dram_load_capacity": 789.0}
+    assert found["total"] == {"l2_l1_load_compulsory": 123456.0, "dram_load_capacity": 794.0}
     assert calls == [
         {
             "sizes": {"nx": 64, "ny": 64, "nz": 64},
@@ -120,7 +127,14 @@ def test_volumes_as_json(calls: list[dict], kernel: str, capsys: pytest.CaptureF
 def test_volumes_as_text(calls: list[dict], kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["volumes", kernel, *SIZES, "--machine", "A100-40GB"]) == 0
     shown = capsys.readouterr().out
-    for text in (*(f"{key} = " for key in KEYS), "l2_l1_load_compulsory", "123456", "limiter: DRAM", "rules: current"):
+    for text in (
+        *(f"{key} = " for key in KEYS),
+        "l2_l1_load_compulsory",
+        "123456",
+        "(all)",
+        "limiter: DRAM",
+        "rules: current",
+    ):
         assert text in shown
     assert calls[0]["variant"] == "current"
 
