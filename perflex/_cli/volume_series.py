@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from perflex._cli.session import Session
     from perflex._machines import Machine
+    from perflex._volumes_report import SeriesRow
     from perflex.features import Scop
 
 __all__ = ["print_series", "series_sizes"]
@@ -102,8 +103,14 @@ def print_series(
     for row in rows:
         numbers = [row.dram_load, row.dram_store, row.l2_load]
         cells = [*map(str, row.sizes.values()), *(f"{number:.4g}" for number in numbers)]
-        table.append([*cells, str(row.wave_depth), f"{row.level:.4g}", "yes" if row.layers_fit else "no"])
+        table.append([*cells, *_layer_cells(row)])
     widths = [max(len(line[column]) for line in table) for column in range(len(headings))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
     title = f"kernel {scop.name} on {machine.name}: B per update; level: DRAM load without reuse between waves"
     session.output.print("\n".join([title, *lines]), markup=False, soft_wrap=True)
+
+
+def _layer_cells(row: SeriesRow) -> list[str]:
+    if row.level is None:
+        return ["-", "-", "-"]
+    return [str(row.wave_depth), f"{row.level:.4g}", "yes" if row.layers_fit else "no"]

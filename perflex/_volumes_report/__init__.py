@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perflex._volumes_report.compare import Comparison, Pair, compare_rows, comparison_table, read_rows
 from perflex._volumes_report.limiters import LIMITERS, Limits, limits_of
-from perflex._volumes_report.picture import draw_comparison, shape_colour
+from perflex._volumes_report.picture import draw_comparison, draw_series, shape_colour
 from perflex._volumes_report.series import SeriesRow, layers_fit, level_without_layer_reuse, series_row
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "compare_rows",
     "comparison_table",
     "draw_comparison",
+    "draw_series",
     "layers_fit",
     "level_without_layer_reuse",
     "limits_of",

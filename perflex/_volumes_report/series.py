@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
 from perflex._machines import residency
+from perflex.errors import UnsupportedKernelError
+from perflex.features import parse_feature
 from perflex.features._su_stencil import recognise_stencil
 
 if TYPE_CHECKING:
@@ -28,11 +30,12 @@ class SeriesRow:
     sizes
         The kernel's sizes.
     updates
-        Points that are computed.
+        Distinct elements that the kernel stores.
     dram_load, dram_store, l2_load
         Bytes per update: the estimate's volumes.
     wave_depth
-        Planes that a wave spans.
+        Planes that a wave spans; None, as the two below, where the kernel is no stencil whose work-groups divide a 3-D
+        grid evenly.
     level
         DRAM load in bytes per update if nothing but the wave itself reuses planes.
     layers_fit
@@ -44,9 +47,9 @@ class SeriesRow:
     dram_load: float
     dram_store: float
     l2_load: float
-    wave_depth: int
-    level: float
-    layers_fit: bool
+    wave_depth: int | None = None
+    level: float | None = None
+    layers_fit: bool | None = None
 
 
 def level_without_layer_reuse(depth: int, halo: int, itemsize: int) -> float:
@@ -77,7 +80,7 @@ def series_row(
     Parameters
     ----------
     scop, sizes
-        A 3-D stencil, and an integer per size parameter.
+        The kernel, and an integer per size parameter.
     machine
         Residency limits and the effective L2.
     volumes
@@ -87,27 +90,34 @@ def series_row(
 
     Raises
     ------
-    UnsupportedKernelError
-        The kernel is no stencil on a 3-D grid; the message says why.
     MachineError
         A fact of the machine is not known.
+    UnsupportedKernelError
+        The kernel stores nothing.
     """
-    stencil = recognise_stencil(scop, sizes)
-    nx, ny, nz = stencil.grid
-    updates = nx * ny * nz
-    depth = _wave_depth(stencil, machine, registers)
-    plane = nx * ny
-    level = sum(level_without_layer_reuse(depth, array.halo[2], stencil.itemsize) for array in stencil.loads)
-    halo = max(array.halo[2] for array in stencil.loads)
-    return SeriesRow(
+    updates = int(parse_feature("f_mem_footprint_global_store").value(scop, sizes, 1))
+    if not updates:
+        msg = f"kernel {scop.name!r} stores nothing in global memory, so that there are no volumes per update"
+        raise UnsupportedKernelError(msg, kernel=scop.name)
+    row = SeriesRow(
         sizes=dict(sizes),
         updates=updates,
         dram_load=volumes["f_vol_dram_load"] / updates,
         dram_store=volumes["f_vol_dram_store"] / updates,
         l2_load=volumes["f_vol_l2_l1_load"] / updates,
+    )
+    try:
+        stencil = recognise_stencil(scop, sizes)
+    except UnsupportedKernelError:
+        return row  # the volumes hold for any kernel, layers are a stencil's
+    depth = _wave_depth(stencil, machine, registers)
+    halos = [array.halo[2] for array in stencil.loads]
+    plane, itemsize = stencil.grid[0] * stencil.grid[1], stencil.itemsize
+    return replace(
+        row,
         wave_depth=depth,
-        level=level,
-        layers_fit=layers_fit(plane, halo, stencil.itemsize, machine.need("l2_effective_bytes")),
+        level=sum(level_without_layer_reuse(depth, halo, itemsize) for halo in halos),
+        layers_fit=layers_fit(plane, max(halos), itemsize, machine.need("l2_effective_bytes")),
     )
 
 

@@ -11,9 +11,11 @@ import pytest
 from perflex._machines import load_machine
 from perflex._volumes_report import (
     LIMITERS,
+    SeriesRow,
     compare_rows,
     comparison_table,
     draw_comparison,
+    draw_series,
     layers_fit,
     level_without_layer_reuse,
     limits_of,
@@ -22,7 +24,7 @@ from perflex._volumes_report import (
     shape_colour,
 )
 from perflex.errors import FileFormatError, MachineError, UnsupportedKernelError
-from perflex.features import extract_scop
+from perflex.features import extract_scop, scop_from_yaml
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -67,9 +69,42 @@ def test_the_wave_depth_of_a_series(lsize: tuple[int, ...], chunk: int, depth: i
     assert row.l2_load == pytest.approx(4e9 / row.updates)
 
 
-def test_a_series_is_for_stencils() -> None:
-    with pytest.raises(UnsupportedKernelError, match="no stencil"):
-        series_row(extract_scop(matmul(prefetch=False)), {"n": 64}, A100, VOLUMES)
+def test_volumes_per_update_of_what_is_no_stencil() -> None:
+    row = series_row(extract_scop(matmul(prefetch=False)), {"n": 64}, A100, VOLUMES)
+    assert (row.updates, row.dram_load) == (64**2, pytest.approx(1e9 / 64**2))
+    assert (row.wave_depth, row.level, row.layers_fit) == (None, None, None)
+
+
+def test_a_grid_that_work_groups_do_not_divide() -> None:
+    sizes = {"nx": 100, "ny": 90, "nz": 7}
+    tags = ["stencil3d", "points:7", "variant:plain", "chunk:2", "dtype:float64", "groups_fit:False", "lsize_0:32"]
+    tags += ["lsize_1:4", "lsize_2:1", *(f"{name}:{value}" for name, value in sizes.items())]
+    (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+    row = series_row(extract_scop(kernel.kernel), sizes, A100, VOLUMES)
+    assert (row.updates, row.level) == (100 * 90 * 7, None)
+
+
+def test_a_kernel_without_stores_has_no_updates() -> None:
+    text = """
+schema: perflex-scop/1
+name: silent
+parameters: [n]
+assumptions: "[n] -> { : n >= 0 }"
+launches:
+- {groups: ["floor(n/32)"], items: [32]}
+arrays: []
+statements: []
+"""
+    with pytest.raises(UnsupportedKernelError, match="stores nothing"):
+        series_row(scop_from_yaml(text), {"n": 64}, A100, VOLUMES)
+
+
+def test_the_picture_of_a_series_is_written(tmp_path: Path) -> None:
+    rows = [
+        SeriesRow({"nx": n, "nz": 8}, 8 * n * n, n / 10, 8.0, 20.0, 1, 72.0, layers_fit=n < 381) for n in (256, 512)
+    ]
+    draw_series({(512, 2, 1): rows, (64, 4): [replace(row, level=None) for row in rows]}, tmp_path / "s.png", "nx")
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_limits_are_volumes_by_rates() -> None:
