@@ -35,46 +35,80 @@ class SuVolumes:
 
     Attributes
     ----------
+    itemsize
+        Bytes of a value.
     items_per_group, items, groups
         Rows 6 to 8 of Table 2.
-    residency
-        Rows 9 to 11.
-    aligned_loads, misaligned_loads, item_loads, item_stores
-        Per work-item, rows 12 to 15; the loads as Eq. 4 counts them.
-    group_loads_net, smx_miss_ratio, group_loads, group_stores
-        Per work-group, rows 16 to 19.
+    residency, wave_groups
+        Rows 9 to 11; a wave has no more work-groups than there are.
+    aligned_loads, misaligned_loads, item_stores
+        Per work-item, rows 12, 13 and 15.
+    group_loads_net, smx_miss_ratio
+        Per work-group, rows 16 and 17.
     waves
         Row 20 (Eq. 10).
     width_y, height_z
         Rows 21 and 22 (Eqs. 13 and 14) of the array with the widest halo.
-    wave_loads_net, l2_miss_ratio, wave_loads, wave_stores
-        Per wave, rows 23 to 26.
-    v_smx, v_l2, v_gm
-        Rows 27 to 29 (Eqs. 3, 5 and 9), in bytes per launch.
+    wave_loads_net, l2_miss_ratio
+        Per wave, rows 23 and 24.
     """
 
+    itemsize: int
     items_per_group: int
     items: int
     groups: int
     residency: Residency
+    wave_groups: int
     aligned_loads: int
     misaligned_loads: int
-    item_loads: int
     item_stores: int
     group_loads_net: float
     smx_miss_ratio: float
-    group_loads: float
-    group_stores: int
     waves: int
     width_y: int
     height_z: int
     wave_loads_net: float
     l2_miss_ratio: float
-    wave_loads: float
-    wave_stores: int
-    v_smx: float
-    v_l2: float
-    v_gm: float
+
+    @property
+    def item_loads(self) -> int:
+        """Values loaded by a work-item, those beside its column twice: row 14 (Eq. 4)."""
+        return self.aligned_loads + 2 * self.misaligned_loads
+
+    @property
+    def group_loads(self) -> float:
+        """Values loaded by a work-group: row 18 (Eq. 7)."""
+        return self.group_loads_net * (1 + self.smx_miss_ratio)
+
+    @property
+    def group_stores(self) -> int:
+        """Values stored by a work-group: row 19."""
+        return self.items_per_group * self.item_stores
+
+    @property
+    def wave_loads(self) -> float:
+        """Values loaded by a wave: row 25 (Eq. 11)."""
+        return self.wave_loads_net * (1 + self.l2_miss_ratio)
+
+    @property
+    def wave_stores(self) -> int:
+        """Values stored by a wave: row 26."""
+        return self.wave_groups * self.group_stores
+
+    @property
+    def v_smx(self) -> int:
+        """Volume between registers and the first cache, in bytes per launch: row 27 (Eq. 3)."""
+        return self.items * (self.item_loads + self.item_stores) * self.itemsize
+
+    @property
+    def v_l2(self) -> float:
+        """Volume between the first cache and the L2, in bytes per launch: row 28 (Eq. 5)."""
+        return self.groups * (self.group_loads + self.group_stores) * self.itemsize
+
+    @property
+    def v_gm(self) -> float:
+        """Volume between the L2 and DRAM, in bytes per launch: row 29 (Eq. 9)."""
+        return self.waves * (self.wave_loads + self.wave_stores) * self.itemsize
 
 
 def su_volumes(
@@ -106,49 +140,33 @@ def su_volumes(
     items = prod(stencil.grid) // stencil.chunk
     groups = items // per_group
     held = residency(machine, per_group, 0, registers)
-    aligned = sum(array.aligned for array in stencil.loads)
-    misaligned = sum(array.misaligned for array in stencil.loads)
-    item_loads = aligned + 2 * misaligned  # Eq. 4
-    line = (machine.su_line_bytes or machine.need("line_bytes")) / size
-    group_net = sum(_group_loads(stencil, array, line) for array in stencil.loads)
-    smx_miss = _smx_miss_ratio(stencil, machine, held, group_net, constants)
-    group_loads = group_net * (1 + smx_miss)  # Eq. 7
-    group_stores = per_group * stencil.stores
     wave_groups = min(held.wave_groups, groups)
-    waves = ceil(groups / wave_groups)  # Eq. 10
+    line = (machine.su_line_bytes or machine.need("line_bytes")) / size
     sector = machine.need("sector_bytes") / size
+    group_net = sum(_group_loads(stencil, array, line) for array in stencil.loads)
     shapes = [_wave_shape(stencil, array, wave_groups) for array in stencil.loads]
     wave_net = sum(
         (stencil.grid[0] + (2 * sector if array.halo[0] else 0)) * width * height
         for array, (width, height) in zip(stencil.loads, shapes, strict=True)
     )  # Eq. 12
-    l2_miss = wave_net * size / machine.need("l2_bytes") * constants.epsilon  # Eq. 15
-    wave_loads = wave_net * (1 + l2_miss)  # Eq. 11
-    wave_stores = wave_groups * group_stores
     width_y, height_z = max(shapes)
     return SuVolumes(
+        itemsize=size,
         items_per_group=per_group,
         items=items,
         groups=groups,
         residency=held,
-        aligned_loads=aligned,
-        misaligned_loads=misaligned,
-        item_loads=item_loads,
+        wave_groups=wave_groups,
+        aligned_loads=sum(array.aligned for array in stencil.loads),
+        misaligned_loads=sum(array.misaligned for array in stencil.loads),
         item_stores=stencil.stores,
         group_loads_net=group_net,
-        smx_miss_ratio=smx_miss,
-        group_loads=group_loads,
-        group_stores=group_stores,
-        waves=waves,
+        smx_miss_ratio=_smx_miss_ratio(stencil, machine, held, group_net, constants),
+        waves=ceil(groups / wave_groups),  # Eq. 10
         width_y=width_y,
         height_z=height_z,
         wave_loads_net=wave_net,
-        l2_miss_ratio=l2_miss,
-        wave_loads=wave_loads,
-        wave_stores=wave_stores,
-        v_smx=items * (item_loads + stencil.stores) * size,  # Eq. 3
-        v_l2=groups * (group_loads + group_stores) * size,  # Eq. 5
-        v_gm=waves * (wave_loads + wave_stores) * size,  # Eq. 9
+        l2_miss_ratio=wave_net * size / machine.need("l2_bytes") * constants.epsilon,  # Eq. 15
     )
 
 
