@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._machines.choice import Choice, chosen_machine, current_machine
+from perflex._machines.choice import Choice, current_choice
 from perflex.features._feature import Amount
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perflex.features._feature import Sizes
     from perflex.features._scop import Scop
 
-__all__ = ["VOLUME_FEATURES", "MachineFamily", "MachineFeature", "needs_machine"]
+__all__ = ["RESIDENCY_FEATURES", "VOLUME_FEATURES", "MachineFamily", "MachineFeature", "needs_machine"]
 
 _KEPT = 64
 
@@ -58,10 +58,10 @@ def _su(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, fl
     from perflex.features._su_volumes import su_volumes
 
     volumes = su_volumes(recognise_stencil(scop, sizes), choice.machine, registers=choice.registers)
-    return {identifier: float(getattr(volumes, identifier.removeprefix("f_su_"))) for identifier in _SU}
+    return {identifier: float(getattr(volumes, identifier.removeprefix("f_su_"))) for identifier in _SU_FEATURES}
 
 
-_RESIDENCY = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
+RESIDENCY_FEATURES = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
 VOLUME_FEATURES = {
     "f_l1_wavefronts": "wavefront",
     "f_lmem_wavefronts": "wavefront",
@@ -75,8 +75,8 @@ VOLUME_FEATURES = {
     "f_oversub_l1": "1",
     "f_oversub_l2": "1",
 }
-_SU = {"f_su_v_smx": "B", "f_su_v_l2": "B", "f_su_v_gm": "B"}
-_KINDS = (_Kind(_RESIDENCY, _residency), _Kind(VOLUME_FEATURES, _volumes), _Kind(_SU, _su))
+_SU_FEATURES = {"f_su_v_smx": "B", "f_su_v_l2": "B", "f_su_v_gm": "B"}
+_KINDS = (_Kind(RESIDENCY_FEATURES, _residency), _Kind(VOLUME_FEATURES, _volumes), _Kind(_SU_FEATURES, _su))
 _UNITS = {identifier: unit for kind in _KINDS for identifier, unit in kind.units.items()}
 
 
@@ -106,7 +106,6 @@ class MachineFeature:
         UnsupportedKernelError
             The kernel is none that this feature is for.
         """
-        current_machine(self.identifier)
         scop.check_sizes(sizes)
         used = {name: np.asarray(sizes[name]) for name in scop.parameters}
         shape = np.broadcast_shapes(*(array.shape for array in used.values()))
@@ -119,16 +118,18 @@ class MachineFeature:
         return result
 
     def _at(self, scop: Scop, sizes: Mapping[str, int]) -> float:
-        choice = chosen_machine()
+        choice = current_choice(self.identifier)
         kind = next(kind for kind in _KINDS if self.identifier in kind.units)
         # Kept on the Scop, as counts are: a model asks for several features of one computation.
         kept: dict[Any, Mapping[str, float]] = scop.__dict__.setdefault("_on_machines", {})
         key = (kind.compute, tuple(sorted(sizes.items())), choice)
-        if key not in kept:
+        found = kept.get(key)
+        if found is None:
+            found = kind.compute(scop, sizes, choice)
             if len(kept) >= _KEPT:
                 kept.clear()
-            kept[key] = kind.compute(scop, sizes, choice) if choice is not None else {}
-        return kept[key][self.identifier]
+            kept[key] = found
+        return found[self.identifier]
 
     def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
         """Return whether the kernel has any: volumes need accesses of global arrays."""
@@ -139,7 +140,7 @@ class MachineFeature:
         touches = any(
             scop.array(access.array).space == "global" for statement in scop.statements for access in statement.accesses
         )
-        return list(_UNITS if touches else _RESIDENCY)
+        return list(_UNITS if touches else RESIDENCY_FEATURES)
 
     def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
         """Return one byte for volumes."""

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from perflex._machines.choice import chosen_machine
 from perflex.features._access_notes import access_notes
 from perflex.features._certainty import Certainty, certainty_of_access, certainty_of_statement
 from perflex.features._chain_features import ChainFeature
@@ -15,6 +16,7 @@ from perflex.features._counts import AccessCounts, ScopCounts, counts_of
 from perflex.features._feature import parse_feature
 from perflex.features._footprint_features import FootprintFeature
 from perflex.features._launch_features import LaunchFeature
+from perflex.features._machine_features import RESIDENCY_FEATURES
 from perflex.features._memory_features import MemoryAccessFeature
 from perflex.features._operation_features import OperationFeature
 
@@ -49,7 +51,8 @@ def count_features(
     sizes
         Value of each size parameter; without them only symbolic counts are given.
     identifiers
-        Features to count; one that matches nothing has the value 0. By default everything there is.
+        Features to count; one that matches nothing has the value 0. By default everything there is, and where sizes
+        are given and a machine is chosen, what the kernel's residency on it gives.
     sub_group_size
         Work-items per sub-group.
     per_work_item
@@ -64,7 +67,10 @@ def count_features(
         A constraint of an identifier can only be decided with sizes, or the kernel is not valid for them.
     """
     checked = None if sizes is None else scop.checked(sizes)
+    identifiers = list(identifiers)
     chosen = list(identifiers) or _contained(scop)
+    if not identifiers and checked is not None and chosen_machine() is not None:
+        chosen += RESIDENCY_FEATURES
     counter = _Counter(scop, checked, sub_group_size, per_work_item)
     counted = [counter.count(parse_feature(identifier)) for identifier in chosen]
     counts_of(scop).keep()

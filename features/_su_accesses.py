@@ -43,19 +43,20 @@ class StencilAccess:
 
 
 def global_accesses(scop: Scop, sizes: Mapping[str, int]) -> list[StencilAccess]:
-    """Return the accesses of global arrays at the given sizes.
+    """Return the accesses of global arrays that are executed at the given sizes.
 
     Raises
     ------
     UnsupportedKernelError
         An array has another number of axes, or a subscript is not affine; the access is named.
     """
-    return [
+    found = [
         _read(scop, statement, access, sizes)
         for statement in scop.statements
         for access in statement.accesses
         if scop.array(access.array).space == "global"
     ]
+    return [access for access in found if access.points]
 
 
 def _refused(scop: Scop, access: Access, reason: str) -> UnsupportedKernelError:

@@ -124,6 +124,8 @@ def _only_launch(scop: Scop, sizes: Mapping[str, int]) -> Launch:
     if scop.barriers or any(array.space == "local" for array in scop.arrays):
         raise refused(scop, "it uses local memory or barriers, which they leave out (Section 3.6)")
     launch = scop.launches[0]
+    if not all(extent.evaluate(sizes) > 0 for extent in launch.groups):
+        raise refused(scop, "it has no work-groups at these sizes")
     for statement in scop.statements:
         if not statement.exact:
             raise refused(scop, f"statement {statement.name!r} is executed under a condition on data")

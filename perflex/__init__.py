@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perflex._calibration import Calibration
     from perflex._fit import FitResult, fit_model
     from perflex._gather import gather_feature_values
+    from perflex._machines import Machine, load_machine, using_machine
     from perflex._model import Model
     from perflex._rank import RankedVariant, rank
     from perflex._table import FeatureTable, scale_features_by_output
@@ -35,6 +36,7 @@ __all__ = [
     "FeatureTable",
     "FitResult",
     "InstructionCounts",
+    "Machine",
     "Model",
     "PerflexError",
     "RankedVariant",
@@ -42,8 +44,10 @@ __all__ = [
     "calibrate",
     "fit_model",
     "gather_feature_values",
+    "load_machine",
     "rank",
     "scale_features_by_output",
+    "using_machine",
 ]
 
 __version__ = "0.1.0"
@@ -54,6 +58,7 @@ _HOME = {
     "FeatureTable": "perflex._table",
     "FitResult": "perflex._fit",
     "InstructionCounts": "perflex.features",
+    "Machine": "perflex._machines",
     "Model": "perflex._model",
     "PerflexError": "perflex.errors",
     "RankedVariant": "perflex._rank",
@@ -61,8 +66,10 @@ _HOME = {
     "calibrate": "perflex._calibrate",
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",
+    "load_machine": "perflex._machines",
     "rank": "perflex._rank",
     "scale_features_by_output": "perflex._table",
+    "using_machine": "perflex._machines",
 }
 
 

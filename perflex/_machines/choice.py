@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from perflex._machines.machine import Machine
 
-__all__ = ["Choice", "chosen_machine", "current_machine", "current_registers", "else_machine", "using_machine"]
+__all__ = ["Choice", "chosen_machine", "current_choice", "current_machine", "else_machine", "using_machine"]
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def chosen_machine() -> Choice | None:
     return chosen
 
 
-def current_machine(feature: str = "") -> Machine:
-    """Return the machine that is chosen.
+def current_choice(feature: str = "") -> Choice:
+    """Return what is chosen.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def current_machine(feature: str = "") -> Machine:
     Raises
     ------
     MachineError
-        None is chosen; the message says how to choose one.
+        No machine is chosen; the message says how to choose one.
     """
     choice = chosen_machine()
     if choice is None:
@@ -114,10 +114,9 @@ def current_machine(feature: str = "") -> Machine:
         names = ", ".join(machine_names())
         msg = f"{what} a machine; pass machine=NAME (--machine NAME on the command line): {names}, or a YAML file"
         raise MachineError(msg, feature=feature)
-    return choice.machine
+    return choice
 
 
-def current_registers() -> int | None:
-    """Return the chosen number of registers per work-item, None where they limit nothing."""
-    choice = chosen_machine()
-    return None if choice is None else choice.registers
+def current_machine(feature: str = "") -> Machine:
+    """Return the machine that is chosen; arguments and errors as `current_choice`."""
+    return current_choice(feature).machine

@@ -114,6 +114,14 @@ def test_counting_shows_them_among_others() -> None:
     assert (counted.value, counted.unit) == (1024 / 640, "wave")
 
 
+def test_a_count_of_everything_has_the_residency_where_a_machine_is_chosen() -> None:
+    scop = extract_scop(matmul(prefetch=False))
+    without = [entry.identifier for entry in count_features(scop, {"n": 512})]
+    with using_machine("V100"):
+        assert [entry.identifier for entry in count_features(scop, {"n": 512})] == [*without, *RESIDENCY]
+        assert [entry.identifier for entry in count_features(scop)] == without
+
+
 NAMES = (
     "f_l1_wavefronts", "f_vol_l2_l1_load", "f_vol_l2_l1_store", "f_vol_dram_load", "f_vol_dram_store", "f_oversub_l1",
     "f_oversub_l2", "f_lmem_wavefronts", "f_lmem_wavefronts_load", "f_lmem_wavefronts_store", "f_vol_l1_load",

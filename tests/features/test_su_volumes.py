@@ -211,6 +211,12 @@ def test_several_points_along_x_are_refused() -> None:
         recognise_stencil(scop, {"n": 64})
 
 
+def test_a_grid_without_points_is_refused() -> None:
+    text = SECOND.replace("n >= 32 and", "n >= 0 and")
+    with pytest.raises(UnsupportedKernelError, match="no work-groups at these sizes"):
+        recognise_stencil(scop_from_yaml(text), {"n": 0})
+
+
 def test_local_memory_is_refused() -> None:
     with pytest.raises(UnsupportedKernelError, match="local memory"):
         recognise_stencil(scop_of(variant="tile"), GRID)

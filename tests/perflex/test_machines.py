@@ -10,7 +10,7 @@ import pytest
 
 import perflex.calib_data
 from perflex._machines import Machine, load_machine, machine_names, machine_of_device, residency
-from perflex._machines.choice import chosen_machine, current_machine, current_registers, else_machine, using_machine
+from perflex._machines.choice import chosen_machine, current_choice, current_machine, else_machine, using_machine
 from perflex._machines.machine import FACTS
 from perflex.errors import FileFormatError, MachineError
 
@@ -167,14 +167,14 @@ def test_the_chosen_machine_comes_before_the_one_otherwise() -> None:
     with else_machine("no such machine"):
         with using_machine("K20", registers=40) as machine:
             assert machine is current_machine()
-            assert (machine.name, current_registers()) == ("K20", 40)
+            assert (machine.name, current_choice().registers) == ("K20", 40)
             with using_machine(None):
                 assert current_machine().name == "K20"
         with pytest.raises(MachineError, match="no machine is called 'no such machine'"):
             current_machine()
     with else_machine("V100"):
         assert current_machine().name == "V100"
-        assert current_registers() is None
+        assert current_choice().registers is None
     assert chosen_machine() is None
 
 
