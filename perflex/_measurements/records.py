@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
-__all__ = ["Failure", "FailureKind", "MeasurementKey", "Recorder", "Sample"]
-
-FailureKind: TypeAlias = Literal["prepare", "run", "limit", "hang", "crash", "memory"]
+__all__ = ["Failure", "MeasurementKey", "Recorder", "Sample"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Failure:
         The measurement run it belongs to.
     """
 
-    kind: FailureKind
+    kind: str
     message: str
     started: float
     session: str
