@@ -98,7 +98,7 @@ class WorkerProcess:
             The process did not start.
         """
         self._start()
-        happened, result, sound = self._exchange((what, number, argument), limit_s)
+        happened, result, sound = self._exchange((what, number, argument), limit_s, self._words.count)
         if not sound:
             self.end()
         if happened == "failed":
@@ -119,7 +119,7 @@ class WorkerProcess:
         if self._ready:
             return
         try:
-            happened, error, _ = self._exchange(self.device, _START_LIMIT_S)
+            happened, error, _ = self._exchange(self.device, _START_LIMIT_S, 0)
         except WorkerLostError as lost:
             raise self._not_started(lost.reason) from lost
         if happened == "failed":
@@ -134,8 +134,8 @@ class WorkerProcess:
         )
         return DeviceError(msg, device=self.device)
 
-    def _exchange(self, message: object, limit_s: float) -> tuple[str, Any, bool]:
-        begun = self._words.count
+    def _exchange(self, message: object, limit_s: float, begun: int) -> tuple[str, Any, bool]:
+        """Send and receive; of what the process writes, what came before `begun` has nothing to do with it."""
         self._asked = True
         try:
             self._connection.send(message)
