@@ -44,6 +44,7 @@ class IsolatedBackend:
         self._worker: WorkerProcess | None = None
         self._numbers = 0
         self._fatal: dict[str, tuple[str, str]] = {}
+        self._endless: list[LaunchRequest] = []
 
     @property
     def timer_resolution_s(self) -> float:
@@ -58,12 +59,17 @@ class IsolatedBackend:
         MissingSizeError
             A size parameter has no value.
         MeasurementError
-            It does not build or does not fit the device, or the compiler crashed or hung.
+            It does not build or does not fit the device, the compiler crashed or hung, or the kernel hung with
+            sizes that are not larger.
         DeviceError
             The process does not start, or cannot open the device.
         """
         self.worker()  # starts while code is generated
-        runnable = IsolatedRunnable(self, launch_request(kernel, sizes, label, self.device))
+        request = launch_request(kernel, sizes, label, self.device)
+        for other in self._endless:
+            if other.source == request.source and _at_least(request.sizes, other.sizes):
+                raise _failure(label, "hang", f"not tried, for {other.label} is the same code and does not end")
+        runnable = IsolatedRunnable(self, request)
         runnable.build()
         return runnable
 
@@ -96,6 +102,10 @@ class IsolatedBackend:
             raise _failure(request.label, *self._fatal[request.source]) from lost
         return place
 
+    def remember_endless(self, request: LaunchRequest) -> None:
+        """Keep that a kernel does not end with some sizes: with larger ones it is not worth another time limit."""
+        self._endless.append(request)
+
 
 class IsolatedRunnable:
     """A kernel with sizes, built in the process that runs kernels."""
@@ -110,6 +120,7 @@ class IsolatedRunnable:
     def build(self) -> None:
         """Build it in the process at work."""
         self._place = self._backend.build(self._request)
+        self._fastest_s = None  # the first launch in a process does more than later ones
 
     def run(self, launches: int) -> tuple[float, ...]:
         """Run back to back and return the device time of each launch in seconds, taken in the other process.
@@ -128,7 +139,10 @@ class IsolatedRunnable:
         try:
             times: tuple[float, ...] = place.worker.ask("run", place.number, launches, self._limit(launches))
         except WorkerLostError as lost:
-            doing = "does not end; raise limit_s if it is only slow" if lost.kind == "hang" else "crashes its process"
+            doing = "crashes its process"
+            if lost.kind == "hang":
+                doing = "does not end; raise limit_s if it is only slow"
+                self._backend.remember_endless(self._request)
             raise _failure(self._request.label, lost.kind, f"{doing} ({lost.reason})") from lost
         each = (time.monotonic() - start) / launches
         self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
@@ -147,6 +161,10 @@ class _Place:
 
     worker: WorkerProcess
     number: int
+
+
+def _at_least(sizes: Mapping[str, int], others: Mapping[str, int]) -> bool:
+    return all(sizes.get(name, value) >= value for name, value in others.items())
 
 
 def _failure(label: str, kind: str, reason: str) -> MeasurementError:

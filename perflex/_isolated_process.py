@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ _GRACE_S = 0.3
 _END_LIMIT_S = 2.0
 _TAIL_BYTES = 1 << 14
 _LAST_WORDS = 300
+# What compilers' crash handlers write after the line that tells something.
+_STACK_DUMP = re.compile(r"PLEASE submit a bug report|Stack dump|#?\d+[.:]?\s|/\S+\(\S*\+0x|\S+\[0x")
 
 
 class WorkerLostError(Exception):
@@ -212,10 +215,10 @@ class _LastWords:
             self._stream.close()
 
     def since(self, begun: int) -> str:
-        """Return the last line of what came after the first `begun` bytes."""
+        """Return the last telling line of what came after the first `begun` bytes."""
         new = max(0, self.count - begun)
         text = self._tail[-new:].decode(errors="replace") if new else ""
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not _STACK_DUMP.match(line.strip())]
         return lines[-1][:_LAST_WORDS] if lines else ""
 
 

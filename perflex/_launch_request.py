@@ -30,6 +30,8 @@ class LaunchRequest:
     ----------
     label
         Which kernel and sizes, for messages.
+    sizes
+        Value of each size parameter.
     source
         OpenCL C of all programs.
     programs
@@ -43,6 +45,7 @@ class LaunchRequest:
     """
 
     label: str
+    sizes: Mapping[str, int]
     source: str
     programs: tuple[tuple[str, tuple[str, ...]], ...]
     launch: SizedLaunch
@@ -79,6 +82,7 @@ def launch_request(kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: 
     plan = plan_launch(kernel)
     request = LaunchRequest(
         label=label,
+        sizes=dict(sizes),
         source=plan.source,
         programs=tuple((program.name, program.argument_names) for program in plan.programs),
         launch=size_launch(plan, sizes, label),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import loopy as lp
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 
 from failing_kernels import crashing, endless, good, not_compiling
 from perflex._isolated import IsolatedBackend
-from perflex._isolated_process import WorkerLostError, WorkerProcess
+from perflex._isolated_process import WorkerLostError, WorkerProcess, _LastWords
 from perflex._launch import OpenCLBackend
 from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
 from perflex._timing_backend import RunLimits
@@ -137,6 +139,50 @@ def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend: IsolatedBackend) 
     assert fine._limit(1000) > fine._limit(1)
 
 
+def test_after_a_hang_larger_sizes_are_not_tried(backend: IsolatedBackend) -> None:
+    kernel = endless()
+    with pytest.raises(MeasurementError, match=r"^middle: does not end; .*no end within 2\.2 s"):
+        backend.prepare(kernel, {"n": 4096}, "middle").run(1)
+    start = time.monotonic()
+    with pytest.raises(MeasurementError, match=r"^large: not tried, for middle is the same code") as caught:
+        backend.prepare(kernel, {"n": 8192}, "large")
+    assert time.monotonic() - start < 2
+    assert caught.value.kind == "hang"
+    backend.prepare(kernel, {"n": 2048}, "small")
+    backend.prepare(good(), {"n": 8192}, "good").run(1)
+
+
+def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(
+    default_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = WorkerProcess.__init__
+    started: list[Device] = []
+
+    def once(self: WorkerProcess, device: Device) -> None:
+        if started:
+            msg = f"cannot open {device}"
+            raise DeviceError(msg, device=device)
+        started.append(device)
+        start(self, device)
+
+    def end_worker_at_the_third(*_: object) -> None:
+        if recorder.add.call_count == 3:
+            for pid in children() - before:
+                os.kill(pid, signal.SIGKILL)
+
+    recorder = Mock()
+    recorder.earlier.return_value = ()
+    recorder.failure.return_value = None
+    recorder.add.side_effect = end_worker_at_the_third
+    before = children()
+    monkeypatch.setattr(WorkerProcess, "__init__", once)
+    jobs: list[Any] = [(good(k, f"good{k}"), {"n": 1000}, f"good{k}") for k in (1, 2, 3)]
+    with pytest.raises(DeviceError, match="cannot open"):
+        measure(jobs, default_device, QUICK, recorder=recorder)
+    assert recorder.add.call_count == 3
+    assert children() <= before
+
+
 def test_errors_of_kernels_arrive_as_they_are(backend: IsolatedBackend) -> None:
     with pytest.raises(MissingSizeError, match="parameter n"):
         backend.prepare(good(), {}, "no size")
@@ -217,6 +263,29 @@ def test_a_worker_that_does_not_start_is_one_clear_error(
     program.chmod(0o755)
     with pytest.raises(DeviceError, match=r"did not start: exit code 3; its last words: no module; .*isolate=False"):
         measure(jobs, default_device, QUICK)
+
+
+def test_stack_dumps_are_no_last_words() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as stream:
+        words = _LastWords(stream)
+        os.write(write, b"earlier\n")
+        while words.count < 8:
+            time.sleep(0.001)
+        dump = [
+            "LLVM ERROR: Cannot select: intrinsic",
+            "PLEASE submit a bug report to https://x.org and include the crash backtrace.",
+            "Stack dump:",
+            "0.\tRunning pass 'X86 DAG->DAG'",
+            " #0 0x00007f33 llvm::sys::PrintStackTrace (/usr/lib/libLLVM.so+0xd4f4)",
+            "/lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f2]",
+            "",
+        ]
+        os.write(write, "\n".join(dump).encode())
+        os.close(write)
+        words.finish()
+        assert words.since(8) == "LLVM ERROR: Cannot select: intrinsic"
+        assert words.since(words.count) == ""
 
 
 SCRIPT = """
