@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["IsolatedBackend", "IsolatedRunnable"]
 
 # What a run may take besides the launches: first the driver's own work at the first launch, later stalls of the host.
-_FIRST_S = 2.0
+_FIRST_S = 3.0
 _LATER_S = 5.0
 # Buffers are filled before the launch, and no host is slower than this.
 _FILL_BYTES_PER_S = 5e8

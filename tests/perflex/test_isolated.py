@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.device
 
 LIMITS = RunLimits(launch_s=0.2, build_s=60)
-QUICK = TimingOptions(trials=6, limit_s=0.2)
+QUICK = TimingOptions(trials=6, limit_s=1)
 TESTS = Path(__file__).parents[1]
 
 
@@ -84,7 +84,7 @@ def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[De
             "no code": "prepare",
         }
         assert all(failure.reason.startswith(f"{label}: ") for label, failure in failures.items())
-        assert "does not end; raise limit_s if it is only slow (no end within 2.2 s)" in failures["no end"].reason
+        assert "does not end; raise limit_s if it is only slow (no end within 4 s)" in failures["no end"].reason
         assert "crash: crashes its process (SIG" in failures["crash"].reason
         assert "no_such_function" in failures["no code"].reason
         assert [outcome.label for outcome in outcomes if isinstance(outcome, Timing)] == [
@@ -141,7 +141,7 @@ def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend: IsolatedBackend) 
 
 def test_after_a_hang_larger_sizes_are_not_tried(backend: IsolatedBackend) -> None:
     kernel = endless()
-    with pytest.raises(MeasurementError, match=r"^middle: does not end; .*no end within 2\.2 s"):
+    with pytest.raises(MeasurementError, match=r"^middle: does not end; .*no end within 3\.2 s"):
         backend.prepare(kernel, {"n": 4096}, "middle").run(1)
     start = time.monotonic()
     with pytest.raises(MeasurementError, match=r"^large: not tried, for middle is the same code") as caught:
