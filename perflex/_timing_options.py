@@ -17,7 +17,7 @@ class TimingOptions:
     Attributes
     ----------
     trials
-        Most timings of one kernel; 60 are the paper's (Section 4).
+        Most timings of one kernel; 60 are the paper's (Section 6.1.4).
     min_trials
         Fewest timings of one kernel, whatever they cost.
     warmups
