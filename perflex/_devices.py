@@ -12,7 +12,7 @@ from perflex.errors import DeviceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex._timing_backend import Backend
+    from perflex._timing_backend import Backend, RunLimits
 
 __all__ = ["Device", "DeviceInfo", "default_device", "find_device", "list_devices"]
 
@@ -77,6 +77,18 @@ class Device:
         from perflex._launch import OpenCLBackend
 
         return OpenCLBackend(self)
+
+    def isolated_backend(self, limits: RunLimits) -> Backend:
+        """Return what runs and times kernels on this device in a process of its own, started when needed.
+
+        Parameters
+        ----------
+        limits
+            When a kernel is given up.
+        """
+        from perflex._isolated import IsolatedBackend
+
+        return IsolatedBackend(self, limits)
 
 
 @dataclass(frozen=True)

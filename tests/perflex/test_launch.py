@@ -147,6 +147,12 @@ def test_missing_sizes_are_all_named(backend: OpenCLBackend) -> None:
     assert caught.value.parameters == ("m", "n")
 
 
+def test_sizes_beyond_the_arguments_type_are_refused() -> None:
+    kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
+    with pytest.raises(MeasurementError, match=r"huge: n = 4294967296 does not fit .* int32"):
+        size_launch(plan_launch(kernel), {"n": 1 << 32}, "huge")
+
+
 def test_sizes_against_the_assumptions_are_refused() -> None:
     with pytest.raises(MeasurementError, match=r"'n': 100.* violate .*mod 16"):
         size_launch(plan_launch(matmul(prefetch=False)), {"n": 100}, "odd")
