@@ -23,6 +23,7 @@ _COLOURS = {"problem": "red", "warning": "yellow", "remark": "default"}
 _WORST_KERNELS = 10
 _STRONGEST = 10
 _PIPE_WIDTH = 150
+_WORTH_NAMING = 0.05
 
 
 def diagnose(
@@ -74,9 +75,10 @@ def _show(output: Console, diagnosis: Diagnosis, *, quiet: bool) -> None:
         return
     output.print(_summary(diagnosis), markup=False, soft_wrap=True)
     tables = [_parameters(diagnosis), _kernels(diagnosis), _generators(diagnosis)]
+    if not output.is_terminal:
+        output.width = _PIPE_WIDTH  # files and pipes have no width to keep to
     for table in [*tables, _correlations(diagnosis)] if diagnosis.correlated else tables:
-        # Files and pipes have no width to keep to.
-        output.print(table, width=None if output.is_terminal else _PIPE_WIDTH, crop=False)
+        output.print(table)
 
 
 def _summary(diagnosis: Diagnosis) -> str:
@@ -116,8 +118,9 @@ def _informants(parameter: ParameterDiagnosis) -> str:
     """Return the generators that say most of a parameter; of one at its bound, where it would be without."""
     if not math.isnan(parameter.released_value):
         return f"without bound {parameter.released_value:.2g} +- {parameter.released_error:.2g}"
-    shown = [f"{i.name} {100 * i.share:.0f} %{' only' * math.isinf(i.growth)}" for i in parameter.generators[:2]]
-    return ", ".join(shown)
+    shown = [f"{i.name} {100 * i.share:.0f} %" for i in parameter.generators[:2] if i.share >= _WORTH_NAMING]
+    needed = [i.name for i in parameter.generators if math.isinf(i.growth)]
+    return ", ".join(shown) + (f"; not without {', '.join(needed)}" if needed else "")
 
 
 def _kernels(diagnosis: Diagnosis) -> Table:

@@ -69,10 +69,14 @@ def _of_parameters(diagnosis: Diagnosis) -> Iterator[Finding]:
         yield Finding("warning", f"consistent with zero within 95 %: {names}; the kernels may not need them")
     if names := _named(p for p in parameters if p.at_bound):
         yield Finding("remark", f"held at zero by their bound: {names}; a fit without bounds would make them negative")
-    if names := _named(p for p in parameters if p.kernels and p.kernels[0].share > _NEARLY_ALONE):
-        yield Finding(
-            "warning", f"known from one kernel alone, for more than 90 %: {names}; one bad timing decides them"
-        )
+    alone = [
+        f"{p.name} from {i.name}"
+        for p in parameters
+        for i in p.kernels
+        if i.share > _NEARLY_ALONE or math.isinf(i.growth)
+    ]
+    if alone:
+        yield Finding("warning", f"known from one kernel alone: {_listed(alone)}; one bad timing decides them")
 
 
 def _of_kernels(diagnosis: Diagnosis) -> Iterator[Finding]:

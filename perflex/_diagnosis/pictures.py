@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["draw_diagnosis"]
 
 _LONGEST_NAME = 44
+# Marks on an axis of ratios, by how far it reaches.
+_FINE = (0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5)
+_MIDDLE = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3)
+_COARSE = (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100)
 
 
 def draw_diagnosis(diagnosis: Diagnosis, folder: Path) -> list[Path]:
@@ -75,9 +79,7 @@ def _errors(diagnosis: Diagnosis) -> Any:
     axes.set_xlabel("predicted / measured")
     axes.set_title(_titled("Measurement kernels by generator", diagnosis), fontsize=10)
     axes.grid(visible=True, axis="x", which="both", linewidth=0.4, alpha=0.6)
-    axes.legend(
-        frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.9 / (0.6 + 0.38 * len(groups))), ncols=3
-    )
+    figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -92,13 +94,8 @@ def _ratio_axis(axes: Any, diagnosis: Diagnosis) -> None:
     furthest = max(1.06 * furthest, 1.05)
     axes.set_xscale("log")
     axes.set_xlim(1 / furthest, furthest)
-    marks = [
-        m
-        for m in (0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 5, 10)
-        if 1 / furthest < m < furthest
-    ]
-    if furthest > 1.6:
-        marks = [m for m in marks if m in {0.1, 0.2, 0.5, 0.7, 1, 1.5, 2, 5, 10}]
+    every = _FINE if furthest < 1.6 else _MIDDLE if furthest < 4 else _COARSE
+    marks = [mark for mark in every if 1 / furthest < mark < furthest]
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.set_xticks(marks, [f"{mark:g}" for mark in marks])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,8 @@ __all__ = [
     "KernelDiagnosis",
     "ParameterDiagnosis",
 ]
+
+_TOLD = 0.01
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class Finding:
 @dataclass(frozen=True)
 class Informant:
     """A measurement kernel, or all kernels of a generator, that says something about a parameter.
+
+    The share tells whose measurements the estimate weighs, the growth what would be lost without them. Kernels of a
+    small share can be indispensable: those that tell the parameter apart from another.
 
     Attributes
     ----------
@@ -258,8 +263,15 @@ class Diagnosis:
         raise KeyError(name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as dictionaries, lists, texts and numbers; None for what is not a finite number."""
+        """Return it as dictionaries, lists, texts and numbers; None for what is not a finite number.
+
+        Of the kernels that inform a parameter, those with at least 1 % of the information and the indispensable.
+        """
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields["parameters"] = [
+            replace(p, kernels=tuple(i for i in p.kernels if i.share >= _TOLD or math.isinf(i.growth)))
+            for p in self.parameters
+        ]
         plain: dict[str, Any] = _plain({**fields, "below_noise": self.below_noise})
         return plain
 
