@@ -102,7 +102,9 @@ def interval_at(calibration: Calibration, values: Mapping[str, Any], confidence:
             factor = np.exp(np.where(positive, reach / predicted, 0.0))
         low, high = np.where(positive, predicted / factor, low), np.where(positive, predicted * factor, high)
     return PredictionInterval(
-        *map(_plain, (predicted, low, high)),
+        _plain(predicted),
+        _plain(low),
+        _plain(high),
         confidence,
         _plain(error),
         _plain(scatter),

@@ -116,7 +116,8 @@ def _held_out(
         fit = _fitted(model, rest, nonnegative=nonnegative, start=start)
         return HeldOut(name, relative_errors(model, fit, own), fit.undetermined)
     except CalibrationError as error:
-        concerned = tuple(map(str, error.context.get("parameters") or ()))
+        parameters = error.context.get("parameters")
+        concerned = tuple(map(str, parameters)) if isinstance(parameters, tuple) else ()
         return HeldOut(name, (), concerned, "the others do not determine them" if concerned else error.message)
     except PerflexError as error:  # the refitted model is not finite for these kernels
         return HeldOut(name, (), reason=error.message)

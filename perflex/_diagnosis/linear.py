@@ -58,7 +58,7 @@ class LinearFit:
     def freedom(self) -> int:
         """Rows to spare, m - p."""
         rows, columns = self.jacobian.shape
-        return rows - columns
+        return int(rows - columns)
 
     @cached_property
     def leverage(self) -> Array:

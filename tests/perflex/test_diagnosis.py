@@ -382,3 +382,22 @@ def test_held_out_parts_do_not_warn() -> None:
         without_start = held_out_by_generator(MODEL, table)
         from_fit = held_out_by_generator(MODEL, table, start=fit)
     np.testing.assert_allclose(without_start[0].errors, from_fit[0].errors, rtol=1e-7)
+
+
+def test_an_edge_that_nothing_informs() -> None:
+    model = Model(OUTPUT, "overlap(p_add * f_op_float32_add, p_mul * f_op_float32_mul, p_edge)")
+    features = np.zeros((18, 3))
+    # In each kernel one of the costs is a thousand times the other, so that none shows how they overlap.
+    features[:, 0] = np.linspace(1e6, 1e8, 18)
+    features[:, 1] = features[::-1, 0] * np.where(np.arange(18) % 2, 1e4, 1e-4)
+    seconds = features[:, :2].dot(TRUTH[:2]) * (1 + 1e-2 * np.random.default_rng(0).normal(size=18))
+    calibration = calibrated(table_of(features, seconds), model)
+    assert calibration.fit.undetermined == ("p_edge",)
+    found = diagnose(calibration)
+    assert severities(found, "the kernels do not determine p_edge") == ["problem"]
+    assert not found.parameter("p_edge").determined
+    assert math.isnan(found.parameter("p_edge").low)
+    assert found.parameter("p_edge").kernels == ()
+    assert sum(kernel.leverage for kernel in found.kernels) == pytest.approx(2.0)
+    alone = {g.name: g.undetermined for g in found.generators}
+    assert alone["adds"] == alone["muls"] == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,24 +77,25 @@ def diagnose(calibration: Calibration, *, progress: Callable[[int, int, str], No
         held_out = {entry.generator: entry for entry in found}
     owners = _owners(fit, table)
     kernels = _kernels(fit, table, linear, owners)
-    parts = {
-        "parameters": _parameters(fit, problem, linear, owners),
-        "kernels": kernels,
-        "generators": _generators(fit, owners, held_out),
-        "correlation": fit.correlation,
-        "correlated": _correlated(fit),
-        "condition_number": fit.condition_number,
-        "degrees_of_freedom": fit.degrees_of_freedom,
-        "error": _rms(fit.relative_errors),
-        "geometric_mean_error": fit.geometric_mean_error,
-        "left_out_error": _rms(kernel.left_out_error for kernel in kernels),
-        "held_out_error": _rms(error for entry in held_out.values() for error in entry.errors),
-        "aicc": aicc(fit),
-        "noise_floor": math.nan if calibration.noise_floor is None else calibration.noise_floor,
-        "missing": _missing(table, linear),
-        "title": " ".join(str(part) for part in (calibration.device.get("name", ""), calibration.date) if part),
-    }
-    return Diagnosis(findings=findings_of(fit, Diagnosis(findings=(), **parts)), **parts)
+    facts = Diagnosis(
+        findings=(),
+        parameters=_parameters(fit, problem, linear, owners),
+        kernels=kernels,
+        generators=_generators(fit, owners, held_out),
+        correlation=fit.correlation,
+        correlated=_correlated(fit),
+        condition_number=fit.condition_number,
+        degrees_of_freedom=fit.degrees_of_freedom,
+        error=_rms(fit.relative_errors),
+        geometric_mean_error=fit.geometric_mean_error,
+        left_out_error=_rms(kernel.left_out_error for kernel in kernels),
+        held_out_error=_rms(error for entry in held_out.values() for error in entry.errors),
+        aicc=aicc(fit),
+        noise_floor=math.nan if calibration.noise_floor is None else calibration.noise_floor,
+        missing=_missing(table, linear),
+        title=" ".join(str(part) for part in (calibration.device.get("name", ""), calibration.date) if part),
+    )
+    return replace(facts, findings=findings_of(fit, facts))
 
 
 def _missing(table: FeatureTable | None, linear: LinearFit | None) -> str:
@@ -170,9 +172,10 @@ def _parameters(
                 p.negative,
                 p.at_bound,
                 p.determined,
-                *(() if let_go is None else (let_go.value, let_go.standard_error)),
-                kernels=_of(kernels, free, index),
-                generators=_of(generators, free, index),
+                math.nan if let_go is None else let_go.value,
+                math.nan if let_go is None else let_go.standard_error,
+                _of(kernels, free, index),
+                _of(generators, free, index),
             )
         )
     return tuple(found)
