@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex._calibration import Calibration
+from perflex._calibration_rows import fitted_rows
 from perflex._fit import fit_model
 from perflex._fit_problem import require_fittable
 from perflex._gather import gather_feature_values
@@ -132,6 +133,7 @@ def calibration_from_table(
         options={} if timing is None else asdict(timing),
         noise_floor=float(np.nanmedian(spread)) if known and spread is not None else None,
         dropped=table.dropped,
+        table=fitted_rows(model, table, scaled=fit.scaled),
     )
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from perflex._timing_backend import TimedDevice
     from perflex.features import Feature
 
-__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of"]
+__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of", "with_own_sizes"]
 
 DEFAULT_SUB_GROUP_SIZE = 32
 _LISTED = 12
@@ -46,6 +46,13 @@ class _Row:
 def kernel_of(kernel: Any) -> Any:
     """Return the loopy kernel (or Scop) of a measurement kernel, or the argument itself."""
     return getattr(kernel, "kernel", kernel)
+
+
+def with_own_sizes(kernel: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """Return a measurement kernel's kernel, and its own sizes where none are given; others as they are."""
+    if hasattr(kernel, "generator"):
+        return kernel.kernel, {**kernel.sizes, **sizes}
+    return kernel, sizes
 
 
 def kernel_feature_values(

@@ -10,6 +10,7 @@ from perflex._cli.calibrate import calibrate
 from perflex._cli.catalog import catalog
 from perflex._cli.demo import demo
 from perflex._cli.devices import devices
+from perflex._cli.diagnose import diagnose
 from perflex._cli.evaluate import evaluate
 from perflex._cli.features import features
 from perflex._cli.predict import predict, rank
@@ -52,6 +53,6 @@ def _options(
     session.debug = debug
 
 
-for command in (demo, devices, catalog, features, calibrate, predict, rank, evaluate):
+for command in (demo, devices, catalog, features, calibrate, diagnose, predict, rank, evaluate):
     app.command()(command)
 app.add_typer(store, name="store")
