@@ -179,7 +179,7 @@ def test_key_holds_all_that_a_time_depends_on(monkeypatch: pytest.MonkeyPatch) -
 
 def test_key_of_a_kernel_with_own_functions_holds_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
     def keys() -> tuple[MeasurementKey, ...]:
-        kernels = (good(), lp.register_preamble_generators(good(), [preamble]))
+        kernels = (good(name="told_apart"), lp.register_preamble_generators(good(name="told_apart"), [preamble]))
         return tuple(measurement_key(kernel, {"n": 64}, FakeDevice(law), TimingOptions()) for kernel in kernels)
 
     plain, with_function = keys()
