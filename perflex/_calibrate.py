@@ -102,10 +102,22 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         raise CalibrationError(msg, feature=model.output_feature)
     require_fittable(model)
     chosen = _chosen(model, device)
-    if budget_s is not None:
+    options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
+    if budget_s is None:
+        table = gather_feature_values(
+            model.all_features(),
+            kernels,
+            device=chosen,
+            timing=options,
+            sub_group_size=sub_group_size,
+            executor=executor,
+            store=store,
+            progress=progress,
+        )
+        facts = {}
+    else:
         from perflex._design import measure_within_budget
 
-        options = timing or TimingOptions(min_trials=3)
         table, report = measure_within_budget(
             model,
             kernels,
@@ -120,24 +132,11 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
             store=store,
             progress=progress,
         )
-        found = calibration_from_table(
-            model, table, device=chosen, timing=options, relative=relative, nonnegative=nonnegative
-        )
-        return replace(found, options={**found.options, **report.facts()})
-    options = timing or TimingOptions()
-    table = gather_feature_values(
-        model.all_features(),
-        kernels,
-        device=chosen,
-        timing=options,
-        sub_group_size=sub_group_size,
-        executor=executor,
-        store=store,
-        progress=progress,
-    )
-    return calibration_from_table(
+        facts = report.facts()
+    found = calibration_from_table(
         model, table, device=chosen, timing=options, relative=relative, nonnegative=nonnegative
     )
+    return replace(found, options={**found.options, **facts})
 
 
 def calibration_from_table(

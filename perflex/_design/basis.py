@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["cheapest_basis", "require_affordable", "scaled_columns", "undetermined"]
+__all__ = ["NEW", "cheapest_basis", "require_affordable", "scaled_columns", "undetermined"]
 
 # How much of a row must point in a new direction to count: clear cases first, doubtful ones only where needed.
-_NEW = (1e-2, 1e-4, 1e-6, 1e-8)
+NEW = (1e-2, 1e-4, 1e-6, 1e-8)
 
 
 def scaled_columns(rows: Array, known: Array) -> tuple[Array, Array]:
@@ -29,11 +29,11 @@ def scaled_columns(rows: Array, known: Array) -> tuple[Array, Array]:
     return rows / largest, known / largest
 
 
-def cheapest_basis(rows: Array, cost: Array, known: Array) -> list[int]:
+def cheapest_basis(rows: Array, cost: Array, known: Array, clear: float = NEW[-1]) -> list[int]:
     """Return the cheapest rows that, with the known ones, have the rank of all rows together.
 
     Independent sets of rows are a matroid, so that taking the cheapest row that is independent of those taken
-    before gives the cheapest basis, not merely a cheap one (up to how clear independence must be).
+    before gives the cheapest basis, not merely a cheap one.
 
     Parameters
     ----------
@@ -41,14 +41,16 @@ def cheapest_basis(rows: Array, cost: Array, known: Array) -> list[int]:
         Shapes ``(m, n)`` and ``(k, n)``.
     cost
         Shape ``(m,)``.
+    clear
+        Which part of a row must point in a new direction. Less clear rows are taken only when no others are left.
     """
     scaled, fixed = scaled_columns(rows, known)
     length = np.linalg.norm(scaled, axis=1)
     directions = np.zeros((0, rows.shape[1]))
     for row in fixed:
-        directions = _extended(directions, row, _NEW[-1])
+        directions = _extended(directions, row, NEW[-1])
     chosen: list[int] = []
-    for threshold in _NEW:
+    for threshold in (new for new in NEW if new <= clear):
         for index in map(int, np.argsort(cost, kind="stable")):
             if len(directions) == rows.shape[1]:
                 return chosen
@@ -94,11 +96,10 @@ def require_affordable(
             affordable.append(index)
     missing = undetermined(rows, known, affordable, names)
     msg = (
-        f"a budget of {budget:.3g} s of device time is too small to determine {', '.join(missing)}: "
-        f"the cheapest kernels that do take about {needed:.3g} s more; give a larger budget, smaller kernels, or "
-        "fewer trials"
+        f"{budget:.3g} s of device time are too few to determine {', '.join(missing)}: the cheapest kernels that do "
+        f"take about {needed:.3g} s; give a larger budget, smaller kernels, or fewer trials"
     )
-    raise CalibrationError(msg, parameters=tuple(missing))
+    raise CalibrationError(msg, parameters=tuple(missing), needed=needed)
 
 
 def undetermined(rows: Array, known: Array, chosen: Sequence[int], names: Sequence[str]) -> list[str]:

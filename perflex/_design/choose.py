@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex._design.basis import cheapest_basis, require_affordable, undetermined
+from perflex._design.basis import NEW, cheapest_basis, require_affordable, undetermined
 from perflex._design.search import Search
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def choose(
     """
     names = list(parameters) or [f"column {index}" for index in range(rows.shape[1])]
     fixed = np.zeros((0, rows.shape[1])) if known is None else known
-    basis = cheapest_basis(rows, cost, fixed)
+    bases = (cheapest_basis(rows, cost, fixed, clear) for clear in NEW)
+    basis = next((basis for basis in bases if cost[basis].sum() <= budget), cheapest_basis(rows, cost, fixed))
     require_affordable(rows, cost, budget, fixed, basis, names)
     search = Search(rows, cost, budget, fixed)
     if float(cost.sum()) <= budget:
