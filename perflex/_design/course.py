@@ -68,6 +68,8 @@ class Course:
         self.misfit = _FIRST_MISFIT
         roles = find_roles(model.tree)
         self._shapes = {*roles.edges, *roles.shapes}
+        # What determines a linear model does not depend on its parameters.
+        self._linear = len(roles.costs) == len(model.params()) and roles.relaxed == model.tree
 
     @property
     def left_s(self) -> float:
@@ -108,7 +110,7 @@ class Course:
         rows = scaled[open_] * np.sqrt(more[open_])[:, None]
         cost = expected_device_time(seconds[open_], block)
         if number == 0:
-            chosen = _pilot(rows, cost, allowed, self.left_s, names)
+            chosen = self._pilot(rows, cost, allowed, names)
         else:
             known = scaled[pool.done] * np.sqrt(share[pool.done])[:, None]
             choice = self._choice(rows, cost, allowed, known, names)
@@ -141,6 +143,17 @@ class Course:
             block = double
         return block
 
+    def _pilot(self, rows: Array, cost: Array, allowed: float, names: Sequence[str]) -> list[int]:
+        """Return the first batch: few rows for certain, since neither costs nor parameters are more than guessed."""
+        try:
+            return list(choose(rows, cost, allowed, parameters=names).rows)
+        except CalibrationError as error:
+            if self._linear and "needed" not in error.context:
+                raise
+        basis = cheapest_basis(rows, cost, np.zeros((0, rows.shape[1])))
+        half = [row for place, row in enumerate(basis) if cost[basis[: place + 1]].sum() <= 0.5 * self.left_s]
+        return half or basis[:1]
+
     def _choice(self, rows: Array, cost: Array, allowed: float, known: Array, names: Sequence[str]) -> Choice:
         try:
             return choose(rows, cost, allowed, known=known, parameters=names)
@@ -153,14 +166,21 @@ class Course:
             return choose(rows, cost, max(0.0, _MARGIN * self.left_s), known=known, parameters=names)
         except CalibrationError as error:
             if "needed" not in error.context:
-                raise
+                raise self._with_failures(error) from error
             needed = (self.pool.spent_s + float(error.context["needed"])) / _MARGIN  # type: ignore[arg-type]
             concerned = ", ".join(error.context["parameters"])  # type: ignore[arg-type]
             msg = (
                 f"a budget of {self.budget_s:.3g} s of device time is too small to determine {concerned}: the cheapest "
                 f"kernels that do take about {needed:.2g} s; give a larger budget, smaller kernels, or fewer trials"
             )
-            raise CalibrationError(msg, parameters=error.context["parameters"]) from error
+            raise self._with_failures(CalibrationError(msg, parameters=error.context["parameters"])) from error
+
+    def _with_failures(self, error: CalibrationError) -> CalibrationError:
+        failed = [f"{self.pool.counted.kernels[row]}: {reason}" for row, reason in self.pool.failed.items()]
+        if not failed:
+            return error
+        msg = f"{error.message} ({len(failed)} kernels could not be timed; the first: {failed[0]})"
+        return CalibrationError(msg, **error.context)
 
     def _learn(self) -> None:
         """Fit the model to what was measured; where that is too little, only the costs' common scale."""
@@ -208,13 +228,3 @@ class Course:
             report(min(steps, round(steps * spent)), steps, f"batch {number}, {len(batch.rows)} kernels: {what}")
 
         return show
-
-
-def _pilot(rows: Array, cost: Array, allowed: float, left_s: float, names: Sequence[str]) -> list[int]:
-    """Return the first batch: few rows for certain, since neither costs nor parameters are more than guessed."""
-    try:
-        return list(choose(rows, cost, allowed, parameters=names).rows)
-    except CalibrationError:
-        basis = cheapest_basis(rows, cost, np.zeros((0, rows.shape[1])))
-        half = [row for place, row in enumerate(basis) if cost[basis[: place + 1]].sum() <= 0.5 * left_s]
-        return half or basis[:1]

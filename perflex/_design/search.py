@@ -92,7 +92,7 @@ class Search:
         # The same chances each time, so that the same kernels are chosen each time.
         chance = np.random.default_rng(0)
         best, value = list(chosen), self.log_det(chosen)
-        for number in range(rounds):
+        for number in range(rounds if best else 0):
             count = 1 + number % max(1, len(best) - 1)
             dropped = chance.choice(len(best), size=min(count, len(best)), replace=False)
             banned = chance.choice(best) if number % 2 else -1
