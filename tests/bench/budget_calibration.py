@@ -2,12 +2,14 @@
 
 The model of matrix multiplication is calibrated with ever larger budgets: shares of what the full set of measurement
 kernels takes with all its trials. For each budget the kernels are chosen by `calibrate(budget_s=...)`, and beside it by
-chance, several times, at the same device time and with as few trials each. The error is that of the demo's targets:
+chance, several times, at the same device time: as few trials each, and more where all kernels are affordable. The error is that of the demo's targets:
 both variants, at all its sizes; a choice that does not determine the parameters counts as failed.
 
 To be fair and cheap, the pool and the targets are timed once, with all trials; choices are then made on a device that
-plays these timings back in the order in which they were taken, warm-ups and first launches included. Its time is what a
-choice costs. At the end there is one real run with a budget, checked against targets timed right after it.
+plays these timings back, warm-ups and first launches included. Its time is what a choice costs. Each time they come in
+another random order, so that a drift of the machine while they were taken, which the targets' times have as well, does
+not pass for an error of those that take only the first. At the end there is one real run with a budget, checked against
+targets timed right after it.
 
 Run it on a machine that does nothing else. Writes budget_calibration.csv and budget_calibration.png into DIR.
 """
@@ -19,7 +21,7 @@ import csv
 import itertools
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,23 +56,24 @@ ALLOWED = 1.2
 
 
 class PlayedBack:
-    """A device that gives recorded times, each kernel's in the order taken, and adds up what they come to."""
+    """A device that gives recorded times, each kernel's in random order, and adds up what they come to."""
 
     timer_resolution_s = 1e-9
 
-    def __init__(self, samples: Mapping[str, Sequence[float]], device: Device) -> None:
-        self._streams = {label: itertools.cycle(times) for label, times in samples.items()}
+    def __init__(self, samples: Mapping[str, Sequence[float]], device: Device, seed: int) -> None:
+        order = np.random.default_rng(seed)
+        self._streams = {label: itertools.cycle(order.permutation(times)) for label, times in samples.items()}
         self.sub_group_size = device.sub_group_size
         self.seconds = 0.0
 
     def backend(self) -> PlayedBack:
         return self
 
-    def prepare(self, kernel: object, sizes: object, label: str) -> PlayedBackKernel:
+    def prepare(self, kernel: object, sizes: object, label: str) -> PlayedBackKernel:  # noqa: ARG002 - protocol
         return PlayedBackKernel(self, label)
 
     def next(self, label: str) -> float:
-        time = next(self._streams[label])
+        time = float(next(self._streams[label]))
         self.seconds += time
         return time
 
@@ -152,6 +155,13 @@ def medians(samples: Mapping[str, Sequence[float]], kernels: Sequence[Measuremen
     return np.array([float(np.median(samples[kernel.name])) for kernel in kernels])
 
 
+def few_trials(seconds: np.ndarray, budget: float) -> TimingOptions:
+    """Return the fewest trials, or as many as all kernels can have within a budget."""
+    affordable = int((budget / float(seconds.sum()) - 2) / (1 + FEW_TRIALS.warmups))
+    trials = min(TRIALS, max(FEW_TRIALS.min_trials, affordable))
+    return replace(FEW_TRIALS, trials=trials, min_trials=FEW_TRIALS.min_trials)
+
+
 def by_chance(pool: Sequence[MeasurementKernel], cost: np.ndarray, budget: float, seed: int) -> list[MeasurementKernel]:
     """Return kernels in random order, as many as the budget allows; too expensive ones are passed over."""
     chosen: list[MeasurementKernel] = []
@@ -174,43 +184,43 @@ def compare(
     """Calibrate on recorded times: with all kernels, and for each budget by design and by chance."""
 
     def played(kernels: Sequence[MeasurementKernel], method: str, share: float, seed: int, **options: Any) -> Row:
-        recorded = PlayedBack(samples, device)
+        recorded = PlayedBack(samples, device, seed)
         row = check.row(method, share, seed, 0.0, lambda: calibrate(model, kernels, device=recorded, **options))
         return Row(**{**vars(row), "device_time_s": recorded.seconds})
 
     full = played(pool, "full set", 1.0, 0, timing=ALL_TRIALS)
     rows = [full]
-    few = TimingOptions(trials=FEW_TRIALS.min_trials, min_trials=FEW_TRIALS.min_trials, budget_s=FEW_TRIALS.budget_s)
-    # What the few trials of each kernel cost, warm-ups and first launches included: chance is told the truth.
-    cost = medians(samples, pool) * (2 + few.trials * (1 + few.warmups))
-    for share in SHARES:
+    seconds = medians(samples, pool)
+    for share, seed in itertools.product(SHARES, range(seeds)):
         budget = share * full.device_time_s
-        rows.append(played(pool, "D-optimal", share, 0, timing=FEW_TRIALS, budget_s=budget))
-        for seed in range(seeds):
-            chosen = by_chance(pool, cost, budget, seed)
-            rows.append(played(chosen, "random", share, seed, timing=few))
-        show(rows, share, full)
+        rows.append(played(pool, "D-optimal", share, seed, timing=FEW_TRIALS, budget_s=budget))
+        few = few_trials(seconds, budget)
+        # Chance is told what kernels really cost, warm-ups and first launches included.
+        cost = seconds * (2 + few.trials * (1 + few.warmups))
+        rows.append(played(by_chance(pool, cost, budget, seed), "random", share, seed, timing=few))
+        if seed == seeds - 1:
+            show(rows, share, full)
     return rows
 
 
 def show(rows: Sequence[Row], share: float, full: Row) -> None:
-    own = [row for row in rows if row.share == share]
-    (best,) = [row for row in own if row.method == "D-optimal"]
-    chance = [row for row in own if row.method == "random"]
-    ratio = best.geomean_error / full.geomean_error
-    print(
-        f"{100 * share:3.0f} %: D-optimal {best.kernels} kernels, {best.device_time_s:.2f} s, "
-        f"error {100 * best.geomean_error:.2f} % ({ratio:.2f} of the full set's), mean {100 * best.mean_error:.2f} %; "
-        f"random: median error {100 * middle(chance, 'geomean_error'):.2f} %, mean "
-        f"{100 * middle(chance, 'mean_error'):.2f} %, {sum(row.failed for row in chance)} of {len(chance)} failed",
-        flush=True,
-    )
+    """Print medians over the seeds."""
+    parts = []
+    for method in ("D-optimal", "random"):
+        own = [row for row in rows if row.share == share and row.method == method]
+        error, mean = middle(own, "geomean_error"), middle(own, "mean_error")
+        parts.append(
+            f"{method}: {middle(own, 'kernels'):.0f} kernels, {middle(own, 'device_time_s'):.2f} s, error "
+            f"{100 * error:.2f} % ({error / full.geomean_error:.2f} of the full set's), mean {100 * mean:.2f} % "
+            f"({mean / full.mean_error:.2f}), {sum(row.failed for row in own)} of {len(own)} failed"
+        )
+    print(f"{100 * share:3.0f} %: {'; '.join(parts)}", flush=True)
 
 
-def middle(rows: Sequence[Row], field: str, quantile: float = 0.5) -> float:
-    """Return a quantile over seeds; a failed choice is worse than any other."""
+def middle(rows: Sequence[Row], field: str) -> float:
+    """Return a median over seeds; a failed choice is worse than any other."""
     found = [math.inf if row.failed else getattr(row, field) for row in rows]
-    return float(np.quantile(found, quantile, method="nearest"))
+    return float(np.quantile(found, 0.5, method="nearest"))
 
 
 def real_run(
@@ -224,38 +234,29 @@ def real_run(
 
 
 def draw(rows: Sequence[Row], title: str, path: Path) -> None:
+    """Draw all calibrations, and a line through the medians of each method."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     full = rows[0]
-    for place, (field, name) in enumerate(
-        (("geomean_error", "geometric mean of |error|"), ("mean_error", "mean of |error|")), start=1
-    ):
+    measures = (("geomean_error", "geometric mean of |error|"), ("mean_error", "mean of |error|"))
+    for place, (field, name) in enumerate(measures, start=1):
         axes = figure.add_subplot(1, 2, place)
-        design = [row for row in rows if row.method == "D-optimal"]
-        axes.plot(
-            [row.device_time_s for row in design],
-            [100 * getattr(row, field) for row in design],
-            "o-",
-            label="D-optimal (calibrate with budget_s)",
-        )
+        for method, color in (("D-optimal", "tab:blue"), ("random", "tab:orange")):
+            groups = [[row for row in rows if row.method == method and row.share == share] for share in SHARES]
+            good = [row for group in groups for row in group if not row.failed]
+            points = [(row.device_time_s, 100 * getattr(row, field)) for row in good]
+            axes.scatter(*zip(*points, strict=True), s=9, color=color, alpha=0.5)
+            line = [(middle(group, "device_time_s"), 100 * middle(group, field)) for group in groups]
+            axes.plot(*zip(*line, strict=True), color=color, label=f"{method} (line: median)")
         for share in SHARES:
             chance = [row for row in rows if row.method == "random" and row.share == share]
-            good = [row for row in chance if not row.failed]
-            axes.plot(
-                [row.device_time_s for row in good], [100 * getattr(row, field) for row in good], "x", color="tab:orange",
-                label="random choices" if share == SHARES[-1] else None,
-            )  # fmt: skip
-            if failed := len(chance) - len(good):
-                axes.annotate(
-                    f"{failed} of {len(chance)}\nrandom failed",
-                    (share * full.device_time_s, 1.0),
-                    xycoords=("data", "axes fraction"),
-                    ha="center",
-                    va="top",
-                    fontsize=7,
-                    color="tab:orange",
-                )
+            failed = sum(row.failed for row in chance)
+            if failed:
+                text = f"{failed} of {len(chance)}\nrandom failed"
+                where = (share * full.device_time_s, 0.98)
+                style = {"fontsize": 7, "color": "tab:orange", "ha": "center", "va": "top"}
+                axes.annotate(text, where, xycoords=("data", "axes fraction"), **style)
         level = 100 * getattr(full, field)
         axes.axhline(level, color="gray", label="full set, all trials")
         axes.axhline(ALLOWED * level, color="gray", linestyle=":", label=f"{ALLOWED} times that")
@@ -271,7 +272,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="", help="parts of a device's name")
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the CSV file and the picture")
-    parser.add_argument("--seeds", type=int, default=20, help="random choices for each budget")
+    parser.add_argument("--seeds", type=int, default=10, help="calibrations by either method for each budget")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     device = find_device(options.device or None)
