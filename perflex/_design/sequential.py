@@ -69,12 +69,6 @@ class BudgetReport:
             "ended": self.ended,
         }
 
-    def __str__(self) -> str:
-        return (
-            f"{self.chosen} of {sum(self.pool.values())} measurement kernels chosen in {self.batches} batches; "
-            f"{self.spent_s:.3g} s of device time spent of a budget of {self.budget_s:.3g} s; {self.ended}"
-        )
-
 
 def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
     model: Model,

@@ -42,6 +42,12 @@ HIDDEN = Model(
     " p_load * f_mem_access_global_float32_load + p_store * f_mem_access_global_float32_store, 3, p_hidden)",
 )
 TRUE_HIDDEN = {**TRUE, "p_madd": 1e-10, "p_hidden": 0.7}
+EDGE = Model(
+    "f_cl_wall_time_fake",
+    "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + overlap(p_madd * f_op_float32_madd,"
+    " p_load * f_mem_access_global_float32_load + p_store * f_mem_access_global_float32_store, p_edge)",
+)
+TRUE_EDGE = {**TRUE, "p_madd": 1e-10, "p_edge": 3e4}
 FEW = TimingOptions(trials=12, min_trials=3)
 
 STARTING = """
@@ -132,14 +138,15 @@ def quiet_calibrate(*arguments: object, **options: object) -> Calibration:
     return calibration
 
 
-@pytest.mark.parametrize(("model", "truth"), [(SUM, TRUE), (HIDDEN, TRUE_HIDDEN)])
+@pytest.mark.parametrize(("model", "truth"), [(SUM, TRUE), (HIDDEN, TRUE_HIDDEN), (EDGE, TRUE_EDGE)])
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.4])
 def test_the_law_is_found_and_the_budget_kept(
     kernels: list[MeasurementKernel], table: FeatureTable, model: Model, truth: dict[str, float], share: float
 ) -> None:
     times = law(model, truth, table)
     budget = share * full_time(times, table, FEW.trials)
-    device = MeteredDevice(times, noise=1e-3)
+    # An edge is known from few kernels only: it needs better timings for the same precision.
+    device = MeteredDevice(times, noise=1e-5 if model is EDGE else 1e-3)
     found = quiet_calibrate(model, kernels, device=device, timing=FEW, budget_s=budget)
     assert dict(found.params) == pytest.approx(truth, rel=0.03)
     assert device.meter.seconds <= budget
