@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from perflex._wall_time import device_of, is_wall_time
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
 
     from perflex._devices import Device
@@ -48,6 +48,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     executor: Executor | None = None,
     store: StorePlace | None = None,
     progress: bool | Progress | None = None,
+    budget_s: float | None = None,
+    guess: Mapping[str, float] | None = None,
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
 
@@ -71,6 +73,14 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         Where kernels are counted, and in which file counts are remembered, as for `gather_feature_values`.
     progress
         True for a progress bar; or called with (done, total, what) as work proceeds.
+    budget_s
+        Device time in seconds that measuring may take, warm-ups included. Only those kernels are then measured
+        that tell most about the parameters for their device time (D-optimal on the scaled Jacobian), in batches,
+        each kernel ``timing.min_trials`` times or more often where that tells more than another kernel. By default
+        all kernels are measured.
+    guess
+        Parameter values to choose the first kernels with, such as those of a similar device's calibration; by
+        default rough ones. Only used with a budget.
 
     Returns
     -------
@@ -80,7 +90,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     Raises
     ------
     CalibrationError
-        The output is no wall time, the model cannot be fitted, or the kernels do not determine the parameters.
+        The output is no wall time, the model cannot be fitted, or the kernels do not determine the parameters,
+        at least not within the budget.
     DeviceError, NoMatchError, MissingSizeError
         As `gather_feature_values`.
     """
@@ -92,20 +103,41 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         raise CalibrationError(msg, feature=model.output_feature)
     require_fittable(model)
     chosen = _chosen(model, device)
-    options = timing or TimingOptions()
-    table = gather_feature_values(
-        model.all_features(),
-        kernels,
-        device=chosen,
-        timing=options,
-        sub_group_size=sub_group_size,
-        executor=executor,
-        store=store,
-        progress=progress,
-    )
-    return calibration_from_table(
+    options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
+    if budget_s is None:
+        table = gather_feature_values(
+            model.all_features(),
+            kernels,
+            device=chosen,
+            timing=options,
+            sub_group_size=sub_group_size,
+            executor=executor,
+            store=store,
+            progress=progress,
+        )
+        facts = {}
+    else:
+        from perflex._design import measure_within_budget
+
+        table, report = measure_within_budget(
+            model,
+            kernels,
+            budget_s,
+            device=chosen,
+            timing=options,
+            guess=guess,
+            relative=relative,
+            nonnegative=nonnegative,
+            sub_group_size=sub_group_size,
+            executor=executor,
+            store=store,
+            progress=progress,
+        )
+        facts = report.facts()
+    found = calibration_from_table(
         model, table, device=chosen, timing=options, relative=relative, nonnegative=nonnegative
     )
+    return replace(found, options={**found.options, **facts})
 
 
 def calibration_from_table(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from perflex._timing_backend import TimedDevice
     from perflex.features import Feature
 
-__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of", "with_own_sizes"]
+__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of", "kernel_rows", "with_own_sizes"]
 
 DEFAULT_SUB_GROUP_SIZE = 32
 _LISTED = 12
@@ -166,7 +166,7 @@ def _gather(
     executor: Executor | None,
     report: Progress | None,
 ) -> FeatureTable:
-    rows = _rows(kernels)
+    rows = kernel_rows(kernels)
     measured = [name for name in names if is_wall_time(name)]
     if len(measured) > 1:
         msg = f"a feature table has one wall time, not {len(measured)}: {', '.join(measured)}"
@@ -206,7 +206,14 @@ def _gather(
     )
 
 
-def _rows(kernels: Sequence[Any]) -> list[_Row]:
+def kernel_rows(kernels: Sequence[Any]) -> list[_Row]:
+    """Return kernel, sizes, a unique label and the generator of measurement kernels and of pairs alike.
+
+    Raises
+    ------
+    CalibrationError
+        There are no kernels, or an entry is neither.
+    """
     if not kernels:
         msg = "there are no kernels; generate some, e.g. with uipick.KernelCollection(...).generate_kernels(...)"
         raise CalibrationError(msg)

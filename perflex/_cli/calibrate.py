@@ -24,7 +24,11 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     out: Annotated[Path, typer.Option("-o", "--out", help="Calibration file to write.")],
     device: Annotated[str, typer.Option("-D", "--device", help="Parts of a device's name.")] = "",
     trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 25,
-    budget: Annotated[float, typer.Option("--budget-per-kernel", min=0.001, help="Device time in s.")] = 0.5,
+    budget: Annotated[
+        str,
+        typer.Option("--budget", help="Device time for all timings, such as 30s or 2min; the kernels that tell most."),
+    ] = "",
+    per_kernel: Annotated[float, typer.Option("--budget-per-kernel", min=0.001, help="Device time in s.")] = 0.5,
     minimum: Annotated[bool, typer.Option("--minimum", help="Use the fastest timing, not the median.")] = False,
     allow_negative: Annotated[bool, typer.Option("--allow-negative", help="Let costs become negative.")] = False,
     fixed_sizes: Annotated[
@@ -33,6 +37,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
     from perflex._calibrate import calibrate as run
+    from perflex._cli.arguments import read_seconds
     from perflex._cli.writable import require_writable_file
     from perflex._demo_sizes import REFERENCE_RATE, multiply_add_rate
     from perflex._devices import find_device
@@ -42,6 +47,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     from perflex.models import load_model
 
     session = session_of(context)
+    budget_s = read_seconds(budget, "--budget") if budget else None
     description = load_model(model)
     require_writable_file(out)
     # Checks the output feature, too; a device on the command line comes before the one in the file.
@@ -50,13 +56,21 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     session.remarks.print(f"device: {where}", markup=False)
     scale = 1.0 if fixed_sizes else multiply_add_rate(where) / REFERENCE_RATE
     kernels = measurement_kernels(description, scale)
+    # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
+    fewest = min(3 if budget else 5, trials)
     timing = TimingOptions(
-        trials=trials, min_trials=min(5, trials), budget_s=budget, statistic="minimum" if minimum else "median"
+        trials=trials, min_trials=fewest, budget_s=per_kernel, statistic="minimum" if minimum else "median"
     )
     fitted = description.model(description.output if named else wall_time_identifier(where))
     with session.warnings_shown(), session.progress("calibrate:") as progress:
         calibration = run(
-            fitted, kernels, device=where, timing=timing, nonnegative=not allow_negative, progress=progress
+            fitted,
+            kernels,
+            device=where,
+            timing=timing,
+            nonnegative=not allow_negative,
+            progress=progress,
+            budget_s=budget_s,
         )
     calibration.save(out)
     if not session.quiet:
@@ -89,9 +103,20 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
         worst = max(errors, key=abs)
         mean = sum(map(abs, errors)) / len(errors)
         lines.append(f"  {generator}: {len(errors)} kernels, mean error {100 * mean:.1f} %, worst {100 * worst:+.1f} %")
+    if calibration.options.get("device_time_budget_s") is not None:
+        lines.append(_spending(calibration))
     if calibration.noise_floor is not None:
         lines.append(f"noise floor: {100 * calibration.noise_floor:.1f} % (median spread of repeated timings)")
     if scale != 1.0:
         lines.append(f"sizes suit a device {scale:.2g} times as fast as the model file's (--fixed-sizes keeps them)")
     lines += [f"left out: {label}: {reason}" for label, reason in calibration.dropped]
     return lines
+
+
+def _spending(calibration: Calibration) -> str:
+    facts = calibration.options
+    return (
+        f"chosen: {facts['chosen_kernels']} of {facts['pool_kernels']} kernels, in {facts['batches']} batches; "
+        f"{facts['device_time_spent_s']:.3g} s of device time spent of {facts['device_time_budget_s']:.3g} s; "
+        f"{facts['ended']}"
+    )
