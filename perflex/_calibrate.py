@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from perflex._devices import Device
     from perflex._fit_result import FitResult
+    from perflex._measurements.records import Recorder
     from perflex._model import Model
     from perflex._store import StorePlace
     from perflex._table import FeatureTable
@@ -50,6 +51,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     progress: bool | Progress | None = None,
     budget_s: float | None = None,
     guess: Mapping[str, float] | None = None,
+    recorder: Recorder | None = None,
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
 
@@ -70,7 +72,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     sub_group_size
         Work-items per sub-group; by default the device's.
     executor, store
-        Where kernels are counted, and in which file counts are remembered, as for `gather_feature_values`.
+        Where kernels are counted, and in which file counts are remembered and samples are kept, as for
+        `gather_feature_values`: a calibration that was cut short goes on where it was, unless it has a budget.
     progress
         True for a progress bar; or called with (done, total, what) as work proceeds.
     budget_s
@@ -81,6 +84,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     guess
         Parameter values to choose the first kernels with, such as those of a similar device's calibration; by
         default rough ones. Only used with a budget.
+    recorder
+        What keeps samples, as for `gather_feature_values`.
 
     Returns
     -------
@@ -92,7 +97,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     CalibrationError
         The output is no wall time, the model cannot be fitted, or the kernels do not determine the parameters,
         at least not within the budget.
-    DeviceError, NoMatchError, MissingSizeError
+    DeviceError, NoMatchError, MissingSizeError, StoreError
         As `gather_feature_values`.
     """
     if not is_wall_time(model.output_feature):
@@ -114,6 +119,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
             executor=executor,
             store=store,
             progress=progress,
+            recorder=recorder,
         )
         facts = {}
     else:
@@ -132,6 +138,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
             executor=executor,
             store=store,
             progress=progress,
+            recorder=recorder,
         )
         facts = report.facts()
     found = calibration_from_table(
@@ -162,7 +169,7 @@ def calibration_from_table(
         device=_facts(device),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=_versions(),
-        options={} if timing is None else asdict(timing),
+        options={**({} if timing is None else asdict(timing)), **table.timing},
         noise_floor=float(np.nanmedian(spread)) if known and spread is not None else None,
         dropped=table.dropped,
         table=fitted_rows(model, table, scaled=fit.scaled),

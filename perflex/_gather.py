@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex._devices import Device
+    from perflex._measurements.records import Recorder
     from perflex._store import StorePlace
     from perflex._timing import Progress, TimingOptions
     from perflex._timing_backend import TimedDevice
@@ -97,7 +98,7 @@ def kernel_feature_values(
     return values
 
 
-def gather_feature_values(
+def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     features: Iterable[str],
     kernels: Sequence[Any],
     *,
@@ -107,6 +108,7 @@ def gather_feature_values(
     executor: Executor | None = None,
     store: StorePlace | None = None,
     progress: bool | Progress | None = None,
+    recorder: Recorder | None = None,
 ) -> FeatureTable:
     """Count and measure features of many kernels (paper Section 2.2, step 3).
 
@@ -127,10 +129,13 @@ def gather_feature_values(
         Where kernels are counted: a pool of processes or threads, or any other ``concurrent.futures.Executor``.
         Measuring stays here.
     store
-        File in which descriptions and counts are remembered, or ``"off"``; by default that of PERFLEX_STORE, else
-        one in the user's cache directory.
+        File in which descriptions and counts are remembered and samples are kept, or ``"off"``; by default that of
+        PERFLEX_STORE, else one in the user's cache directory. Measuring that was cut short goes on from what is
+        there when it is begun again; once it came to its end it is measured anew.
     progress
         True for a progress bar; or called with (done, total, what) as work proceeds.
+    recorder
+        What keeps samples, instead of the store: for runs that consist of several parts.
 
     Returns
     -------
@@ -150,10 +155,18 @@ def gather_feature_values(
         There are no kernels, or none of them could be used.
     ExecutorError
         The executor failed.
+    StoreError
+        Samples cannot be kept: the file cannot be written. What was kept before stays.
     """
     with using_store(store), progress_shown(progress, "gather:") as report:
         return _gather(
-            tuple(dict.fromkeys(features)), kernels, (device, timing), sub_group_size, executor=executor, report=report
+            tuple(dict.fromkeys(features)),
+            kernels,
+            (device, timing),
+            sub_group_size,
+            executor=executor,
+            report=report,
+            recorder=recorder,
         )
 
 
@@ -165,6 +178,7 @@ def _gather(
     *,
     executor: Executor | None,
     report: Progress | None,
+    recorder: Recorder | None,
 ) -> FeatureTable:
     rows = kernel_rows(kernels)
     measured = [name for name in names if is_wall_time(name)]
@@ -179,9 +193,10 @@ def _gather(
     rows, table, info, dropped = _count(counted, rows, sub_group_size, executor, report)
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     spread = np.full(len(rows), np.nan)
+    went: dict[str, float | bool] = {}
     kept = np.arange(len(rows))
     if measured:
-        seconds, spread, failures = _time(rows, timed_on, timing, report)
+        seconds, spread, failures, went = _time(rows, timed_on, timing, report, recorder)
         columns[measured[0]] = seconds
         info[measured[0]] = FeatureInfo("s")
         dropped += failures
@@ -203,6 +218,7 @@ def _gather(
         sub_group_size=sub_group_size,
         device="" if timed_on is None else str(timed_on),
         dropped=tuple(dropped),
+        timing=went,
     )
 
 
@@ -302,12 +318,20 @@ def _no_match(feature: Feature, rows: Sequence[_Row]) -> NoMatchError:
 
 
 def _time(
-    rows: Sequence[_Row], device: Any, timing: TimingOptions | None, progress: Progress | None
-) -> tuple[Any, Any, list[tuple[str, str]]]:
+    rows: Sequence[_Row],
+    device: Any,
+    timing: TimingOptions | None,
+    progress: Progress | None,
+    recorder: Recorder | None,
+) -> tuple[Any, Any, list[tuple[str, str]], dict[str, float | bool]]:
+    from perflex._measurements.run import recorder_for
     from perflex._timing import MeasurementFailure, TimingOptions, measure
 
     jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    outcomes = measure(jobs, device, timing or TimingOptions(), progress)
+    own = None if recorder is not None else recorder_for(str(device), [row.label for row in rows])
+    outcomes = measure(jobs, device, timing or TimingOptions(), progress, recorder or own)
+    if own is not None:
+        own.finish()
     seconds = np.full(len(rows), np.nan)
     spread = np.full(len(rows), np.nan)
     failures = []
@@ -317,7 +341,15 @@ def _time(
             failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
         else:
             seconds[index], spread[index] = outcome.seconds, outcome.spread
-    return seconds, spread, failures
+    timed = [outcome for outcome in outcomes if not isinstance(outcome, MeasurementFailure)]
+    went: dict[str, float | bool] = {
+        "drift_ratio": outcomes.drift.size if outcomes.drift.found else 1.0,
+        "drift_corrected": outcomes.drift.corrected,
+        "outliers_excluded": sum(timing.outliers for timing in timed),
+        "kernels_precise": sum(timing.precise for timing in timed),
+        "samples_resumed": getattr(recorder or own, "taken", 0),
+    }
+    return seconds, spread, failures, went
 
 
 def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:

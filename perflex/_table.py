@@ -66,6 +66,9 @@ class FeatureTable:
         Name of the device of a measured output, or the empty string.
     dropped
         Label and reason of each kernel that was left out.
+    timing
+        How measuring went: ``drift_ratio``, ``drift_corrected``, ``outliers_excluded``, ``kernels_precise``,
+        ``samples_resumed``; empty where nothing was measured.
     """
 
     output: str | None
@@ -79,6 +82,7 @@ class FeatureTable:
     sub_group_size: int = 32
     device: str = ""
     dropped: tuple[tuple[str, str], ...] = ()
+    timing: Mapping[str, float | bool] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of rows."""

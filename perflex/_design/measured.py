@@ -17,6 +17,7 @@ from perflex._warnings import PerflexWarning
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perflex._measurements.run import RecordOnly
     from perflex._table import FeatureTable
     from perflex._timing import Job, Progress, Timing, TimingOptions
 
@@ -35,6 +36,8 @@ class Pool:
         Kernel, sizes and label of each row.
     device
         Where they are timed.
+    recorder
+        What keeps the samples.
     seconds, spread, trials
         Per row: time of one launch in s, relative interquartile range, and number of timings; nan, nan and 0
         for a row that has not been measured. Shape ``(m,)`` each.
@@ -47,6 +50,7 @@ class Pool:
     counted: FeatureTable
     jobs: Sequence[Job]
     device: Any
+    recorder: RecordOnly | None = None
     failed: dict[int, str] = field(default_factory=dict)
     spent_s: float = 0.0
 
@@ -62,7 +66,7 @@ class Pool:
 
     def measure(self, rows: Sequence[int], timing: TimingOptions, progress: Progress | None) -> None:
         """Time kernels, once more where they have been timed before, and keep what comes out."""
-        outcomes = measure([self.jobs[row] for row in rows], self.device, timing, progress)
+        outcomes = measure([self.jobs[row] for row in rows], self.device, timing, progress, self.recorder)
         for row, outcome in zip(rows, outcomes, strict=True):
             self.spent_s += device_time(outcome, timing)
             if isinstance(outcome, MeasurementFailure):

@@ -16,13 +16,16 @@ from perflex._design.course import Course
 from perflex._design.guess import rough_parameters
 from perflex._design.measured import Pool
 from perflex._gather import DEFAULT_SUB_GROUP_SIZE, gather_feature_values, kernel_rows
+from perflex._measurements.run import RecordOnly, recorder_for
 from perflex._progress import progress_shown
+from perflex._store import using_store
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
 
+    from perflex._measurements.records import Recorder
     from perflex._model import Model
     from perflex._store import StorePlace
     from perflex._table import FeatureTable
@@ -84,6 +87,7 @@ def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
     executor: Executor | None = None,
     store: StorePlace | None = None,
     progress: bool | Progress | None = None,
+    recorder: Recorder | None = None,
 ) -> tuple[FeatureTable, BudgetReport]:
     """Count all kernels, and time those that tell most about the model for their device time.
 
@@ -104,6 +108,8 @@ def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
         Parameter values to choose the first batch with, for those that are known better than roughly.
     relative, nonnegative, sub_group_size, executor, store, progress
         As `perflex.calibrate`.
+    recorder
+        What keeps samples. None of them is taken back: which kernels are measured next depends on the timings.
 
     Returns
     -------
@@ -121,16 +127,20 @@ def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
         msg = f"the budget must be a positive number of seconds, not {budget_s}"
         raise CalibrationError(msg)
     size = sub_group_size or int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
-    with progress_shown(progress, "calibrate:") as report:
+    with using_store(store), progress_shown(progress, "calibrate:") as report:
         counted = gather_feature_values(
-            model.input_features(), kernels, sub_group_size=size, executor=executor, store=store, progress=report
+            model.input_features(), kernels, sub_group_size=size, executor=executor, progress=report
         )
         rows = {row.label: row for row in kernel_rows(kernels)}
         jobs = [(rows[label].kernel, rows[label].sizes, label) for label in counted.kernels]
-        pool = Pool(counted, jobs, device)
+        own = None if recorder is not None else recorder_for(str(device), counted.kernels)
+        keeps = recorder or own
+        pool = Pool(counted, jobs, device, None if keeps is None else RecordOnly(keeps))
         course = Course(model, pool, timing, budget_s, relative=relative, nonnegative=nonnegative)
         course.parameters = rough_parameters(model, counted, guess or {})
         batches, ended = course.run(report)
+        if own is not None:
+            own.finish()
     if not pool.done:
         reasons = "; ".join(f"{counted.kernels[row]}: {reason}" for row, reason in list(pool.failed.items())[:3])
         msg = f"none of the kernels could be timed within {budget_s:.3g} s ({reasons}); give a larger budget"

@@ -50,8 +50,9 @@ def device_time(outcome: Timing | MeasurementFailure, timing: TimingOptions) -> 
     """Return the device time that a measurement has taken in seconds, warm-ups and first launches included.
 
     Only timed launches are known exactly; each warm-up is taken to last as long as the timing that follows it, and
-    the launches that start a kernel as long as its time. Of a kernel that was given up as too slow, the limit counts.
+    the launches that start a kernel as long as its time. Of a kernel that was given up as too slow or that did not
+    end, the limit counts.
     """
     if isinstance(outcome, MeasurementFailure):
-        return timing.limit_s if outcome.kind == "limit" else 0.0
+        return timing.limit_s if outcome.kind in {"limit", "hang"} else 0.0
     return math.fsum(outcome.samples) * (outcome.launches + timing.warmups) + _FIRST * outcome.seconds
