@@ -41,6 +41,8 @@ class Device:
         Limits on the number of work-items of a work-group, in all and by axis.
     timer_resolution_ns
         Resolution of the event timer, in ns.
+    double_precision
+        Whether kernels may compute in double precision.
     """
 
     platform: str
@@ -57,6 +59,7 @@ class Device:
     max_work_group_size: int = 1
     max_work_item_sizes: tuple[int, ...] = ()
     timer_resolution_ns: int = 1
+    double_precision: bool = True
 
     def __str__(self) -> str:
         return f"{self.name} ({self.platform})"

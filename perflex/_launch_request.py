@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex._launch_buffers import assign_slots
 from perflex._launch_plan import plan_launch
 from perflex._launch_sizes import check_limits, size_launch
+from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from perflex._launch_sizes import SizedLaunch
 
 __all__ = ["LaunchRequest", "launch_request"]
+
+_DOUBLE = re.compile(r"\bdouble\d*\b")
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,9 @@ def launch_request(kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: 
         No code can be generated, or the launch does not fit the device.
     """
     plan = plan_launch(kernel)
+    if not device.double_precision and _DOUBLE.search(plan.source):
+        msg = f"{label}: computes in double precision, which {device} does not have; use float32"
+        raise MeasurementError(msg, kernel=label, device=str(device))
     request = LaunchRequest(
         label=label,
         sizes=dict(sizes),

@@ -251,6 +251,20 @@ def test_limits_of_the_device_are_checked_with_numbers(default_device: Device) -
             check_limits(launch, sizes, replace(roomy, **change), "x")
 
 
+def test_double_precision_needs_a_device_that_has_it(default_device: Device) -> None:
+    from dataclasses import replace
+
+    from perflex._launch_request import launch_request
+
+    without = replace(default_device, double_precision=False)
+    kernel = vector("b[i] = 2*a[i]", a=np.float64, b=np.float64)
+    assert launch_request(kernel, {"n": 64}, "x", default_device).label == "x"
+    with pytest.raises(MeasurementError, match=r"x: computes in double precision, which .* does not have; use float32"):
+        launch_request(kernel, {"n": 64}, "x", without)
+    single = vector("b[i] = 2*a[i]", a=np.float32, b=np.float32)
+    assert launch_request(single, {"n": 64}, "x", without).label == "x"
+
+
 def test_code_is_generated_once_per_kernel_object(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
     plan = plan_launch(kernel)
