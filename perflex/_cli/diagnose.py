@@ -22,7 +22,6 @@ __all__ = ["diagnose"]
 _COLOURS = {"problem": "red", "warning": "yellow", "remark": "default"}
 _WORST_KERNELS = 10
 _STRONGEST = 10
-_PIPE_WIDTH = 150
 _WORTH_NAMING = 0.05
 
 
@@ -75,8 +74,6 @@ def _show(output: Console, diagnosis: Diagnosis, *, quiet: bool) -> None:
         return
     output.print(_summary(diagnosis), markup=False, soft_wrap=True)
     tables = [_parameters(diagnosis), _kernels(diagnosis), _generators(diagnosis)]
-    if not output.is_terminal:
-        output.width = _PIPE_WIDTH  # files and pipes have no width to keep to
     for table in [*tables, _correlations(diagnosis)] if diagnosis.correlated else tables:
         output.print(table)
 
