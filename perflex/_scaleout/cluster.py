@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import time
 import warnings
 from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex._scaleout.pool import WorkersDiedError
@@ -51,10 +55,13 @@ def dask_executor(address: str, *, timeout_s: float = 10.0) -> DaskExecutor:
     """
     try:
         from distributed import Client
+        from distributed.comm import get_address_host_port
     except ModuleNotFoundError as error:
         msg = f"a Dask cluster needs the extra 'dask' ({error}): pip install 'perflex[dask]'"
         raise MissingExtraError(msg, extra="dask") from error
     try:
+        # A client that finds nobody leaves a trace of its own behind; so somebody is looked for first.
+        socket.create_connection(get_address_host_port(address), timeout_s).close()
         client = Client(address, timeout=timeout_s, set_as_default=False)
     except (OSError, ValueError, ImportError, TypeError) as error:
         msg = (
@@ -88,7 +95,7 @@ class DaskExecutor(Executor):
     def __init__(self, client: Any, address: str) -> None:
         self._client = client
         self._address = address
-        self._inner = client.get_executor(pure=False)
+        self._pending: dict[Future[Any], Any] = {}
         self._hosts: dict[Future[Any], str] = {}
         self._seen: dict[str, float] = {}
         self._declared: bool | None = None
@@ -171,9 +178,12 @@ class DaskExecutor(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Close the connection; the cluster goes on."""
-        if cancel_futures or not wait or self._client.status != "running":
-            wait = False
-        self._inner.shutdown(wait=wait)
+        pending = list(self._pending)
+        if wait and not cancel_futures and self._client.status == "running":
+            wait_for(pending)
+        for future in pending:
+            if future.cancel():
+                future.set_running_or_notify_cancel()
         self._client.close()
 
     def __exit__(
@@ -199,12 +209,21 @@ class DaskExecutor(Executor):
     ) -> Future[_Result]:
         if self._client.status == "closed":
             raise self._lost(RuntimeError("the client is closed"))
-        work = _Call(function, dict(options)) if options else function
         try:
-            inner = self._inner.submit(work, *arguments, **places)
+            inner = self._client.submit(_Call(function, arguments, dict(options)), pure=False, **places)
         except OSError as error:
             raise self._lost(error) from error
-        return _translated(inner)
+        outer: Future[_Result] = Future()
+        self._pending[outer] = inner
+        outer.add_done_callback(self._ended)
+        # The client's own executor would wait for ever for an answer that cannot be read here.
+        inner.add_done_callback(partial(_pass_on, outer))
+        return outer
+
+    def _ended(self, outer: Future[Any]) -> None:
+        inner = self._pending.pop(outer, None)
+        if outer.cancelled() and inner is not None and self._client.status == "running":
+            inner.cancel()
 
     def _lost(self, error: BaseException) -> ExecutorError:
         msg = (
@@ -214,44 +233,37 @@ class DaskExecutor(Executor):
         return ExecutorError(msg, address=self._address)
 
 
+@dataclass(frozen=True)
 class _Call:
-    """A function with keyword arguments, which Dask would take for its own."""
+    """A call, whose arguments Dask would read its own meaning into."""
 
-    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        self._function = function
-        self._options = options
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self._function(*arguments, **self._options)
+    def __call__(self) -> Any:
+        return self.function(*self.arguments, **self.options)
 
 
-def _translated(inner: Future[_Result]) -> Future[_Result]:
-    """Return a future like another, whose loss of workers is a broken executor's."""
-    from distributed.scheduler import KilledWorker
+def _pass_on(outer: Future[Any], inner: Any) -> None:
+    """Give a future the outcome of a Dask future that is done; a loss of workers is a broken executor's."""
+    from distributed.scheduler import KilledWorker, NoValidWorkerError
 
-    outer: Future[_Result] = Future()
-
-    def pass_on(done: Future[_Result]) -> None:
-        if done.cancelled():
-            outer.cancel()
-        if not outer.set_running_or_notify_cancel():
-            return
-        error = done.exception()
-        if isinstance(error, KilledWorker):
-            # Dask has tried it again by itself, with this many workers.
-            outer.set_exception(WorkersDiedError("no worker came back from it", deaths=error.allowed_failures + 1))
-        elif error is not None:
-            outer.set_exception(error)
-        else:
-            outer.set_result(done.result())
-
-    def stop(done: Future[_Result]) -> None:
-        if done.cancelled():
-            inner.cancel()
-
-    outer.add_done_callback(stop)
-    inner.add_done_callback(pass_on)
-    return outer
+    if inner.status == "cancelled":
+        outer.cancel()
+    if not outer.set_running_or_notify_cancel():
+        return
+    try:
+        result = inner.result()
+    except KilledWorker as error:
+        # Dask has tried it again by itself, with this many workers.
+        outer.set_exception(WorkersDiedError("its workers did not come back", deaths=error.allowed_failures + 1))
+    except (NoValidWorkerError, CancelledError) as error:
+        outer.set_exception(WorkersDiedError(_first_line(error), deaths=1))
+    except BaseException as error:  # noqa: BLE001  what went wrong there is for whoever waits, an answer that cannot be read, too
+        outer.set_exception(error)
+    else:
+        outer.set_result(result)
 
 
 def _first_line(error: BaseException) -> str:

@@ -206,7 +206,7 @@ class _Run:
                 faults.append(told)
             else:
                 self._accept(sent, result)
-                faults += [] if result.lost is None else [result.lost]
+                faults += [] if result.error is None else [result.error]
         if faults:
             raise faults[0]
         self._tell(self._count(), next((sent.lot.entries[0].label for sent in self.flying.values()), ""))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perflex._measurements.records import Sample
     from perflex._timing_backend import TimedDevice
     from perflex._timing_options import TimingOptions
-    from perflex.errors import DeviceError, PerflexError
+    from perflex.errors import PerflexError
 
 __all__ = ["Item", "ItemResult", "Portion", "PortionResult", "divide"]
 
@@ -81,10 +81,10 @@ class ItemResult:
 
 @dataclass(frozen=True)
 class PortionResult:
-    """One result per item; and why the portion ended early, if the device was lost."""
+    """One result per item; and why the portion ended early, as where the device was lost."""
 
     items: tuple[ItemResult, ...]
-    lost: DeviceError | None = None
+    error: PerflexError | None = None
 
 
 def divide(entries: Sequence[_Entry], workers: int) -> list[list[_Entry]]:

@@ -12,7 +12,7 @@ from perflex._scaleout.device_lock import device_lock
 from perflex._scaleout.portions import ItemResult, PortionResult
 from perflex._timing import open_backend
 from perflex._timing_rounds import Entry, Session, start, time_in_rounds
-from perflex.errors import DeviceError, ExecutorError
+from perflex.errors import DeviceError, ExecutorError, PerflexError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,36 +30,36 @@ __all__ = ["device_here", "time_portion"]
 def time_portion(portion: Portion) -> PortionResult:
     """Time the kernels of a portion in rounds on this machine's device; nothing is kept here.
 
-    Raises
-    ------
-    DeviceError
-        This machine has no such device, or with another driver.
-    ExecutorError
-        This worker has another version of perflex.
+    Errors are returned: what they were raised from, a driver's exception, say, may not be known where they go.
     """
     from perflex import __version__
 
-    if portion.version != __version__:
-        msg = (
-            f"the worker on {socket.gethostname()} has perflex {__version__}, the client {portion.version}; "
-            "install the same version on both"
-        )
-        raise ExecutorError(msg)
     session = Session(portion.options, portion.session)
     entries = [_entry(item) for item in portion.items]
-    lost: DeviceError | None = None
-    with device_lock(portion.device):  # finding the device tries kernels, too
-        backend = _backend(portion)
-        try:
-            for entry in entries:
-                if not entry.is_known(portion.options):
-                    start(entry, backend, session)
-            time_in_rounds(entries, backend, session, _told_nobody)
-        except DeviceError as error:
-            lost = error
-        finally:
-            backend.close()
-    return PortionResult(tuple(_result(entry, portion.session) for entry in entries), lost)
+    error: PerflexError | None = None
+    try:
+        if portion.version != __version__:
+            msg = (
+                f"the worker on {socket.gethostname()} has perflex {__version__}, the client {portion.version}; "
+                "install the same version on both"
+            )
+            raise ExecutorError(msg)
+        with device_lock(portion.device):  # finding the device tries kernels, too
+            _time(entries, portion, session)
+    except PerflexError as raised:
+        error = raised.alone()
+    return PortionResult(tuple(_result(entry, portion.session) for entry in entries), error)
+
+
+def _time(entries: list[Entry], portion: Portion, session: Session) -> None:
+    backend = _backend(portion)
+    try:
+        for entry in entries:
+            if not entry.is_known(portion.options):
+                start(entry, backend, session)
+        time_in_rounds(entries, backend, session, _told_nobody)
+    finally:
+        backend.close()
 
 
 def device_here(wanted: Device) -> Device:
@@ -143,7 +143,7 @@ def _entry(item: Item) -> Entry:
 
 def _result(entry: Entry, session: str) -> ItemResult:
     new = tuple(sample for sample in entry.samples if sample.session == session)
-    failure = None if entry.failure is None else (entry.failure.kind, entry.failure.error)
+    failure = None if entry.failure is None else (entry.failure.kind, entry.failure.error.alone())
     return ItemResult(new, failure)
 
 
