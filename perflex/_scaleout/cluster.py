@@ -30,6 +30,7 @@ _Result = TypeVar("_Result")
 DEVICE_RESOURCE = "perflex_device"
 # So long there may be no worker, or none of a host where work was sent: nannies need some seconds to start new ones.
 _PATIENCE_S = 30.0
+_LOOK_S = 0.1
 
 
 def dask_executor(address: str, *, timeout_s: float = 10.0) -> DaskExecutor:
@@ -98,6 +99,7 @@ class DaskExecutor(Executor):
         self._pending: dict[Future[Any], Any] = {}
         self._hosts: dict[Future[Any], str] = {}
         self._seen: dict[str, float] = {}
+        self._gone_since: float | None = None
         self._declared: bool | None = None
 
     def submit(self, function: Callable[..., _Result], /, *arguments: Any, **options: Any) -> Future[_Result]:
@@ -136,7 +138,7 @@ class DaskExecutor(Executor):
             The scheduler is lost, or there has been no worker for half a minute.
         """
         workers = self._workers()
-        if self._declared is None:
+        if self._declared is None and workers:
             self._declared = any(DEVICE_RESOURCE in worker["resources"] for worker in workers.values())
             if not self._declared:
                 msg = (
@@ -152,7 +154,8 @@ class DaskExecutor(Executor):
             there = {worker["host"]: now for worker in workers.values()}
             slots = len(there)
         self._seen = {place: seen for place, seen in (self._seen | there).items() if now - seen < _PATIENCE_S}
-        if not self._seen:
+        self._gone_since = None if there else self._gone_since or now
+        if self._gone_since is not None and now - self._gone_since > _PATIENCE_S:
             what = f"that declares {DEVICE_RESOURCE}" if self._declared else "at all"
             msg = f"{self._address} has had no worker {what} for {_PATIENCE_S:.0f} s; what was measured is kept"
             raise ExecutorError(msg, address=self._address)
@@ -174,7 +177,7 @@ class DaskExecutor(Executor):
             if time.monotonic() > end:
                 msg = f"the Dask cluster at {self._address} has no workers; start some: dask worker {self._address}"
                 raise ExecutorError(msg, address=self._address)
-            time.sleep(0.1)
+            time.sleep(_LOOK_S)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Close the connection; the cluster goes on."""
@@ -196,19 +199,21 @@ class DaskExecutor(Executor):
         return self
 
     def _workers(self) -> Mapping[str, Any]:
+        while self._client.status == "connecting":  # the client gives up by itself
+            time.sleep(_LOOK_S)
+        if self._client.status != "running":
+            raise self._lost(RuntimeError(f"the client is {self._client.status}"))
         try:
             workers: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, RuntimeError, ValueError, CancelledError) as error:
             raise self._lost(error) from error
-        if self._client.status not in {"running", "connecting"}:
-            raise self._lost(RuntimeError(f"the client is {self._client.status}"))
         return workers
 
     def _submit(
         self, function: Callable[..., _Result], arguments: tuple[Any, ...], options: Mapping[str, Any], places: Any
     ) -> Future[_Result]:
-        if self._client.status == "closed":
-            raise self._lost(RuntimeError("the client is closed"))
+        if self._client.status not in {"running", "connecting"}:
+            raise self._lost(RuntimeError(f"the client is {self._client.status}"))
         try:
             inner = self._client.submit(_Call(function, arguments, dict(options)), pure=False, **places)
         except OSError as error:

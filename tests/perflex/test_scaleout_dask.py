@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from failing_kernels import crashing, good
 from perflex import gather_feature_values
 from perflex._fake_device import FakeDevice
 from perflex._measurements.store import MeasurementStore
+from perflex._scaleout import cluster as cluster_module
 from perflex._scaleout import dask_executor, measure_on
 from perflex._scaleout.cluster import DEVICE_RESOURCE
 from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
@@ -46,7 +48,7 @@ class Law:
         self.slow = slow
         self.deadly = deadly
 
-    def __call__(self, label: str, sizes: Mapping[str, int]) -> float:
+    def __call__(self, _: str, sizes: Mapping[str, int]) -> float:
         if self.folder is not None and sizes["n"] in {self.slow, self.deadly}:
             (self.folder / f"worker {os.getpid()}").touch()
             if sizes["n"] == self.deadly:
@@ -57,7 +59,7 @@ class Law:
 
 @contextmanager
 def a_cluster(**options: Any) -> Iterator[Any]:
-    silent = {"dashboard_address": None, "silence_logs": 50, "threads_per_worker": 1}
+    silent = {"dashboard_address": ":0", "silence_logs": 50, "threads_per_worker": 1}
     with distributed.LocalCluster(n_workers=2, processes=True, **silent, **options) as cluster:
         yield cluster
 
@@ -94,7 +96,7 @@ def test_as_measured_here(executor: DaskExecutor) -> None:
 
 def test_counting_uses_the_cluster(executor: DaskExecutor, tmp_path: Path) -> None:
     kernels = [(good(factor), {"n": 64 * n}) for factor in (2.0, 3.0) for n in (1, 2)]
-    features = ["f_op_float32_mul", "f_mem_access_global_float32", "f_thread_groups"]
+    features = ["f_op_float32_madd", "f_mem_access_global_float32", "f_thread_groups"]
     here = gather_feature_values(features, kernels, store="off")
     there = gather_feature_values(features, kernels, executor=executor, store=tmp_path / "store.sqlite")
     assert np.array_equal(here.values, there.values)
@@ -104,8 +106,8 @@ def test_errors_and_keywords_come_back(executor: DaskExecutor) -> None:
     assert executor.submit(sorted, [1, 3, 2], reverse=True).result() == [3, 2, 1]
     with pytest.raises(ZeroDivisionError):
         executor.submit(divmod, 1, 0).result()
-    with pytest.raises(TypeError, match="word"):  # an exception that cannot be read here
-        executor.submit(_raises_what_cannot_be_sent).result(30)
+    with pytest.raises(TypeError, match="_Unreadable"):  # an answer that cannot be read here
+        executor.submit(_unreadable).result(30)
 
 
 class _Unreadable(Exception):  # noqa: N818
@@ -113,8 +115,8 @@ class _Unreadable(Exception):  # noqa: N818
         super().__init__(word)
 
 
-def _raises_what_cannot_be_sent() -> None:
-    raise _Unreadable(word="w")
+def _unreadable() -> Exception:
+    return _Unreadable(word="w")
 
 
 @pytest.mark.device
@@ -179,17 +181,28 @@ def _allow_failures(number: int, dask_scheduler: Any) -> None:
 
 def test_a_scheduler_that_is_lost() -> None:
     with (
-        distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=None, silence_logs=60) as cluster,
+        distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=":0", silence_logs=60) as cluster,
         dask_executor(cluster.scheduler_address, timeout_s=1) as executor,
     ):
         executor.submit(abs, -1).result()
         waiting = executor.submit(time.sleep, 60)
         cluster.close()
         with pytest.raises(ExecutorError, match=r"the Dask scheduler at tcp://.* does not answer any more"):
-            for _ in range(50):
-                measure_on(executor, jobs(10), FakeDevice(Law()), EXACT)
-                time.sleep(0.1)
-        assert waiting.exception is not None
+            measure_on(executor, jobs(10), FakeDevice(Law()), EXACT)
+        with pytest.raises((BrokenExecutor, CancelledError)):
+            waiting.result(10)
+
+
+def test_workers_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cluster_module, "_PATIENCE_S", 0.5)
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    with a_cluster(resources={DEVICE_RESOURCE: 1}) as cluster, dask_executor(cluster.scheduler_address) as executor:
+        measure_on(executor, jobs(10, 11), FakeDevice(Law()), EXACT, recorder=store)
+        cluster.scale(0)
+        with pytest.raises(ExecutorError, match=r"has had no worker that declares perflex_device .*measured is kept"):
+            measure_on(executor, jobs(*range(10, 40)), FakeDevice(Law()), EXACT, recorder=store)
+    assert len(sample_rows(store)) == 18
+    store.close()
 
 
 def test_no_scheduler_and_no_worker() -> None:
@@ -201,7 +214,7 @@ def test_no_scheduler_and_no_worker() -> None:
     with pytest.raises(ExecutorError, match="no Dask scheduler answers at nowhere"):
         dask_executor("nowhere://127.0.0.1", timeout_s=1)
     with (
-        distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=None, silence_logs=50) as cluster,
+        distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=":0", silence_logs=50) as cluster,
         pytest.raises(ExecutorError, match=r"has no workers; start some: dask worker tcp://"),
     ):
         dask_executor(cluster.scheduler_address, timeout_s=0.5)
