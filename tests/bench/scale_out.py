@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from distributed import LocalCluster
 
+from perflex._demo_sizes import REFERENCE_RATE, multiply_add_rate
 from perflex._devices import find_device
-from perflex._evaluation.studies import STUDIES
 from perflex._kernel_sets import measurement_kernels
 from perflex._scaleout import dask_executor, measure_on
 from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from perflex._timing import Measured
 
 
-def main(spec: str | None, scale: float, trials: int) -> None:
+def main(spec: str | None, scale: float | None, trials: int) -> None:
     """Measure twice here and once on the cluster, and compare."""
     device = find_device(spec)
-    descriptions = [load_model(name) for name in STUDIES["matmul"].models.values()]
-    kernels = {kernel.name: kernel for each in descriptions for kernel in measurement_kernels(each, scale)}
-    jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in kernels.values()]
+    if scale is None:
+        scale = multiply_add_rate(device) / REFERENCE_RATE
+    kernels = measurement_kernels(load_model("matmul_overlap"), scale)
+    jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in kernels]
     options = TimingOptions(trials=trials, budget_s=0.2)
     print(f"{len(jobs)} kernels on {device}, {trials} trials at most", flush=True)
     here, again = (_timed(name, lambda: measure(jobs, device, options)) for name in ("here", "here again"))
@@ -77,7 +78,7 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--device", default=None, help="parts of a device's name")
-    arguments.add_argument("--scale", type=float, default=1.0, help="rate of the device relative to the model files'")
+    arguments.add_argument("--scale", type=float, default=None, help="of sizes; else they suit the device")
     arguments.add_argument("--trials", type=int, default=10)
     given = arguments.parse_args()
     main(given.device, given.scale, given.trials)

@@ -348,6 +348,47 @@ class BreaksLater(HereExecutor):
         return future
 
 
+class BreaksOnce(Executor):
+    """Loses all that is at work when it gets its third piece, and works again."""
+
+    def __init__(self) -> None:
+        self.at_work: dict[int, Future] = {}
+        self.works = 0
+        self.most = 0
+
+    def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
+        self.works += 1
+        number, future = self.works, Future()
+        self.at_work[number] = future
+        self.most = max(self.most, len(self.at_work))
+        if self.works == 3:
+            self.most = 0
+            for lost in [self.at_work.pop(key) for key in list(self.at_work)]:
+                lost.set_exception(BrokenExecutor("no more"))
+            return future
+
+        def work() -> None:
+            time.sleep(0.05)
+            if self.at_work.pop(number, None):
+                future.set_result(function(*arguments, **options))
+
+        threading.Thread(target=work).start()
+        return future
+
+
+def test_nobody_is_blamed_when_an_executor_loses_several_portions(tmp_path: Path) -> None:
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    executor = BreaksOnce()
+    measured = measure_on(executor, jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
+    assert all(isinstance(outcome, Timing) for outcome in measured)
+    assert executor.works == len(divide(range(100), 1)) + 2
+    assert executor.most == 1  # one at a time from then on
+    rows = sample_rows(store)
+    assert len(rows) == len(set(rows))
+    assert min(Counter(key for key, _, _ in rows).values()) == 9
+    store.close()
+
+
 def test_an_executor_that_is_no_more() -> None:
     with pytest.raises(ExecutorError, match=r"the Broken ended before all kernels were timed .*what was timed is kept"):
         measure_on(Broken(), jobs(10), FakeDevice(Law()), OPTIONS)

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,10 +31,10 @@ from perflex.errors import ExecutorError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from perflex._devices import Device
     from perflex._scaleout import DaskExecutor
+    from perflex._timing import Measured
 
 distributed = pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
 
@@ -151,16 +152,52 @@ def test_a_worker_killed_in_the_middle(tmp_path: Path, declared: bool) -> None:
         killer.join()
     assert killed
     assert len(list(tmp_path.glob("worker *"))) == 2  # begun in one, done in another
+    check_store(store, jobs(*range(10, 60)), device, measured)
+    store.close()
+
+
+def check_store(store: MeasurementStore, asked: list[Any], device: Any, measured: Measured) -> None:
+    """Nothing is lost, nothing is there twice, and what is there is what was returned."""
     assert all(isinstance(outcome, Timing) for outcome in measured)
     rows = sample_rows(store)
     assert len(rows) == len(set(rows))
     counts = Counter(key for key, _, _ in rows)
-    assert len(counts) == 50
-    assert min(counts.values()) == 9
-    assert sum(count > 9 for count in counts.values()) <= 9  # references of the portions
-    for job, outcome in zip(jobs(*range(10, 60)), measured, strict=True):
+    assert len(counts) == len(asked)
+    assert min(counts.values()) == EXACT.trials
+    assert sum(count > EXACT.trials for count in counts.values()) <= 9  # references of the portions
+    for job, outcome in zip(asked, measured, strict=True):
         kept = store.earlier(measurement_key(job[0], job[1], device, EXACT))
         assert tuple(sample.seconds for sample in kept) == getattr(outcome, "samples", ())
+
+
+@pytest.mark.device
+def test_a_worker_killed_while_it_times_on_a_real_device(tmp_path: Path, default_device: Device) -> None:
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    asked = jobs(*(64 * n for n in range(1000, 1030)))
+    killed: list[int] = []
+
+    def kill(address: str) -> None:
+        with distributed.Client(address, set_as_default=False) as client:
+            processes = client.run(os.getpid)
+            while not (busy := [worker for worker, tasks in client.processing().items() if tasks]):
+                time.sleep(0.02)
+            children = f"/proc/{processes[busy[0]]}/task"
+            while not any(path.read_text().strip() for path in Path(children).glob("*/children")):
+                time.sleep(0.02)  # until the process that runs kernels is there
+            killed.append(processes[busy[0]])
+            os.kill(killed[0], signal.SIGKILL)
+
+    with (
+        a_cluster(resources={DEVICE_RESOURCE: 1}) as cluster,
+        dask_executor(cluster.scheduler_address) as executor,
+    ):
+        killer = threading.Thread(target=kill, args=(cluster.scheduler_address,))
+        killer.start()
+        measured = measure_on(executor, asked, default_device, EXACT, recorder=store)
+        killer.join()
+    assert killed
+    check_store(store, asked, default_device, measured)
+    assert all(outcome.seconds > 0 for outcome in measured if isinstance(outcome, Timing))
     store.close()
 
 
