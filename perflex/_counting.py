@@ -121,7 +121,8 @@ def _in_executor(
     progress: Progress | None,
 ) -> list[CountedRow]:
     used = current_store()
-    store = "off" if used is None else str(used.path)
+    shared = getattr(executor, "workers_share_files", True)
+    store = str(used.path) if used is not None and shared else "off"
     counted: dict[int, CountedRow] = {}
     pending: list[tuple[list[int], Future[list[CountedRow]]]] = []
     try:

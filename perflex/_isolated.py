@@ -65,10 +65,13 @@ class IsolatedBackend:
             The process does not start, or cannot open the device.
         """
         self.worker()  # starts while code is generated
-        request = launch_request(kernel, sizes, label, self.device)
+        return self.prepare_request(launch_request(kernel, sizes, label, self.device))
+
+    def prepare_request(self, request: LaunchRequest) -> IsolatedRunnable:
+        """Build there what was generated and checked before; errors as `prepare`."""
         for other in self._endless:
             if other.source == request.source and _at_least(request.sizes, other.sizes):
-                raise _failure(label, "hang", f"not tried, for {other.label} is the same code and does not end")
+                raise _failure(request.label, "hang", f"not tried, for {other.label} is the same code and does not end")
         runnable = IsolatedRunnable(self, request)
         runnable.build()
         return runnable

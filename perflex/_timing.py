@@ -26,7 +26,19 @@ if TYPE_CHECKING:
     from perflex._timing_backend import Backend, TimedDevice
     from perflex._timing_results import FailureKind
 
-__all__ = ["Drift", "Job", "Measured", "MeasurementFailure", "Progress", "Timing", "TimingOptions", "measure"]
+__all__ = [
+    "Drift",
+    "Job",
+    "Measured",
+    "MeasurementFailure",
+    "Progress",
+    "Timing",
+    "TimingOptions",
+    "entries_of",
+    "measure",
+    "open_backend",
+    "outcomes_of",
+]
 
 Job: TypeAlias = "tuple[lp.TranslationUnit, Mapping[str, int], str]"
 Progress: TypeAlias = "Callable[[int, int, str], None]"
@@ -75,11 +87,8 @@ def measure(
     """
     options = options or TimingOptions()
     session = Session(options, uuid.uuid4().hex, recorder)
-    # What a user states about a kernel changes how it is counted, not how it runs.
-    entries = [Entry(label, (getattr(unit, "translation_unit", unit), sizes)) for unit, sizes, label in jobs]
-    for entry in entries:
-        _recall(entry, device, session)
-    backend = _backend(device, options)
+    entries = entries_of(jobs, device, session)
+    backend = open_backend(device, options)
     try:
         for index, entry in enumerate(entries):
             _tell(progress, index, 2 * len(jobs), entry.label)
@@ -96,10 +105,20 @@ def measure(
     finally:
         backend.close()
     _tell(progress, 2 * len(jobs), 2 * len(jobs), "")
-    return _outcomes(entries, options)
+    return outcomes_of(entries, options)
 
 
-def _backend(device: TimedDevice, options: TimingOptions) -> Backend:
+def entries_of(jobs: Sequence[Job], device: TimedDevice, session: Session) -> list[Entry]:
+    """Return the jobs as entries that know their samples and failures of earlier sessions."""
+    # What a user states about a kernel changes how it is counted, not how it runs.
+    entries = [Entry(label, (getattr(unit, "translation_unit", unit), sizes)) for unit, sizes, label in jobs]
+    for entry in entries:
+        _recall(entry, device, session)
+    return entries
+
+
+def open_backend(device: TimedDevice, options: TimingOptions) -> Backend:
+    """Return what runs kernels on a device, in a process of their own where that is asked for and possible."""
     if options.isolate and isinstance(device, IsolatingDevice):
         return device.isolated_backend(RunLimits(launch_s=options.limit_s, build_s=options.build_limit_s))
     return device.backend()
@@ -126,7 +145,8 @@ def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
     entry.failure = MeasurementFailure(entry.label, msg, _NOT_AGAIN[failure.kind], again)
 
 
-def _outcomes(entries: Sequence[Entry], options: TimingOptions) -> Measured:
+def outcomes_of(entries: Sequence[Entry], options: TimingOptions) -> Measured:
+    """Return what is known of the entries, after correction of drift if there is one."""
     timed = [entry for entry in entries if entry.failure is None]
     corrected = assess_drift([entry.label for entry in timed], [entry.samples for entry in timed])
     values = dict(zip(map(id, timed), corrected.samples, strict=True))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perflex._timing_options import TimingOptions
     from perflex._timing_results import FailureKind
 
-__all__ = ["Entry", "Session", "start", "time_in_rounds"]
+__all__ = ["Entry", "Session", "start", "suits_as_reference", "time_in_rounds"]
 
 # A timing shorter than this many ticks of the device's timer is repeated and averaged.
 _TICKS = 50
@@ -188,7 +188,7 @@ def _references(before: list[Entry], entries: Sequence[Entry], backend: Backend,
     if before and all(entry.failure is None for entry in before):
         return before
     fit = [entry for entry in entries if entry.failure is None]
-    fit.sort(key=_suits, reverse=True)
+    fit.sort(key=suits_as_reference, reverse=True)
     found: list[Entry] = []
     for entry in fit:
         if len(found) == reference_count(len(fit)):
@@ -200,7 +200,8 @@ def _references(before: list[Entry], entries: Sequence[Entry], backend: Backend,
     return found
 
 
-def _suits(entry: Entry) -> tuple[bool, int, float]:
+def suits_as_reference(entry: Entry) -> tuple[bool, int, float]:
+    """Return how well a kernel suits as a reference; the greatest suits best."""
     shortest, longest = _REFERENCE_S
     seconds = max(entry.seconds, 1e-12)
     rounds = len({(sample.session, sample.round) for sample in entry.samples})
