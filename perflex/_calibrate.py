@@ -52,6 +52,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     budget_s: float | None = None,
     guess: Mapping[str, float] | None = None,
     recorder: Recorder | None = None,
+    measure_executor: Executor | None = None,
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
 
@@ -86,6 +87,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         default rough ones. Only used with a budget.
     recorder
         What keeps samples, as for `gather_feature_values`.
+    measure_executor
+        Where kernels are timed, as for `gather_feature_values`; not with a budget, which decides while it measures.
 
     Returns
     -------
@@ -107,6 +110,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         )
         raise CalibrationError(msg, feature=model.output_feature)
     require_fittable(model)
+    if budget_s is not None and measure_executor is not None:
+        msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
+        raise CalibrationError(msg)
     chosen = _chosen(model, device)
     options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
     if budget_s is None:
@@ -120,6 +126,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
             store=store,
             progress=progress,
             recorder=recorder,
+            measure_executor=measure_executor,
         )
         facts = {}
     else:

@@ -109,6 +109,7 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     store: StorePlace | None = None,
     progress: bool | Progress | None = None,
     recorder: Recorder | None = None,
+    measure_executor: Executor | None = None,
 ) -> FeatureTable:
     """Count and measure features of many kernels (paper Section 2.2, step 3).
 
@@ -127,7 +128,9 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
         Work-items per sub-group; by default the device's, or 32 where nothing is measured.
     executor
         Where kernels are counted: a pool of processes or threads, or any other ``concurrent.futures.Executor``.
-        Measuring stays here.
+    measure_executor
+        Where kernels are built and timed, likewise; by default this machine. Workers of one machine take turns at a
+        device; several machines with the same device share the kernels.
     store
         File in which descriptions and counts are remembered and samples are kept, or ``"off"``; by default that of
         PERFLEX_STORE, else one in the user's cache directory. Measuring that was cut short goes on from what is
@@ -167,6 +170,7 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
             executor=executor,
             report=report,
             recorder=recorder,
+            measure_executor=measure_executor,
         )
 
 
@@ -179,6 +183,7 @@ def _gather(
     executor: Executor | None,
     report: Progress | None,
     recorder: Recorder | None,
+    measure_executor: Executor | None,
 ) -> FeatureTable:
     rows = kernel_rows(kernels)
     measured = [name for name in names if is_wall_time(name)]
@@ -196,7 +201,7 @@ def _gather(
     went: dict[str, float | bool] = {}
     kept = np.arange(len(rows))
     if measured:
-        seconds, spread, failures, went = _time(rows, timed_on, timing, report, recorder)
+        seconds, spread, failures, went = _time(rows, timed_on, timing, report, recorder, measure_executor)
         columns[measured[0]] = seconds
         info[measured[0]] = FeatureInfo("s")
         dropped += failures
@@ -323,13 +328,20 @@ def _time(
     timing: TimingOptions | None,
     progress: Progress | None,
     recorder: Recorder | None,
+    executor: Executor | None,
 ) -> tuple[Any, Any, list[tuple[str, str]], dict[str, float | bool]]:
     from perflex._measurements.run import recorder_for
     from perflex._timing import MeasurementFailure, TimingOptions, measure
 
     jobs = [(row.kernel, row.sizes, row.label) for row in rows]
     own = None if recorder is not None else recorder_for(str(device), [row.label for row in rows])
-    outcomes = measure(jobs, device, timing or TimingOptions(), progress, recorder or own)
+    options = timing or TimingOptions()
+    if executor is None:
+        outcomes = measure(jobs, device, options, progress, recorder or own)
+    else:
+        from perflex._scaleout import measure_on
+
+        outcomes = measure_on(executor, jobs, device, options, progress, recorder or own)
     if own is not None:
         own.finish()
     seconds = np.full(len(rows), np.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,9 @@ import typer
 from perflex._cli.session import session_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
     from rich.table import Table
 
     from perflex._calibration import Calibration
@@ -35,6 +39,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     per_kernel: Annotated[float, typer.Option("--budget-per-kernel", min=0.001, help="Device time in s.")] = 0.5,
     store: Annotated[
         str, typer.Option("--store", help="File that keeps the samples, or off; default: PERFLEX_STORE, or the cache.")
+    ] = "",
+    dask: Annotated[
+        str, typer.Option("--dask", help="Count and time on a Dask cluster: its scheduler's address, tcp://HOST:PORT.")
     ] = "",
     retry_failures: Annotated[
         bool, typer.Option("--retry-failures", help="Going on: try kernels again that crashed or hung.")
@@ -86,7 +93,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
         recorder = recorder_for(str(where), [description.name, fitted.expression, str(fixed_sizes)])
         scale = 1.0 if fixed_sizes else multiply_add_rate(where, recorder) / REFERENCE_RATE
         kernels = measurement_kernels(description, scale)
-        with session.progress("calibrate:") as progress:
+        with _cluster(dask) as cluster, session.progress("calibrate:") as progress:
             calibration = run(
                 fitted,
                 kernels,
@@ -96,6 +103,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 progress=progress,
                 budget_s=budget_s,
                 recorder=recorder,
+                executor=cluster,
+                measure_executor=cluster,
             )
         calibration.save(out)
         if recorder is not None:
@@ -104,6 +113,18 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
         session.output.print(_parameters(calibration))
         session.output.print("\n".join(_remarks(calibration, scale)), markup=False, soft_wrap=True)
     session.output.print(str(out), markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Executor | None]:
+    """Connect to a Dask cluster for the block, where there is an address."""
+    if not address:
+        yield None
+        return
+    from perflex._scaleout import dask_executor
+
+    with dask_executor(address) as executor:
+        yield executor
 
 
 def _parameters(calibration: Calibration) -> Table:

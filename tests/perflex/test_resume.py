@@ -12,7 +12,7 @@ from perflex._measurements.records import MeasurementKey, Sample
 from perflex._measurements.run import RecordOnly, RunRecorder, recorder_for, work_digest
 from perflex._measurements.store import MeasurementStore
 from perflex._timing import TimingOptions
-from perflex.errors import MeasurementError, StoreError
+from perflex.errors import CalibrationError, MeasurementError, StoreError
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
@@ -163,3 +163,25 @@ def test_a_store_that_cannot_be_written_is_an_error_at_once(kernels: list, tmp_p
     (tmp_path / "file").write_text("not a folder", encoding="utf-8")
     with pytest.raises(StoreError, match=r"store\.sqlite"):
         gather_feature_values([OUTPUT], kernels, device=device(), store=tmp_path / "file" / "store.sqlite")
+
+
+def test_kernels_are_timed_in_an_executor_and_kept(kernels: list, tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    place = tmp_path / "store.sqlite"
+    with ThreadPoolExecutor(2) as pool:
+        table = gather_feature_values(
+            [OUTPUT, MADD], kernels, device=device(), timing=OPTIONS, store=place, measure_executor=pool
+        )
+    here = gather_feature_values([OUTPUT, MADD], kernels, device=device(), timing=OPTIONS, store="off")
+    assert table.kernels == here.kernels
+    assert table.column(OUTPUT) == pytest.approx(here.column(OUTPUT), rel=0.05)
+    assert samples_in(place) >= 16
+
+
+def test_a_budget_decides_while_it_measures_here(kernels: list) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = Model(OUTPUT, f"p_madd * {MADD}")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(CalibrationError, match="leave out budget_s or measure_executor"):
+        calibrate(model, kernels, device=device(), budget_s=1.0, measure_executor=pool)
