@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from perflex._measurements.records import Failure, MeasurementKey, Recorder, Sample
     from perflex._measurements.store import MeasurementStore
@@ -109,6 +109,15 @@ class RunRecorder:
         """Keep a sample."""
         self._know(sample.session)
         self._store.add(key, sample, label)
+
+    def add_many(
+        self, samples: Iterable[tuple[MeasurementKey, Sample]], labels: Mapping[MeasurementKey, str] | None = None
+    ) -> None:
+        """Keep samples in one transaction."""
+        listed = list(samples)
+        for session in {sample.session for _, sample in listed}:
+            self._know(session)
+        self._store.add_many(listed, labels)
 
     def fail(self, key: MeasurementKey, failure: Failure, label: str = "") -> None:
         """Keep a failure."""
