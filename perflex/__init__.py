@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perflex._calibrate import calibrate
     from perflex._calibration import Calibration
+    from perflex._diagnosis import Diagnosis, diagnose
     from perflex._fit import FitResult, fit_model
     from perflex._gather import gather_feature_values
+    from perflex._interval import PredictionInterval
     from perflex._machines import Machine, load_machine, using_machine
     from perflex._model import Model
     from perflex._rank import RankedVariant, rank
@@ -33,15 +35,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Calibration",
+    "Diagnosis",
     "FeatureTable",
     "FitResult",
     "InstructionCounts",
     "Machine",
     "Model",
     "PerflexError",
+    "PredictionInterval",
     "RankedVariant",
     "annotate",
     "calibrate",
+    "diagnose",
     "fit_model",
     "gather_feature_values",
     "load_machine",
@@ -55,15 +60,18 @@ __version__ = "0.1.0"
 # Names are loaded when first used: loopy and sympy alone take most of a second.
 _HOME = {
     "Calibration": "perflex._calibration",
+    "Diagnosis": "perflex._diagnosis",
     "FeatureTable": "perflex._table",
     "FitResult": "perflex._fit",
     "InstructionCounts": "perflex.features",
     "Machine": "perflex._machines",
     "Model": "perflex._model",
     "PerflexError": "perflex.errors",
+    "PredictionInterval": "perflex._interval",
     "RankedVariant": "perflex._rank",
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
+    "diagnose": "perflex._diagnosis",
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",
     "load_machine": "perflex._machines",

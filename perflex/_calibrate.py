@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex._calibration import Calibration
+from perflex._calibration_rows import fitted_rows
 from perflex._fit import fit_model
 from perflex._fit_problem import require_fittable
 from perflex._gather import gather_feature_values
@@ -19,13 +20,14 @@ from perflex._wall_time import device_of, is_wall_time
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
     from perflex._devices import Device
     from perflex._fit_result import FitResult
     from perflex._machines import Machine
+    from perflex._measurements.records import Recorder
     from perflex._model import Model
     from perflex._store import StorePlace
     from perflex._table import FeatureTable
@@ -50,6 +52,10 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     store: StorePlace | None = None,
     machine: str | Path | Machine | None = None,
     progress: bool | Progress | None = None,
+    budget_s: float | None = None,
+    guess: Mapping[str, float] | None = None,
+    recorder: Recorder | None = None,
+    measure_executor: Executor | None = None,
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
 
@@ -70,10 +76,23 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     sub_group_size
         Work-items per sub-group; by default the device's.
     executor, store, machine
-        Where kernels are counted, in which file counts are remembered, and the machine of features that need one, as
-        for `gather_feature_values`.
+        Where kernels are counted, in which file counts are remembered and samples are kept, and the machine of features
+        that need one, as for `gather_feature_values`: a calibration that was cut short goes on where it was, unless it
+        has a budget.
     progress
         True for a progress bar; or called with (done, total, what) as work proceeds.
+    budget_s
+        Device time in seconds that measuring may take, warm-ups included. Only those kernels are then measured
+        that tell most about the parameters for their device time (D-optimal on the scaled Jacobian), in batches,
+        each kernel ``timing.min_trials`` times or more often where that tells more than another kernel. By default
+        all kernels are measured.
+    guess
+        Parameter values to choose the first kernels with, such as those of a similar device's calibration; by
+        default rough ones. Only used with a budget.
+    recorder
+        What keeps samples, as for `gather_feature_values`.
+    measure_executor
+        Where kernels are timed, as for `gather_feature_values`; not with a budget, which decides while it measures.
 
     Returns
     -------
@@ -83,8 +102,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     Raises
     ------
     CalibrationError
-        The output is no wall time, the model cannot be fitted, or the kernels do not determine the parameters.
-    DeviceError, MachineError, NoMatchError, MissingSizeError
+        The output is no wall time, the model cannot be fitted, or the kernels do not determine the parameters,
+        at least not within the budget.
+    DeviceError, MachineError, NoMatchError, MissingSizeError, StoreError
         As `gather_feature_values`.
     """
     if not is_wall_time(model.output_feature):
@@ -94,22 +114,50 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         )
         raise CalibrationError(msg, feature=model.output_feature)
     require_fittable(model)
+    if budget_s is not None and measure_executor is not None:
+        msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
+        raise CalibrationError(msg)
     chosen = _chosen(model, device)
-    options = timing or TimingOptions()
-    table = gather_feature_values(
-        model.all_features(),
-        kernels,
-        device=chosen,
-        timing=options,
-        sub_group_size=sub_group_size,
-        executor=executor,
-        store=store,
-        machine=machine,
-        progress=progress,
-    )
-    return calibration_from_table(
+    options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
+    if budget_s is None:
+        table = gather_feature_values(
+            model.all_features(),
+            kernels,
+            device=chosen,
+            timing=options,
+            sub_group_size=sub_group_size,
+            executor=executor,
+            store=store,
+            machine=machine,
+            progress=progress,
+            recorder=recorder,
+            measure_executor=measure_executor,
+        )
+        facts = {}
+    else:
+        from perflex._design import measure_within_budget
+
+        table, report = measure_within_budget(
+            model,
+            kernels,
+            budget_s,
+            device=chosen,
+            timing=options,
+            guess=guess,
+            relative=relative,
+            nonnegative=nonnegative,
+            sub_group_size=sub_group_size,
+            executor=executor,
+            store=store,
+            machine=machine,
+            progress=progress,
+            recorder=recorder,
+        )
+        facts = report.facts()
+    found = calibration_from_table(
         model, table, device=chosen, timing=options, relative=relative, nonnegative=nonnegative
     )
+    return replace(found, options={**found.options, **facts})
 
 
 def calibration_from_table(
@@ -134,10 +182,11 @@ def calibration_from_table(
         device=_facts(device),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=_versions(),
-        options={} if timing is None else asdict(timing),
+        options={**({} if timing is None else asdict(timing)), **table.timing},
         noise_floor=float(np.nanmedian(spread)) if known and spread is not None else None,
         dropped=table.dropped,
         machine=table.machine,
+        table=fitted_rows(model, table, scaled=fit.scaled),
     )
 
 

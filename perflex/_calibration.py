@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex._fit_result import FitResult
+    from perflex._interval import PredictionInterval
     from perflex._machines import Machine
     from perflex._model import Model
+    from perflex._table import FeatureTable
 
 __all__ = ["Calibration"]
 
@@ -47,6 +49,9 @@ class Calibration:
         Label and reason of each measurement kernel that was left out.
     machine
         Name of the machine that the features were computed for; empty if none needs one.
+    table
+        The values that were fitted, a row per measurement kernel; None where they were not kept, as in files of
+        earlier versions.
     """
 
     model: Model
@@ -58,6 +63,7 @@ class Calibration:
     noise_floor: float | None = None
     dropped: tuple[tuple[str, str], ...] = ()
     machine: str = ""
+    table: FeatureTable | None = None
 
     @property
     def params(self) -> Mapping[str, float]:
@@ -100,6 +106,49 @@ class Calibration:
         """
         with using_machine(machine), else_machine(self.machine):
             return self.model.eval_with_kernel(self.fit, kernel, sizes)
+
+    def predict_interval(self, kernel: Any, sizes: Mapping[str, Any], confidence: float = 0.95) -> PredictionInterval:
+        """Predict the output feature of a kernel, and where a measurement of it would lie.
+
+        The interval holds what is not known of the parameters (their covariance, carried through the model's
+        derivatives: the delta method) and the residuals of the measurement kernels, which stand for what the
+        model leaves out and for noise. It is right for kernels that the model describes as well as it does
+        the measurement kernels.
+
+        Parameters
+        ----------
+        kernel
+            A loopy translation unit, or a measurement kernel.
+        sizes
+            Value of each size parameter of the kernel: numbers, or arrays of one shape.
+        confidence
+            Share of measurements that shall lie inside, between 0 and 1.
+
+        Returns
+        -------
+        PredictionInterval
+            ``predicted``, ``low`` and ``high`` in the output feature's unit: seconds for a wall time.
+
+        Raises
+        ------
+        CalibrationError
+            There were no more measurement kernels than parameters, or the prediction depends on a parameter
+            that they do not determine.
+        MissingSizeError
+            A size parameter has no value.
+        UnsupportedKernelError
+            The kernel cannot be described exactly.
+        """
+        from perflex._coverage import warn_uncounted
+        from perflex._gather import kernel_feature_values, with_own_sizes
+        from perflex._interval import interval_at
+
+        kernel, sizes = with_own_sizes(kernel, sizes)
+        features = self.model.input_features()
+        with else_machine(self.machine):
+            values = kernel_feature_values(features, kernel, sizes, self.sub_group_size)
+        warn_uncounted(features, kernel, sizes)
+        return interval_at(self, values, confidence)
 
     def save(self, path: Path | str) -> None:
         """Write the calibration to a YAML file, replacing it in one step.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex._calibration_rows import kernels_content, read_errors, read_rows
 from perflex._fit_result import FitResult, FitStatus, ParameterEstimate
 from perflex._fit_units import output_unit
 from perflex._model import Model
@@ -39,14 +40,7 @@ def calibration_content(calibration: Calibration) -> dict[str, Any]:
         "noise_floor": None if floor is None else _quantity(floor, "1"),
         "parameters": {parameter.name: _parameter_content(parameter) for parameter in fit.parameters},
         "fit": _fit_content(calibration),
-        "measurement_kernels": {
-            "relative_error_unit": "1",
-            "kernels": [
-                {"kernel": kernel, "relative_error": error}
-                for kernel, error in zip(fit.kernels, fit.relative_errors, strict=True)
-            ],
-            "dropped": [{"kernel": kernel, "reason": reason} for kernel, reason in calibration.dropped],
-        },
+        "measurement_kernels": kernels_content(calibration),
         # Last, so that a file cut off anywhere lacks it.
         "complete": True,
     }
@@ -93,6 +87,7 @@ def _fit_content(calibration: Calibration) -> dict[str, Any]:
     return {
         "residual_norm": _quantity(fit.residual_norm, _residual_unit(fit.scaled, calibration.model)),
         "scaled_by_output": fit.scaled,
+        **({} if fit.nonnegative is None else {"nonnegative": fit.nonnegative}),
         "sub_group_size": {"value": fit.sub_group_size, "unit": _SUB_GROUP_UNIT},
         "condition_number": _quantity(fit.condition_number, "1"),
         "degrees_of_freedom": fit.degrees_of_freedom,
@@ -122,16 +117,17 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
     model = _read_model(top.section("model"))
     parameters = _read_parameters(top.section("parameters"), model)
     kernels = top.section("measurement_kernels")
-    labels, errors = _read_errors(kernels)
+    labels, errors = read_errors(kernels)
     noise_floor = None
     if top.entries.get("noise_floor", ...) is None:
         top.skip("noise_floor")
     else:
         noise_floor = top.quantity("noise_floor", "1")
     versions = top.section("versions")
+    fit = _read_fit(top.section("fit"), model, parameters, labels, errors)
     parts = {
         "model": model,
-        "fit": _read_fit(top.section("fit"), model, parameters, labels, errors),
+        "fit": fit,
         "device": top.plain("device"),
         "machine": top.text("machine") if "machine" in top else "",
         "date": top.text("date"),
@@ -139,6 +135,7 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
         "options": top.plain("options"),
         "noise_floor": noise_floor,
         "dropped": tuple((entry.text("kernel"), entry.text("reason")) for entry in kernels.sections("dropped")),
+        "table": read_rows(kernels, model, scaled=fit.scaled, sub_group_size=fit.sub_group_size),
     }
     kernels.finish()
     top.finish()
@@ -183,18 +180,6 @@ def _read_parameters(section: Section, model: Model) -> tuple[ParameterEstimate,
     return tuple(estimates)
 
 
-def _read_errors(section: Section) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    if section.text("relative_error_unit") != "1":
-        msg = "the unit must be '1'"
-        raise section.error(msg, "relative_error_unit")
-    labels, errors = [], []
-    for entry in section.sections("kernels"):
-        labels.append(entry.text("kernel"))
-        errors.append(entry.number("relative_error", finite=False))
-        entry.finish()
-    return tuple(labels), tuple(errors)
-
-
 def _read_fit(
     section: Section,
     model: Model,
@@ -222,6 +207,7 @@ def _read_fit(
         section.integer("degrees_of_freedom"),
         section.texts("undetermined"),
         int(section.quantity("sub_group_size", _SUB_GROUP_UNIT)),
+        section.flag("nonnegative") if "nonnegative" in section else None,
     )
     status.finish()
     section.finish()

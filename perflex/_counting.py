@@ -128,7 +128,8 @@ def _in_executor(
     from perflex.features._machine_features import needs_machine
 
     used = current_store()
-    store = "off" if used is None else str(used.path)
+    shared = getattr(executor, "workers_share_files", True)
+    store = str(used.path) if used is not None and shared else "off"
     choice = chosen_machine() if any(map(needs_machine, features)) else None
     counted: dict[int, CountedRow] = {}
     pending: list[tuple[list[int], Future[list[CountedRow]]]] = []

@@ -10,6 +10,7 @@ from perflex._timing import MeasurementFailure, TimingOptions, measure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from perflex._measurements.records import Recorder
     from perflex._timing_backend import TimedDevice
 
 __all__ = ["REFERENCE_RATE", "SizeRule", "matrix_sizes", "multiply_add_rate", "odd_multiples", "scaled_tags"]
@@ -46,8 +47,15 @@ class SizeRule:
         return odd_multiples(sizes, max(scale, 1.0) if self.only_up else scale, power=self.power, step=self.step)
 
 
-def multiply_add_rate(device: TimedDevice) -> float:
+def multiply_add_rate(device: TimedDevice, recorder: Recorder | None = None) -> float:
     """Return the device's multiply-adds per second, from one short measurement kernel.
+
+    Parameters
+    ----------
+    device
+        Where to run.
+    recorder
+        What keeps the samples, so that a run that goes on finds the sizes that it had.
 
     Raises
     ------
@@ -61,7 +69,10 @@ def multiply_add_rate(device: TimedDevice) -> float:
         tags = [*_PILOT, f"nelements:{elements}"]
         (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
         (outcome,) = measure(
-            [(kernel.kernel, kernel.sizes, kernel.name)], device, TimingOptions(trials=5, min_trials=3, budget_s=1.0)
+            [(kernel.kernel, kernel.sizes, kernel.name)],
+            device,
+            TimingOptions(trials=5, min_trials=3, budget_s=1.0),
+            recorder=recorder,
         )
         if isinstance(outcome, MeasurementFailure):
             raise outcome.error

@@ -12,7 +12,7 @@ from perflex.errors import DeviceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex._timing_backend import Backend
+    from perflex._timing_backend import Backend, RunLimits
 
 __all__ = ["Device", "DeviceInfo", "default_device", "find_device", "list_devices"]
 
@@ -41,6 +41,8 @@ class Device:
         Limits on the number of work-items of a work-group, in all and by axis.
     timer_resolution_ns
         Resolution of the event timer, in ns.
+    double_precision
+        Whether kernels may compute in double precision.
     """
 
     platform: str
@@ -57,6 +59,7 @@ class Device:
     max_work_group_size: int = 1
     max_work_item_sizes: tuple[int, ...] = ()
     timer_resolution_ns: int = 1
+    double_precision: bool = True
 
     def __str__(self) -> str:
         return f"{self.name} ({self.platform})"
@@ -77,6 +80,18 @@ class Device:
         from perflex._launch import OpenCLBackend
 
         return OpenCLBackend(self)
+
+    def isolated_backend(self, limits: RunLimits) -> Backend:
+        """Return what runs and times kernels on this device in a process of its own, started when needed.
+
+        Parameters
+        ----------
+        limits
+            When a kernel is given up.
+        """
+        from perflex._isolated import IsolatedBackend
+
+        return IsolatedBackend(self, limits)
 
 
 @dataclass(frozen=True)

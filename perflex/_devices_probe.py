@@ -75,6 +75,7 @@ def _properties(cl: Any, device: Any) -> dict[str, object]:
         "max_work_group_size": int(device.max_work_group_size),
         "max_work_item_sizes": [int(size) for size in device.max_work_item_sizes],
         "timer_resolution_ns": int(device.profiling_timer_resolution),
+        "double_precision": "cl_khr_fp64" in device.extensions.split(),
     }
 
 

@@ -94,7 +94,7 @@ def fit_model(
     best = _refined(problem, min(solutions, key=lambda solution: solution.norm), bounded if nonnegative else None)
     found = _identify(problem, roles, best, solutions)
     best, identification = _judge(problem, roles, best, found, strict=on_undetermined == "error")
-    result = _result(problem, roles, table, solutions, best, identification)
+    result = replace(_result(problem, roles, table, solutions, best, identification), nonnegative=nonnegative)
     _warn(result)
     return result
 

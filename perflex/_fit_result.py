@@ -130,6 +130,9 @@ class FitResult(Mapping[str, float]):
         Parameters that the measurement kernels do not determine.
     sub_group_size
         Work-items per sub-group that the features were counted with.
+    nonnegative
+        Whether costs, edges and hidden fractions were kept at or above zero; None where that is not known, as
+        in files of earlier versions.
     """
 
     parameters: tuple[ParameterEstimate, ...]
@@ -143,6 +146,7 @@ class FitResult(Mapping[str, float]):
     degrees_of_freedom: int
     undetermined: tuple[str, ...] = ()
     sub_group_size: int = 32
+    nonnegative: bool | None = None
 
     def __getitem__(self, name: str) -> float:
         """Return the value of a parameter."""

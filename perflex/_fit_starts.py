@@ -91,7 +91,8 @@ def _cost_starts(columns: Array, target: Array) -> list[Array]:
         positive = np.abs(plain)
     # A cost that starts at zero may have no slope to leave it by.
     positive = np.maximum(positive, _LEAST_SHARE * np.linalg.norm(target))
-    share = np.divide(target[:, None], scaled, out=np.full_like(scaled, np.inf), where=scaled > 0)
+    with np.errstate(over="ignore"):
+        share = np.divide(target[:, None], scaled, out=np.full_like(scaled, np.inf), where=scaled > 0)
     bound = np.min(np.where(share > 0, share, np.inf), axis=0)
     bound = np.where(np.isfinite(bound), bound, positive)
     return [positive / length, plain / length, bound / length, 0.3 * bound / length]

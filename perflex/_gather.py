@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
     from perflex._devices import Device
     from perflex._machines import Machine
+    from perflex._measurements.records import Recorder
     from perflex._store import StorePlace
     from perflex._timing import Progress, TimingOptions
     from perflex._timing_backend import TimedDevice
     from perflex.features import Feature
 
-__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of"]
+__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of", "kernel_rows", "with_own_sizes"]
 
 DEFAULT_SUB_GROUP_SIZE = 32
 _LISTED = 12
@@ -49,6 +50,13 @@ class _Row:
 def kernel_of(kernel: Any) -> Any:
     """Return the loopy kernel (or Scop) of a measurement kernel, or the argument itself."""
     return getattr(kernel, "kernel", kernel)
+
+
+def with_own_sizes(kernel: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """Return a measurement kernel's kernel, and its own sizes where none are given; others as they are."""
+    if hasattr(kernel, "generator"):
+        return kernel.kernel, {**kernel.sizes, **sizes}
+    return kernel, sizes
 
 
 def kernel_feature_values(
@@ -111,6 +119,8 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     store: StorePlace | None = None,
     machine: str | Path | Machine | None = None,
     progress: bool | Progress | None = None,
+    recorder: Recorder | None = None,
+    measure_executor: Executor | None = None,
 ) -> FeatureTable:
     """Count and measure features of many kernels (paper Section 2.2, step 3).
 
@@ -129,15 +139,20 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
         Work-items per sub-group; by default the device's, or 32 where nothing is measured.
     executor
         Where kernels are counted: a pool of processes or threads, or any other ``concurrent.futures.Executor``.
-        Measuring stays here.
+    measure_executor
+        Where kernels are built and timed, likewise; by default this machine. Workers of one machine take turns at a
+        device; several machines with the same device share the kernels.
     store
-        File in which descriptions and counts are remembered, or ``"off"``; by default that of PERFLEX_STORE, else
-        one in the user's cache directory.
+        File in which descriptions and counts are remembered and samples are kept, or ``"off"``; by default that of
+        PERFLEX_STORE, else one in the user's cache directory. Measuring that was cut short goes on from what is
+        there when it is begun again; once it came to its end it is measured anew.
     machine
         For features that need one (``f_vol_...``, ``f_waves``): a machine, its name, or its file; by default that of
         `using_machine`, else the one that the device's name stands for.
     progress
         True for a progress bar; or called with (done, total, what) as work proceeds.
+    recorder
+        What keeps samples, instead of the store: for runs that consist of several parts.
 
     Returns
     -------
@@ -159,10 +174,19 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
         The executor failed.
     MachineError
         A feature needs a machine and there is none, or it lacks a fact.
+    StoreError
+        Samples cannot be kept: the file cannot be written. What was kept before stays.
     """
     with using_store(store), using_machine(machine), progress_shown(progress, "gather:") as report:
         return _gather(
-            tuple(dict.fromkeys(features)), kernels, (device, timing), sub_group_size, executor=executor, report=report
+            tuple(dict.fromkeys(features)),
+            kernels,
+            (device, timing),
+            sub_group_size,
+            executor=executor,
+            report=report,
+            recorder=recorder,
+            measure_executor=measure_executor,
         )
 
 
@@ -174,11 +198,13 @@ def _gather(
     *,
     executor: Executor | None,
     report: Progress | None,
+    recorder: Recorder | None,
+    measure_executor: Executor | None,
 ) -> FeatureTable:
     from perflex.features import parse_feature
     from perflex.features._machine_features import needs_machine
 
-    rows = _rows(kernels)
+    rows = kernel_rows(kernels)
     measured = [name for name in names if is_wall_time(name)]
     if len(measured) > 1:
         msg = f"a feature table has one wall time, not {len(measured)}: {', '.join(measured)}"
@@ -194,9 +220,10 @@ def _gather(
         used = "" if needed_by is None else current_machine(needed_by).name
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     spread = np.full(len(rows), np.nan)
+    went: dict[str, float | bool] = {}
     kept = np.arange(len(rows))
     if measured:
-        seconds, spread, failures = _time(rows, timed_on, timing, report)
+        seconds, spread, failures, went = _time(rows, timed_on, timing, report, recorder, measure_executor)
         columns[measured[0]] = seconds
         info[measured[0]] = FeatureInfo("s")
         dropped += failures
@@ -219,10 +246,18 @@ def _gather(
         device="" if timed_on is None else str(timed_on),
         dropped=tuple(dropped),
         machine=used,
+        timing=went,
     )
 
 
-def _rows(kernels: Sequence[Any]) -> list[_Row]:
+def kernel_rows(kernels: Sequence[Any]) -> list[_Row]:
+    """Return kernel, sizes, a unique label and the generator of measurement kernels and of pairs alike.
+
+    Raises
+    ------
+    CalibrationError
+        There are no kernels, or an entry is neither.
+    """
     if not kernels:
         msg = "there are no kernels; generate some, e.g. with uipick.KernelCollection(...).generate_kernels(...)"
         raise CalibrationError(msg)
@@ -311,12 +346,27 @@ def _no_match(feature: Feature, rows: Sequence[_Row]) -> NoMatchError:
 
 
 def _time(
-    rows: Sequence[_Row], device: Any, timing: TimingOptions | None, progress: Progress | None
-) -> tuple[Any, Any, list[tuple[str, str]]]:
+    rows: Sequence[_Row],
+    device: Any,
+    timing: TimingOptions | None,
+    progress: Progress | None,
+    recorder: Recorder | None,
+    executor: Executor | None,
+) -> tuple[Any, Any, list[tuple[str, str]], dict[str, float | bool]]:
+    from perflex._measurements.run import recorder_for
     from perflex._timing import MeasurementFailure, TimingOptions, measure
 
     jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    outcomes = measure(jobs, device, timing or TimingOptions(), progress)
+    own = None if recorder is not None else recorder_for(str(device), [row.label for row in rows])
+    options = timing or TimingOptions()
+    if executor is None:
+        outcomes = measure(jobs, device, options, progress, recorder or own)
+    else:
+        from perflex._scaleout import measure_on
+
+        outcomes = measure_on(executor, jobs, device, options, progress, recorder or own)
+    if own is not None:
+        own.finish()
     seconds = np.full(len(rows), np.nan)
     spread = np.full(len(rows), np.nan)
     failures = []
@@ -326,7 +376,15 @@ def _time(
             failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
         else:
             seconds[index], spread[index] = outcome.seconds, outcome.spread
-    return seconds, spread, failures
+    timed = [outcome for outcome in outcomes if not isinstance(outcome, MeasurementFailure)]
+    went: dict[str, float | bool] = {
+        "drift_ratio": outcomes.drift.size if outcomes.drift.found else 1.0,
+        "drift_corrected": outcomes.drift.corrected,
+        "outliers_excluded": sum(timing.outliers for timing in timed),
+        "kernels_precise": sum(timing.precise for timing in timed),
+        "samples_resumed": getattr(recorder or own, "taken", 0),
+    }
+    return seconds, spread, failures, went
 
 
 def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:

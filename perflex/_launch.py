@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._launch_buffers import BufferPool, assign_slots
-from perflex._launch_plan import plan_launch
-from perflex._launch_sizes import check_limits, size_launch
+from perflex._launch_buffers import BufferPool, out_of_memory
+from perflex._launch_request import launch_request
 from perflex.errors import DeviceError, MeasurementError
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from perflex._devices import Device
     from perflex._launch_buffers import Slot
-    from perflex._launch_plan import LaunchPlan
+    from perflex._launch_request import LaunchRequest
     from perflex._launch_sizes import SizedLaunch
 
 __all__ = ["OpenCLBackend", "OpenCLRunnable", "open_device"]
@@ -34,8 +32,15 @@ _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
 
 
 @lru_cache(maxsize=16)
-def open_device(device: Device) -> tuple[Any, Any]:
+def open_device(device: Device, *, drivers_shown: bool = False) -> tuple[Any, Any]:
     """Return the pyopencl device and a context on it, opened once per process.
+
+    Parameters
+    ----------
+    device
+        Which device.
+    drivers_shown
+        Whether OCL_ICD_VENDORS names all drivers already, so that none has to be tried first.
 
     Raises
     ------
@@ -47,7 +52,8 @@ def open_device(device: Device) -> tuple[Any, Any]:
 
     from perflex._devices import list_devices
 
-    list_devices()  # shows the drivers to the loader
+    if not drivers_shown:
+        list_devices()  # shows the drivers to the loader
     names = (device.platform, device.vendor, device.name, device.driver)
     candidates = []
     try:
@@ -90,11 +96,11 @@ def _compiler_message(error: Exception) -> str:
 class OpenCLBackend:
     """Builds and runs kernels on one OpenCL device; one source is built once for all sizes."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, drivers_shown: bool = False) -> None:
         import pyopencl as cl
 
         self.device = device
-        self._cl_device, self._context = open_device(device)
+        self._cl_device, self._context = open_device(device, drivers_shown=drivers_shown)
         self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self._pool = BufferPool(self._context, self._queue, int(_POOL_SHARE * device.global_memory_bytes))
         self._programs: dict[str, Any] = {}
@@ -114,42 +120,60 @@ class OpenCLBackend:
         MeasurementError
             It does not build or does not fit the device.
         """
+        return self.build(launch_request(kernel, sizes, label, self.device))
+
+    def build(self, request: LaunchRequest) -> OpenCLRunnable:
+        """Build what was generated and checked before.
+
+        Raises
+        ------
+        MeasurementError
+            It does not build, or needs more than the device has for this kernel.
+        """
         import pyopencl as cl
 
-        plan = plan_launch(kernel)
-        launch = size_launch(plan, sizes, label)
-        slots = assign_slots(list(plan.arrays.values()))
-        buffer_bytes = {name: launch.lengths[name] * array.dtype.itemsize for name, array in plan.arrays.items()}
-        restored = {f"{name} (copy)": buffer_bytes[name] for name, (_, origin) in slots.items() if origin}
-        check_limits(launch, {**buffer_bytes, **restored}, self.device, label)
-        program = self._built(plan, label)
+        program = self._built(request.source, request.label)
         try:
-            kernels = [cl.Kernel(program, part.name) for part in plan.programs]
+            kernels = [cl.Kernel(program, name) for name, _ in request.programs]
         except cl.Error as error:
-            msg = f"{label}: {self.device} lost a kernel of its own program ({error})"
-            raise MeasurementError(msg, kernel=label, device=self.device) from error
-        self._check_built(kernels, launch, label)
-        return OpenCLRunnable(_Parts(plan, launch, kernels, slots, buffer_bytes), self._queue, self._pool, label)
+            msg = f"{request.label}: {self.device} lost a kernel of its own program ({error})"
+            raise MeasurementError(msg, kernel=request.label, device=self.device) from error
+        self._check_built(kernels, request.launch, request.label)
+        return OpenCLRunnable(request, kernels, self._queue, self._pool)
+
+    def responds(self) -> bool:
+        """Return whether the device still works: some drivers lose everything after one failed launch."""
+        import pyopencl as cl
+
+        sent, received = np.arange(4), np.zeros(4, np.int64)
+        try:
+            buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, sent.nbytes)
+            cl.enqueue_copy(self._queue, buffer, sent)
+            cl.enqueue_copy(self._queue, received, buffer)
+            buffer.release()
+        except cl.Error:
+            return False
+        return bool((sent == received).all())
 
     def close(self) -> None:
         """Give device memory back."""
         self._pool.release()
 
-    def _built(self, plan: LaunchPlan, label: str) -> Any:
+    def _built(self, source: str, label: str) -> Any:
         import pyopencl as cl
 
-        if plan.source not in self._programs:
+        if source not in self._programs:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # pyopencl turns compilers' remarks into warnings
-                    self._programs[plan.source] = cl.Program(self._context, plan.source).build(cache_dir=False)
+                    self._programs[source] = cl.Program(self._context, source).build(cache_dir=False)
             except (cl.Error, RuntimeError) as error:
                 text = _compiler_message(error)
                 lines = [line.strip() for line in text.splitlines() if line.strip()]
                 telling = [line for line in lines if "error:" in line] or lines
                 msg = f"{label}: does not build on {self.device}: {' | '.join(telling[:_MESSAGE_LINES])}"
                 raise MeasurementError(msg, kernel=label, device=self.device, log=text) from error
-        return self._programs[plan.source]
+        return self._programs[source]
 
     def _check_built(self, kernels: list[Any], launch: SizedLaunch, label: str) -> None:
         """Compare with the limits that are known only after the build, registers included."""
@@ -171,15 +195,6 @@ class OpenCLBackend:
                 raise MeasurementError(msg, kernel=label, device=self.device)
 
 
-@dataclass(frozen=True)
-class _Parts:
-    plan: LaunchPlan
-    launch: SizedLaunch
-    kernels: list[Any]
-    slots: Mapping[str, tuple[Slot, Slot | None]]
-    buffer_bytes: Mapping[str, int]
-
-
 class OpenCLRunnable:
     """A built kernel with sizes.
 
@@ -188,11 +203,13 @@ class OpenCLRunnable:
     the first to the end of the last, gaps included, since the gaps are part of running it.
     """
 
-    def __init__(self, parts: _Parts, queue: Any, pool: BufferPool, label: str) -> None:
-        self._parts = parts
+    def __init__(self, request: LaunchRequest, kernels: list[Any], queue: Any, pool: BufferPool) -> None:
+        self._request = request
+        self._kernels = kernels
+        self._buffer_bytes = request.buffer_bytes
+        self._slot_bytes = request.slot_bytes
         self._queue = queue
         self._pool = pool
-        self._label = label
 
     def run(self, launches: int) -> tuple[float, ...]:
         """Run back to back and return the device time of each launch in seconds.
@@ -212,42 +229,41 @@ class OpenCLRunnable:
             self._queue.finish()
             return tuple((last.profile.end - first.profile.start) * 1e-9 for first, last in events)
         except cl.Error as error:
-            msg = f"{self._label}: the launch failed ({error})"
-            raise MeasurementError(msg, kernel=self._label) from error
+            label = self._request.label
+            if out_of_memory(error):
+                self._pool.release()
+                msg = f"{label}: the device ran out of memory ({error}); choose smaller sizes"
+                raise MeasurementError(msg, kernel=label, kind="memory") from error
+            msg = f"{label}: the launch failed ({error})"
+            raise MeasurementError(msg, kernel=label, kind="run") from error
 
     def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
         """Return an array's buffer as the last launch left it, shape ``(length,)``."""
         import pyopencl as cl
 
-        data = np.empty(self._parts.launch.lengths[name], self._parts.plan.arrays[name].dtype)
-        cl.enqueue_copy(self._queue, data, self._bound()[self._parts.slots[name][0]])
+        data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
+        cl.enqueue_copy(self._queue, data, self._bound()[self._request.slots[name][0]])
         return data
 
     def _bound(self) -> dict[Slot, Any]:
         """Return this kernel's buffers and set them as its arguments."""
-        sizes: dict[Slot, int] = {}
-        for name, (slot, origin) in self._parts.slots.items():
-            size = self._parts.buffer_bytes[name]
-            sizes[slot] = size
-            if origin is not None:
-                sizes[origin] = size
-        buffers = self._pool.buffers(sizes, self._label)
-        for kernel, program in zip(self._parts.kernels, self._parts.plan.programs, strict=True):
-            for index, name in enumerate(program.argument_names):
-                scalar = self._parts.launch.scalars.get(name)
-                kernel.set_arg(index, buffers[self._parts.slots[name][0]] if scalar is None else scalar)
+        buffers = self._pool.buffers(self._slot_bytes, self._request.label)
+        for kernel, (_, arguments) in zip(self._kernels, self._request.programs, strict=True):
+            for index, name in enumerate(arguments):
+                scalar = self._request.launch.scalars.get(name)
+                kernel.set_arg(index, buffers[self._request.slots[name][0]] if scalar is None else scalar)
         return buffers
 
     def _launch(self, buffers: Mapping[Slot, Any]) -> tuple[Any, Any]:
         """Enqueue all device programs in order; return the first and the last event."""
         import pyopencl as cl
 
-        for name, (slot, origin) in self._parts.slots.items():
+        for name, (slot, origin) in self._request.slots.items():
             if origin is not None:
-                size = self._parts.buffer_bytes[name]
+                size = self._buffer_bytes[name]
                 cl.enqueue_copy(self._queue, buffers[slot], buffers[origin], byte_count=size)
         events = [
             cl.enqueue_nd_range_kernel(self._queue, kernel, grid.items, grid.work_group)
-            for kernel, grid in zip(self._parts.kernels, self._parts.launch.grids, strict=True)
+            for kernel, grid in zip(self._kernels, self._request.launch.grids, strict=True)
         ]
         return events[0], events[-1]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from perflex._launch_plan import ArrayPlan
 
-__all__ = ["BufferPool", "Slot", "assign_slots", "sample_data"]
+__all__ = ["BufferPool", "Slot", "assign_slots", "out_of_memory", "sample_data"]
 
 _BLOCK_ELEMENTS = 1 << 20
 
@@ -107,12 +107,13 @@ class BufferPool:
             if held is not None and held.size >= size:
                 continue
             self._drop(slot)
-            self._make_room(size, keep=sizes)
+            self._make_room(size, self._budget, keep=sizes)
             try:
-                self._buffers[slot] = self._filled(slot, size)
-            except cl.Error as error:
-                msg = f"{label}: the device has no room for a buffer of {size} B ({error})"
-                raise MeasurementError(msg, kernel=label) from error
+                self._buffers[slot] = self._filled_with_room(slot, size, sizes)
+            except (cl.Error, MemoryError) as error:
+                self.release()  # what comes next must not suffer from what was held for this kernel
+                msg = f"{label}: the device has no room for a buffer of {size} B ({error}); choose smaller sizes"
+                raise MeasurementError(msg, kernel=label, kind="memory") from error
         return {slot: self._buffers[slot] for slot in sizes}
 
     def release(self) -> None:
@@ -126,9 +127,19 @@ class BufferPool:
             self._queue.finish()
             buffer.release()
 
-    def _make_room(self, size: int, keep: Mapping[Slot, int]) -> None:
+    def _filled_with_room(self, slot: Slot, size: int, keep: Mapping[Slot, int]) -> Any:
+        """Fill a buffer; where the device has no room for it, once more without other kernels' buffers."""
+        import pyopencl as cl
+
+        try:
+            return self._filled(slot, size)
+        except cl.Error:
+            self._make_room(size, 0, keep)
+            return self._filled(slot, size)
+
+    def _make_room(self, size: int, budget: int, keep: Mapping[Slot, int]) -> None:
         for slot in [slot for slot in self._buffers if slot not in keep]:
-            if self.held_bytes + size <= self._budget:
+            if self.held_bytes + size <= budget:
                 return
             self._drop(slot)
 
@@ -146,3 +157,11 @@ class BufferPool:
             cl.enqueue_copy(self._queue, buffer, part, dst_offset=start)
         self._queue.finish()
         return buffer
+
+
+def out_of_memory(error: Any) -> bool:
+    """Return whether a pyopencl error says that the device's memory, or the driver's, is used up."""
+    import pyopencl as cl
+
+    codes = cl.status_code
+    return error.code in {codes.MEM_OBJECT_ALLOCATION_FAILURE, codes.OUT_OF_HOST_MEMORY}

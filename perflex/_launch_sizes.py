@@ -64,7 +64,7 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
     MissingSizeError
         Size parameters have no value; names all of them.
     MeasurementError
-        The sizes violate the kernel's assumptions, or leave nothing to launch.
+        The sizes violate the kernel's assumptions, do not fit its arguments, or leave nothing to launch.
     """
     missing = [name for name in plan.parameters if name not in sizes]
     if missing:
@@ -79,11 +79,19 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
         grids=grids,
         lengths={name: _length(array, values) for name, array in plan.arrays.items()},
         scalars={
-            name: np.dtype(dtype).type(values[name] if dtype.kind in "iu" else sizes.get(name, _FLOAT_SCALAR))
+            name: _scalar(name, dtype, values[name] if dtype.kind in "iu" else sizes.get(name, _FLOAT_SCALAR), label)
             for name, dtype in plan.scalars.items()
         },
         local_bytes=_number(plan.local_bytes, values),
     )
+
+
+def _scalar(name: str, dtype: Any, value: Any, label: str) -> Any:
+    try:
+        return np.dtype(dtype).type(value)
+    except OverflowError as error:
+        msg = f"{label}: {name} = {value} does not fit the kernel's argument of type {np.dtype(dtype)}"
+        raise MeasurementError(msg, kernel=label) from error
 
 
 def _number(expression: Any, values: Mapping[str, int]) -> int:

@@ -217,12 +217,10 @@ class Model:
             The kernel cannot be described exactly.
         """
         from perflex._coverage import warn_uncounted
-        from perflex._gather import kernel_feature_values
+        from perflex._gather import kernel_feature_values, with_own_sizes
 
         self._parameter_values(params)
-        if hasattr(kernel, "generator"):
-            # A measurement kernel brings the values of its own size parameters.
-            kernel, sizes = kernel.kernel, {**kernel.sizes, **sizes}
+        kernel, sizes = with_own_sizes(kernel, sizes)
         if sub_group_size is None:
             sub_group_size = int(getattr(params, "sub_group_size", _DEFAULT_SUB_GROUP_SIZE))
         features = self.input_features()

@@ -49,5 +49,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             checksum INTEGER NOT NULL, UNIQUE (key, session, kind, started)
         )
         """,
+        # The sessions of work that has not come to its end yet.
+        "CREATE TABLE unfinished (work TEXT NOT NULL, session TEXT NOT NULL, PRIMARY KEY (work, session))",
     ),
 )

@@ -68,6 +68,9 @@ class FeatureTable:
         Label and reason of each kernel that was left out.
     machine
         Name of the machine that features needed, or the empty string.
+    timing
+        How measuring went: ``drift_ratio``, ``drift_corrected``, ``outliers_excluded``, ``kernels_precise``,
+        ``samples_resumed``; empty where nothing was measured.
     """
 
     output: str | None
@@ -82,6 +85,7 @@ class FeatureTable:
     device: str = ""
     dropped: tuple[tuple[str, str], ...] = ()
     machine: str = ""
+    timing: Mapping[str, float | bool] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of rows."""

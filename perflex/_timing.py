@@ -2,138 +2,49 @@
 
 from __future__ import annotations
 
-import math
-import random
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+import uuid
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from perflex.errors import MeasurementError, PerflexError
+from perflex._timing_backend import IsolatingDevice, RunLimits
+from perflex._timing_drift import assess_drift
+from perflex._timing_key import measurement_key
+from perflex._timing_options import TimingOptions
+from perflex._timing_results import Drift, Measured, MeasurementFailure, Timing
+from perflex._timing_rounds import Entry, Session, start, time_in_rounds
+from perflex._timing_statistics import estimate
+from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import loopy as lp
+    from numpy.typing import NDArray
 
-    from perflex._timing_backend import Backend, Runnable, TimedDevice
+    from perflex._measurements.records import Recorder
+    from perflex._timing_backend import Backend, TimedDevice
+    from perflex._timing_results import FailureKind
 
-__all__ = ["Job", "MeasurementFailure", "Progress", "Timing", "TimingOptions", "measure"]
+__all__ = [
+    "Drift",
+    "Job",
+    "Measured",
+    "MeasurementFailure",
+    "Progress",
+    "Timing",
+    "TimingOptions",
+    "entries_of",
+    "measure",
+    "open_backend",
+    "outcomes_of",
+]
 
 Job: TypeAlias = "tuple[lp.TranslationUnit, Mapping[str, int], str]"
 Progress: TypeAlias = "Callable[[int, int, str], None]"
 
-# A timing shorter than this many ticks of the device's timer is repeated and averaged.
-_TICKS = 50
-_MOST_LAUNCHES = 1000
-
-
-@dataclass(frozen=True)
-class TimingOptions:
-    """How kernels are timed.
-
-    Attributes
-    ----------
-    trials
-        Most timings of one kernel.
-    min_trials
-        Fewest timings of one kernel, whatever they cost.
-    warmups
-        Untimed launches before each timing: caches and worker threads are then in the state that repeated
-        launches leave, whichever kernel ran before.
-    statistic
-        What a kernel's time is of its timings: ``"median"`` or ``"minimum"``.
-    budget_s
-        Device time for one kernel in seconds, warm-ups included; long kernels get fewer trials.
-    limit_s
-        A kernel whose first launch takes longer is given up.
-    seed
-        Of the random order within rounds.
-    """
-
-    trials: int = 25
-    min_trials: int = 5
-    warmups: int = 1
-    statistic: Literal["median", "minimum"] = "median"
-    budget_s: float = 1.0
-    limit_s: float = 10.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.statistic not in {"median", "minimum"}:
-            msg = f"statistic must be 'median' or 'minimum', not {self.statistic!r}"
-            raise MeasurementError(msg)
-        if not 1 <= self.min_trials <= self.trials or self.warmups < 0:
-            msg = (
-                f"timing needs 1 <= min_trials <= trials and warmups >= 0, "
-                f"got {self.min_trials}, {self.trials}, {self.warmups}"
-            )
-            raise MeasurementError(msg)
-        if not (self.budget_s > 0 and self.limit_s > 0):
-            msg = f"budget_s and limit_s must be positive, got {self.budget_s} and {self.limit_s}"
-            raise MeasurementError(msg)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """The measured time of one kernel.
-
-    Attributes
-    ----------
-    label
-        Which kernel and sizes.
-    seconds
-        Time of one launch: the chosen statistic of the samples, in seconds.
-    spread
-        Interquartile range of the samples divided by their median.
-    samples
-        Every timing in seconds per launch, in the order taken.
-    statistic
-        ``"median"`` or ``"minimum"``.
-    launches
-        Launches averaged in one sample: 1 unless the kernel is too short for the device's timer.
-    """
-
-    label: str
-    seconds: float
-    spread: float
-    samples: tuple[float, ...]
-    statistic: str
-    launches: int = 1
-
-
-@dataclass(frozen=True)
-class MeasurementFailure:
-    """A kernel that could not be timed.
-
-    Attributes
-    ----------
-    label
-        Which kernel and sizes.
-    reason
-        Cause in one line, the compiler's or driver's message included.
-    kind
-        ``"prepare"`` (code generation, build, limits, missing sizes), ``"run"`` or ``"limit"`` (too slow).
-    error
-        The error itself.
-    """
-
-    label: str
-    reason: str
-    kind: Literal["prepare", "run", "limit"]
-    error: PerflexError
-
-
-@dataclass
-class _Entry:
-    """A kernel in the course of being timed."""
-
-    index: int
-    label: str
-    runnable: Runnable
-    trials: int
-    launches: int
-    samples: list[float]
+# Failures that cost a process each time.
+_NOT_AGAIN: Mapping[str, FailureKind] = {"hang": "hang", "crash": "crash"}
 
 
 def measure(
@@ -141,12 +52,14 @@ def measure(
     device: TimedDevice,
     options: TimingOptions | None = None,
     progress: Progress | None = None,
-) -> list[Timing | MeasurementFailure]:
+    recorder: Recorder | None = None,
+) -> Measured:
     """Time kernels on a device.
 
-    All kernels are built and run once; then they are timed in rounds, each round in another random order, so
-    that a drift of the machine meets all kernels alike and not those that happen to come last. Kernels with
-    fewer trials are spread over all rounds.
+    All kernels are built and run once; then they are timed in rounds, each round in another random order, until the
+    time of each is known to the precision asked for or its trials or budget are spent. Reference kernels take part in
+    every round, and drift of the device's speed is reported, and corrected where that helps (see `Drift`). On OpenCL
+    devices kernels run in a process of their own: one that crashes the driver or does not end fails, alone.
 
     Parameters
     ----------
@@ -158,108 +71,102 @@ def measure(
         How; the defaults of `TimingOptions` if not given.
     progress
         Called with steps done, steps in all, and the label of the kernel at work.
+    recorder
+        Is told each sample and failure at once. Samples it has from before count, kernels with enough of them are not
+        run (but for references), and kernels that crashed or hung before are not tried again.
 
     Returns
     -------
-    list
-        A `Timing` or a `MeasurementFailure` per job, in the order of the jobs.
+    Measured
+        A `Timing` or a `MeasurementFailure` per job, in the order of the jobs; and the drift.
 
     Raises
     ------
     DeviceError
-        The device cannot be opened.
+        The device cannot be opened, or no more.
     """
     options = options or TimingOptions()
-    backend = device.backend()
-    outcomes: dict[int, Timing | MeasurementFailure] = {}
+    session = Session(options, uuid.uuid4().hex, recorder)
+    entries = entries_of(jobs, device, session)
+    backend = open_backend(device, options)
     try:
-        entries = []
-        for index, job in enumerate(jobs):
-            _tell(progress, index, 2 * len(jobs), job[2])
-            entry = _started(index, job, backend, options)
-            if isinstance(entry, MeasurementFailure):
-                outcomes[index] = entry
-            else:
-                entries.append(entry)
-        outcomes.update(_rounds(entries, options, progress, len(jobs)))
+        for index, entry in enumerate(entries):
+            _tell(progress, index, 2 * len(jobs), entry.label)
+            if entry.failure is None and not entry.is_known(options):
+                start(entry, backend, session)
+        told = 0
+
+        def tell(share: float, label: str) -> None:
+            nonlocal told
+            told = max(told, round(len(jobs) * share))
+            _tell(progress, len(jobs) + told, 2 * len(jobs), label)
+
+        time_in_rounds(entries, backend, session, tell)
     finally:
         backend.close()
-    return [outcomes[index] for index in range(len(jobs))]
+    _tell(progress, 2 * len(jobs), 2 * len(jobs), "")
+    return outcomes_of(entries, options)
 
 
-def _started(index: int, job: Job, backend: Backend, options: TimingOptions) -> _Entry | MeasurementFailure:
-    """Build a kernel, run it for a first time, and decide how often it will be timed."""
-    kernel, sizes, label = job
-    try:
-        # What a user states about a kernel changes how it is counted, not how it runs.
-        runnable = backend.prepare(getattr(kernel, "translation_unit", kernel), sizes, label)
-    except PerflexError as error:
-        return MeasurementFailure(label, error.message, "prepare", error)
-    try:
-        seconds = runnable.run(1)[0]
-        if seconds > options.limit_s:
-            msg = f"{label}: one launch took {seconds:.3g} s, the limit is {options.limit_s:g} s"
-            return MeasurementFailure(label, msg, "limit", MeasurementError(msg, kernel=label))
-        # The first launch pays for page faults and lazy loading, so the second one tells the cost.
-        seconds = min(seconds, runnable.run(1)[0])
-    except PerflexError as error:
-        return MeasurementFailure(label, error.message, "run", error)
-    launches = _launches(seconds, backend.timer_resolution_s)
-    cost = max(seconds, 1e-9) * (launches + options.warmups)
-    trials = min(options.trials, max(options.min_trials, int(options.budget_s / cost)))
-    return _Entry(index, label, runnable, trials, launches, [])
-
-
-def _launches(seconds: float, resolution: float) -> int:
-    wanted = _TICKS * resolution
-    if seconds >= wanted:
-        return 1
-    return min(_MOST_LAUNCHES, math.ceil(wanted / max(seconds, resolution)))
-
-
-def _rounds(
-    entries: Sequence[_Entry], options: TimingOptions, progress: Progress | None, jobs: int
-) -> dict[int, Timing | MeasurementFailure]:
-    outcomes: dict[int, Timing | MeasurementFailure] = {}
-    order = random.Random(options.seed)  # noqa: S311  the order of timings is no secret
-    rounds = max((entry.trials for entry in entries), default=0)
-    for number in range(rounds):
-        due = [entry for entry in entries if entry.index not in outcomes]
-        due = [entry for entry in due if _is_due(entry.trials, number, rounds)]
-        order.shuffle(due)
-        for entry in due:
-            _tell(progress, jobs + round(jobs * number / rounds), 2 * jobs, entry.label)
-            try:
-                for _ in range(options.warmups):
-                    entry.runnable.run(1)
-                times = entry.runnable.run(entry.launches)
-            except PerflexError as error:
-                outcomes[entry.index] = MeasurementFailure(entry.label, error.message, "run", error)
-                continue
-            entry.samples.append(math.fsum(times) / len(times))
-    _tell(progress, 2 * jobs, 2 * jobs, "")
+def entries_of(jobs: Sequence[Job], device: TimedDevice, session: Session) -> list[Entry]:
+    """Return the jobs as entries that know their samples and failures of earlier sessions."""
+    # What a user states about a kernel changes how it is counted, not how it runs.
+    entries = [Entry(label, (getattr(unit, "translation_unit", unit), sizes)) for unit, sizes, label in jobs]
     for entry in entries:
-        if entry.index not in outcomes:
-            outcomes[entry.index] = _summary(entry, options)
-    return outcomes
+        _recall(entry, device, session)
+    return entries
 
 
-def _is_due(trials: int, number: int, rounds: int) -> bool:
-    """Return whether a kernel with so many trials takes part in a round; true in `trials` of the rounds."""
-    return (number + 1) * trials // rounds > number * trials // rounds
+def open_backend(device: TimedDevice, options: TimingOptions) -> Backend:
+    """Return what runs kernels on a device, in a process of their own where that is asked for and possible."""
+    if options.isolate and isinstance(device, IsolatingDevice):
+        return device.isolated_backend(RunLimits(launch_s=options.limit_s, build_s=options.build_limit_s))
+    return device.backend()
 
 
-def _summary(entry: _Entry, options: TimingOptions) -> Timing:
-    samples = np.array(entry.samples)
-    low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
-    seconds = float(middle if options.statistic == "median" else samples.min())
+def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
+    """Give a kernel what is known of it from earlier sessions."""
+    if session.recorder is None:
+        return
+    kernel, sizes = entry.job
+    try:
+        entry.key = measurement_key(kernel, sizes, device, session.options)
+    except MeasurementError as error:
+        entry.failure = MeasurementFailure(entry.label, f"{entry.label}: {error.message}", "prepare", error)
+        return
+    entry.samples = list(session.recorder.earlier(entry.key))
+    if entry.samples:
+        entry.seconds = float(np.median([sample.seconds for sample in entry.samples]))
+    failure = session.recorder.failure(entry.key)
+    if failure is None or failure.kind not in _NOT_AGAIN or session.options.retry_failures:
+        return
+    msg = f"{failure.message} (in an earlier run; TimingOptions(retry_failures=True) tries it again)"
+    again = MeasurementError(msg, kernel=entry.label, kind=failure.kind)
+    entry.failure = MeasurementFailure(entry.label, msg, _NOT_AGAIN[failure.kind], again)
+
+
+def outcomes_of(entries: Sequence[Entry], options: TimingOptions) -> Measured:
+    """Return what is known of the entries, after correction of drift if there is one."""
+    timed = [entry for entry in entries if entry.failure is None]
+    corrected = assess_drift([entry.label for entry in timed], [entry.samples for entry in timed])
+    values = dict(zip(map(id, timed), corrected.samples, strict=True))
+    return Measured([entry.failure or _timing(entry, values[id(entry)], options) for entry in entries], corrected.drift)
+
+
+def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions) -> Timing:
+    """Summarize a kernel's samples, drift corrected if at all."""
+    found = estimate(values, options.statistic)
     return Timing(
         label=entry.label,
-        seconds=seconds,
-        spread=float((high - low) / middle) if middle > 0 else math.nan,
-        samples=tuple(entry.samples),
+        seconds=found.seconds,
+        spread=found.spread,
+        samples=tuple(sample.seconds for sample in entry.samples),
         statistic=options.statistic,
-        launches=entry.launches,
+        launches=entry.samples[-1].launches,
+        interval=found.interval,
+        outliers=found.outliers,
+        second_mode=found.second_mode,
+        precise=found.known_to(options.precision),
     )
 
 

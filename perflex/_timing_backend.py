@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import loopy as lp
 
-__all__ = ["Backend", "Runnable", "TimedDevice"]
+__all__ = ["Backend", "IsolatingDevice", "RunLimits", "Runnable", "TimedDevice"]
 
 
 class Runnable(Protocol):
@@ -23,7 +24,7 @@ class Runnable(Protocol):
         Raises
         ------
         MeasurementError
-            The device reports an error.
+            The device reports an error; its ``kind``, where it has one, is the failure's.
         """
         ...
 
@@ -58,4 +59,29 @@ class TimedDevice(Protocol):
 
     def backend(self) -> Backend:
         """Return what runs and times kernels there."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """When a kernel in a process of its own is given up.
+
+    Attributes
+    ----------
+    launch_s
+        Most seconds of one launch.
+    build_s
+        Most seconds of a build.
+    """
+
+    launch_s: float
+    build_s: float
+
+
+@runtime_checkable
+class IsolatingDevice(Protocol):
+    """A device whose kernels can be run in a process of their own."""
+
+    def isolated_backend(self, limits: RunLimits) -> Backend:
+        """Return what runs and times kernels there, in another process."""
         ...

@@ -28,6 +28,10 @@ device) is also available as an attribute.
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = [
     "CalibrationError",
@@ -49,6 +53,9 @@ __all__ = [
     "UnknownFeatureError",
     "UnsupportedKernelError",
 ]
+
+
+_Error = TypeVar("_Error", bound="PerflexError")
 
 
 class PerflexError(Exception):
@@ -77,8 +84,14 @@ class PerflexError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions with keyword arguments do not cross process borders by themselves, and not every object does.
-        context = {name: value if _is_plain(value) else str(value) for name, value in self.context.items()}
-        return (_rebuild, (type(self), self.message, context))
+        return (_rebuild, (type(self), self.message, self._plain_context()))
+
+    def alone(self) -> Self:
+        """Return the same error without what it was raised from, as plain data for another process or machine."""
+        return _rebuild(type(self), self.message, self._plain_context())
+
+    def _plain_context(self) -> dict[str, object]:
+        return {name: value if _is_plain(value) else str(value) for name, value in self.context.items()}
 
 
 def _is_plain(value: object) -> bool:
@@ -87,7 +100,7 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, (str, int, float, PurePath))
 
 
-def _rebuild(cls: type[PerflexError], message: str, context: dict[str, object]) -> PerflexError:
+def _rebuild(cls: type[_Error], message: str, context: dict[str, object]) -> _Error:
     return cls(message, **context)
 
 

@@ -11,6 +11,7 @@ from perflex._cli.catalog import catalog
 from perflex._cli.compare import compare
 from perflex._cli.demo import demo
 from perflex._cli.devices import devices
+from perflex._cli.diagnose import diagnose
 from perflex._cli.evaluate import evaluate
 from perflex._cli.features import features
 from perflex._cli.machine import machine
@@ -55,7 +56,7 @@ def _options(
     session.debug = debug
 
 
-for command in (demo, devices, catalog, features, calibrate, predict, rank, volumes, compare, evaluate):
+for command in (demo, devices, catalog, features, calibrate, diagnose, predict, rank, volumes, compare, evaluate):
     app.command()(command)
 app.add_typer(machine, name="machine")
 app.add_typer(store, name="store")

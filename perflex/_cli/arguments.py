@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import math
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +20,10 @@ if TYPE_CHECKING:
 
     from perflex.features import AnnotatedKernel, Scop
 
-__all__ = ["ArgumentError", "load_kernel", "read_pairs", "read_sizes"]
+__all__ = ["ArgumentError", "load_kernel", "read_pairs", "read_seconds", "read_sizes"]
+
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 
 
 class ArgumentError(PerflexError):
@@ -66,6 +71,22 @@ def read_pairs(words: Iterable[str], option: str, example: str) -> dict[str, str
             raise ArgumentError(msg, word=word)
         pairs[key] = value
     return pairs
+
+
+def read_seconds(word: str, option: str) -> float:
+    """Read a duration such as ``30``, ``30s``, ``500ms``, ``2min`` or ``1h``; return it in seconds.
+
+    Raises
+    ------
+    ArgumentError
+        The word has another form, or the duration is zero.
+    """
+    found = _DURATION.fullmatch(word.strip())
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if not 0 < seconds < math.inf:
+        msg = f"cannot read {option} {word!r}; write a positive duration such as 30s, 500ms, 2min or 1h"
+        raise ArgumentError(msg, word=word)
+    return seconds
 
 
 def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop:

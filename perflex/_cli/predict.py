@@ -28,6 +28,10 @@ def predict(
     sizes: Annotated[list[str] | None, typer.Argument(help="name=value, or name=value,value,...")] = None,
     *,
     machine: MachineOption = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option("--confidence", min=0.01, max=0.999, help="Show where this share of measurements would lie."),
+    ] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Predict a kernel's run time at given sizes, and show what it is made of."""
@@ -35,6 +39,7 @@ def predict(
     from perflex._cli.arguments import load_kernel
     from perflex._coverage import warn_uncounted
     from perflex._gather import kernel_feature_values
+    from perflex._interval import interval_at
     from perflex._machines import else_machine
 
     loaded = Calibration.load(calibration)
@@ -53,13 +58,17 @@ def predict(
                 "terms": {text: float(v) for text, v in loaded.model.terms(loaded.params, values).items()},
             }
         )
+        if confidence is not None:
+            interval = interval_at(loaded, values, confidence)
+            found[-1] |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
     session = session_of(context)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
     for entry in found:
         at = ", ".join(f"{name}={value}" for name, value in entry["sizes"].items()) or "no sizes"
-        session.output.print(f"{at}: {_time(entry['predicted_s'])}", markup=False)
+        within = f" ({_time(entry['low_s'])} to {_time(entry['high_s'])})" if confidence is not None else ""
+        session.output.print(f"{at}: {_time(entry['predicted_s'])}{within}", markup=False, soft_wrap=True)
         if not session.quiet:
             for text, seconds in sorted(entry["terms"].items(), key=lambda item: -item[1]):
                 share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0

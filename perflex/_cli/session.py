@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["Session", "session_of"]
+
+# Files and pipes have no width to keep to.
+_PIPE_WIDTH = 150
 
 
 @dataclass
@@ -36,7 +40,10 @@ class Session:
         """Where results go: standard output."""
         from rich.console import Console
 
-        return Console(highlight=False)
+        console = Console(highlight=False)
+        if not console.is_terminal and "COLUMNS" not in os.environ:
+            console.width = _PIPE_WIDTH
+        return console
 
     @property
     def remarks(self) -> Console:

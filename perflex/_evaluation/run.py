@@ -17,6 +17,7 @@ from perflex._evaluation.studies import OVERLAPS
 from perflex._fit_result import geometric_mean_error
 from perflex._gather import gather_feature_values
 from perflex._kernel_sets import measurement_kernels
+from perflex._measurements.run import RecordOnly, recorder_for
 from perflex._timing import MeasurementFailure, TimingOptions, measure
 from perflex._wall_time import wall_time_identifier
 from perflex.errors import CalibrationError
@@ -186,7 +187,8 @@ def evaluate_device(
         The device cannot be used.
     """
     options = timing or TimingOptions(trials=15, min_trials=5, budget_s=0.3)
-    scale = multiply_add_rate(device) / REFERENCE_RATE
+    recorder = recorder_for(str(device), [study.name for study in studies])
+    scale = multiply_add_rate(device, recorder) / REFERENCE_RATE
     output = wall_time_identifier(device)
     described = {study.name: _descriptions(study) for study in studies}
     kernels = {
@@ -206,6 +208,7 @@ def evaluate_device(
         device=device,
         timing=options,
         progress=progress,
+        recorder=recorder,
     )
     skipped = list(table.dropped)
     calibrated = {}
@@ -241,7 +244,10 @@ def evaluate_device(
     }
     references = _references(every, table, output)
     jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets.values(), *references)]
-    outcomes = measure(jobs, device, options, progress)
+    # Reference kernels are to be timed again, whatever was kept of them.
+    outcomes = measure(jobs, device, options, progress, None if recorder is None else RecordOnly(recorder))
+    if recorder is not None:
+        recorder.finish()
     points: dict[str, list[Point]] = {study.name: [] for study in studies}
     for (name, variant, size), outcome in zip(targets, outcomes, strict=False):
         if isinstance(outcome, MeasurementFailure):

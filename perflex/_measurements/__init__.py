@@ -1,1 +1,5 @@
-"""What was measured: samples and failures by kernel, sizes, device and driver, and where they are kept."""
+"""What was measured: samples and failures with all they depend on, and what keeps them."""
+
+from perflex._measurements.records import Failure, MeasurementKey, Recorder, Sample
+
+__all__ = ["Failure", "MeasurementKey", "Recorder", "Sample"]

@@ -9,7 +9,7 @@ import pytest
 
 from perflex import Calibration
 from perflex.__main__ import main
-from perflex.calib_data import calibration_names, load_calibration
+from perflex.calib_data import load_calibration
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 
@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 @pytest.fixture
 def calibration(tmp_path: Path) -> str:
     path = tmp_path / "matmul.yaml"
-    load_calibration(calibration_names()[0]).save(path)
+    load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl").save(path)
     return str(path)
 
 

@@ -64,8 +64,8 @@ def test_partial_overlap_is_its_formula_and_keeps_its_bounds(g: float, o: float,
         m = mpmath.mpf
         expected = high_precision_partial(m(g), m(o), m(edge), m(hidden))
         assert value == pytest.approx(float(expected), rel=1e-10)
+        assert value >= max(g, o) * (1 - 1e-12) - 0.14 * (g + o) / edge
     assert value <= (g + o) * (1 + 1e-12)
-    assert value >= max(g, o) * (1 - 1e-12) - 0.14 * (g + o) / edge
 
 
 @settings(deadline=None)

@@ -147,6 +147,12 @@ def test_missing_sizes_are_all_named(backend: OpenCLBackend) -> None:
     assert caught.value.parameters == ("m", "n")
 
 
+def test_sizes_beyond_the_arguments_type_are_refused() -> None:
+    kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
+    with pytest.raises(MeasurementError, match=r"huge: n = 4294967296 does not fit .* int32"):
+        size_launch(plan_launch(kernel), {"n": 1 << 32}, "huge")
+
+
 def test_sizes_against_the_assumptions_are_refused() -> None:
     with pytest.raises(MeasurementError, match=r"'n': 100.* violate .*mod 16"):
         size_launch(plan_launch(matmul(prefetch=False)), {"n": 100}, "odd")
@@ -243,6 +249,20 @@ def test_limits_of_the_device_are_checked_with_numbers(default_device: Device) -
     ):
         with pytest.raises(MeasurementError, match=numbers):
             check_limits(launch, sizes, replace(roomy, **change), "x")
+
+
+def test_double_precision_needs_a_device_that_has_it(default_device: Device) -> None:
+    from dataclasses import replace
+
+    from perflex._launch_request import launch_request
+
+    without = replace(default_device, double_precision=False)
+    kernel = vector("b[i] = 2*a[i]", a=np.float64, b=np.float64)
+    assert launch_request(kernel, {"n": 64}, "x", default_device).label == "x"
+    with pytest.raises(MeasurementError, match=r"x: computes in double precision, which .* does not have; use float32"):
+        launch_request(kernel, {"n": 64}, "x", without)
+    single = vector("b[i] = 2*a[i]", a=np.float32, b=np.float32)
+    assert launch_request(single, {"n": 64}, "x", without).label == "x"
 
 
 def test_code_is_generated_once_per_kernel_object(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,159 @@
+"""``perflex diagnose`` and ``perflex predict --confidence``."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perflex import Calibration, diagnose
+from perflex.__main__ import main
+from perflex._calibrate import calibration_from_table
+from perflex._diagnosis import draw_diagnosis
+from perflex._model import Model
+from perflex._table import FeatureTable
+from perflex.calib_data import calibration_names, load_calibration
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
+OUTPUT = "f_cl_wall_time_test"
+FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_sync_kernel_launch")
+PICTURES = ["correlation.png", "errors.png", "parameters.png"]
+
+
+def made(expression: str = "p_add * f_op_float32_add + p_mul * f_op_float32_mul + p_launch") -> Calibration:
+    random = np.random.default_rng(3)
+    counts = np.column_stack([10 ** random.uniform(3, 7, (16, 2)), np.ones(16)])
+    counts[:6, 0] = 0.0
+    seconds = (counts @ [1e-9, 3e-9, 1e-5]) * (1 + 0.04 * random.normal(size=16))
+    owners = ("muls",) * 6 + ("both",) * 10
+    labels = tuple(f"{name}(n={i})" for i, name in enumerate(owners))
+    columns = np.column_stack([seconds, counts])
+    table = FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, columns, groups=owners, spread=np.full(16, 0.03))
+    return replace(
+        calibration_from_table(Model(OUTPUT, expression), table),
+        device={"name": "some device"},
+        date="2025-06-01T12:00:00Z",
+    )
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    path = tmp_path / "made.yaml"
+    made().save(path)
+    return str(path)
+
+
+def run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(list(words))
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+def test_the_report_begins_with_what_is_wrong(saved: str, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capfd, "diagnose", saved)
+    assert (code, err) == (0, "")
+    found = diagnose(Calibration.load(saved))
+    lines = out.splitlines()
+    for line, finding in zip(lines, found.findings, strict=False):
+        assert line == f"{finding.severity}: {finding.text}"
+    places = [out.index(title) for title in ("16 kernels", "Parameters", "Worst 10 of 16 kernels", "Cross-validation")]
+    assert places == sorted(places)
+    rows = [re.split(r"\s*│\s*", line.strip("│ ")) for line in lines if "│" in line]
+    (row,) = [row for row in rows if row[0] == "p_add"]
+    assert row[1] == f"{found.parameter('p_add').value:.4g}"
+    share = found.parameter("p_add").generators[0].share
+    assert row[-1] == f"both {100 * share:.0f} %; not without both"
+    (row,) = [row for row in rows if row[0] == "both"]
+    assert row[-1] == "only it determines p_add"
+    worst = max(found.kernels, key=lambda kernel: abs(kernel.relative_error))
+    first = next(row for row in rows if row[-1].startswith(("muls(", "both(")))
+    assert first[-1] == worst.name
+    assert first[0] == f"{100 * worst.relative_error:+.1f} %"
+
+
+def test_json_is_the_diagnosis_and_nothing_else(saved: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = run(capfd, "diagnose", saved, "--json", "--out", str(tmp_path / "drawn"))
+    assert code == 0
+    assert json.loads(out) == json.loads(json.dumps(diagnose(Calibration.load(saved)).as_dict()))
+    assert err.count(".png") == 3
+
+
+def test_pictures_are_drawn(saved: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(capfd, "-q", "diagnose", saved, "--out", str(tmp_path / "new" / "drawn"))
+    assert code == 0
+    drawn = sorted((tmp_path / "new" / "drawn").iterdir())
+    assert [path.name for path in drawn] == PICTURES
+    assert all(str(path) in out for path in drawn)
+    assert "Parameters" not in out
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+
+
+def test_pictures_of_what_is_hard_to_draw(tmp_path: Path) -> None:
+    whole = made()
+    # Nothing known of noise or values; then an error that no logarithmic axis can show.
+    draw_diagnosis(diagnose(replace(whole, noise_floor=None, table=None)), tmp_path)
+    errors = (-1.2, 3.0, *whole.fit.relative_errors[2:])
+    fit = replace(whole.fit, relative_errors=errors)
+    paths = draw_diagnosis(diagnose(replace(whole, table=None, fit=fit)), tmp_path)
+    assert sorted(path.name for path in paths) == PICTURES
+
+
+def test_models_of_the_same_measurements(saved: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    made("p_mul * f_op_float32_mul + p_launch").save(other)
+    code, out, _ = run(capfd, "diagnose", saved, "--against", str(other))
+    assert code == 0
+    lines = [line for line in out.splitlines() if line.startswith("AICc above the best")]
+    assert lines[0] == f"AICc above the best: 0.0  {saved}"
+    assert lines[1].endswith(str(other))
+    assert float(lines[1].split()[4]) > 10
+    code, out, _ = run(capfd, "diagnose", saved, "--against", str(other), "--json")
+    assert json.loads(out)["aicc_differences"][saved] == 0.0
+    shipped = tmp_path / "shipped.yaml"
+    replace(load_calibration(calibration_names()[0]), table=None).save(shipped)
+    code, out, err = run(capfd, "diagnose", saved, "--against", str(shipped))
+    assert (code, out) == (1, "")
+    assert "does not keep its measured values" in err
+    assert err.count("\n") == 1
+
+
+def test_a_calibration_without_values_is_judged_as_far_as_can_be(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "old.yaml"
+    replace(made(), table=None).save(path)
+    code, out, _ = run(capfd, "diagnose", str(path))
+    assert code == 0
+    assert out.count("calibrate again to see leverage") == 1
+    assert "nan" not in out
+
+
+def test_bad_input(saved: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = run(capfd, "diagnose", str(tmp_path / "none.yaml"))
+    assert (code, out) == (2, "")
+    assert "none.yaml" in err
+    code, _, err = run(capfd, "diagnose", saved, "--out", saved)
+    assert code == 2
+    assert "cannot write to" in err
+
+
+def test_predict_shows_where_measurements_would_lie(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "matmul.yaml"
+    calibration = load_calibration(calibration_names()[0])
+    calibration.save(path)
+    words = ("predict", str(path), f"{EXAMPLE}:naive", "n=512", "--confidence", "0.9")
+    code, out, _ = run(capfd, *words)
+    assert code == 0
+    assert re.search(r"n=512: \S+ \S+ \(\S+ \S+ to \S+ \S+\)\n", out)
+    code, out, _ = run(capfd, *words, "--json")
+    (entry,) = json.loads(out)
+    import runpy
+
+    kernel = runpy.run_path(str(EXAMPLE))["naive"]()
+    interval = calibration.predict_interval(kernel, {"n": 512}, confidence=0.9)
+    assert (entry["low_s"], entry["high_s"]) == (interval.low, interval.high)
+    assert entry["low_s"] < entry["predicted_s"] < entry["high_s"]

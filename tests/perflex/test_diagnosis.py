@@ -1,0 +1,403 @@
+"""diagnose: each statement against numpy, and what is said of calibrations that are not as they should be."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perflex import Calibration, Diagnosis, diagnose
+from perflex._calibrate import calibration_from_table
+from perflex._diagnosis import aicc, aicc_differences, compare_models, held_out_by_generator
+from perflex._fit import fit_model
+from perflex._fit_result import FitResult, FitStatus
+from perflex._model import Model
+from perflex._table import FeatureTable, scale_features_by_output
+from perflex.errors import CalibrationError
+
+OUTPUT = "f_cl_wall_time_test"
+FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")
+MODEL = Model(OUTPUT, "p_add * f_op_float32_add + p_mul * f_op_float32_mul + p_div * f_op_float32_div")
+TRUTH = np.array([1e-9, 3e-10, 2e-8])
+# Three generators: additions alone, multiplications alone, and divisions with something of both.
+GENERATORS = ("adds",) * 5 + ("muls",) * 5 + ("mixed",) * 8
+
+
+def counts(seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    values = np.zeros((18, 3))
+    values[:5, 0] = 10 ** random.uniform(4, 6, 5)
+    values[5:10, 1] = 10 ** random.uniform(4, 6, 5)
+    values[10:] = 10 ** random.uniform(3, 6, (8, 3))
+    return values
+
+
+def table_of(features: np.ndarray, seconds: np.ndarray, generators: tuple[str, ...] = GENERATORS) -> FeatureTable:
+    labels = tuple(f"{name}(n={i})" for i, name in enumerate(generators))
+    return FeatureTable(
+        OUTPUT,
+        (OUTPUT, *FEATURES),
+        labels,
+        np.column_stack([seconds, features]),
+        groups=generators,
+        spread=np.full(len(labels), 0.02),
+    )
+
+
+def noisy(features: np.ndarray, truth: np.ndarray = TRUTH, seed: int = 1) -> np.ndarray:
+    return (features @ truth) * (1 + 0.05 * np.random.default_rng(seed).normal(size=len(features)))
+
+
+def calibrated(
+    table: FeatureTable, model: Model = MODEL, *, relative: bool = True, nonnegative: bool = True
+) -> Calibration:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return calibration_from_table(model, table, relative=relative, nonnegative=nonnegative)
+
+
+def ordinary() -> Calibration:
+    features = counts()
+    return calibrated(table_of(features, noisy(features)))
+
+
+def severities(diagnosis: Diagnosis, word: str) -> list[str]:
+    return [finding.severity for finding in diagnosis.findings if word in finding.text]
+
+
+def test_errors_and_intervals_are_those_of_least_squares() -> None:
+    calibration = ordinary()
+    assert calibration.table is not None
+    weighted = calibration.table.values[:, 1:] / calibration.table.values[:, :1]
+    solution, squares, *_ = np.linalg.lstsq(weighted, np.ones(18), rcond=None)
+    inverse = np.linalg.inv(weighted.T @ weighted)
+    errors = np.sqrt(np.diag(inverse) * squares[0] / 15)
+    found = diagnose(calibration)
+    np.testing.assert_allclose([p.value for p in found.parameters], solution, rtol=1e-8)
+    np.testing.assert_allclose([p.standard_error for p in found.parameters], errors, rtol=1e-7)
+    # Student's t with 15 degrees of freedom: tables give 2.131.
+    np.testing.assert_allclose([p.high - p.value for p in found.parameters], 2.131450 * errors, rtol=1e-6)
+    np.testing.assert_allclose([p.value - p.low for p in found.parameters], 2.131450 * errors, rtol=1e-6)
+    np.testing.assert_allclose(found.correlation, inverse / np.sqrt(np.outer(np.diag(inverse), np.diag(inverse))))
+    scaled = weighted / np.linalg.norm(weighted, axis=0)
+    assert found.condition_number == pytest.approx(np.linalg.cond(scaled))
+    assert found.degrees_of_freedom == 15
+    assert found.error == pytest.approx(np.sqrt(squares[0] / 18))
+    hat = weighted @ inverse @ weighted.T
+    np.testing.assert_allclose([k.leverage for k in found.kernels], np.diag(hat), rtol=1e-8)
+    residual = weighted @ solution - 1
+    np.testing.assert_allclose([k.left_out_error for k in found.kernels], residual / (1 - np.diag(hat)), rtol=1e-7)
+    assert found.left_out_error == pytest.approx(np.sqrt(np.mean((residual / (1 - np.diag(hat))) ** 2)))
+    np.testing.assert_allclose([k.predicted for k in found.kernels], calibration.table.values[:, 1:] @ solution)
+    np.testing.assert_allclose([k.measured for k in found.kernels], calibration.table.values[:, 0])
+
+
+def test_an_absolute_fit_has_errors_relative_to_its_outputs() -> None:
+    features = counts()
+    calibration = calibrated(table_of(features, noisy(features)), relative=False, nonnegative=False)
+    found = diagnose(calibration)
+    assert calibration.table is not None
+    design, seconds = calibration.table.values[:, 1:], calibration.table.values[:, 0]
+    rest = np.arange(18) != 3
+    without = np.linalg.lstsq(design[rest], seconds[rest], rcond=None)[0]
+    assert found.kernels[3].left_out_error == pytest.approx(design[3] @ without / seconds[3] - 1, rel=1e-6)
+
+
+def test_each_parameter_names_what_it_is_known_from() -> None:
+    found = diagnose(ordinary())
+    adds = found.parameter("p_add")
+    assert adds.generators[0].name in {"adds", "mixed"}
+    assert sum(informant.share for informant in adds.generators) == pytest.approx(1.0)
+    assert sum(informant.share for informant in adds.kernels) == pytest.approx(1.0)
+    assert [i.share for i in adds.kernels] == sorted((i.share for i in adds.kernels), reverse=True)
+    divisions = found.parameter("p_div")
+    assert divisions.generators[0].name == "mixed"
+    assert math.isinf(divisions.generators[0].growth)
+    assert all(math.isfinite(i.growth) for i in adds.generators)
+    with pytest.raises(KeyError):
+        found.parameter("p_none")
+
+
+def test_generators_held_out_are_predicted_by_the_others() -> None:
+    calibration = ordinary()
+    assert calibration.table is not None
+    found = {g.name: g for g in diagnose(calibration).generators}
+    assert list(found) == ["adds", "muls", "mixed"]
+    weighted = calibration.table.values[:, 1:] / calibration.table.values[:, :1]
+    without = np.linalg.lstsq(weighted[5:], np.ones(13), rcond=None)[0]
+    errors = weighted[:5] @ without - 1
+    assert found["adds"].held_out_error == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-6)
+    assert found["adds"].held_out_bias == pytest.approx(np.mean(errors), rel=1e-6)
+    assert found["adds"].undetermined == ()
+    assert found["adds"].kernels == 5
+    # That nothing else does divisions is told; it is no error.
+    assert found["mixed"].undetermined == ("p_div",)
+    assert math.isnan(found["mixed"].held_out_error)
+    assert severities(diagnose(calibration), "p_div by mixed") == ["remark"]
+
+
+def test_a_single_generator_cannot_be_held_out() -> None:
+    features = counts()
+    found = diagnose(calibrated(table_of(features, noisy(features), ("all",) * 18)))
+    assert found.generators[0].reason == "there is no other generator"
+    assert math.isnan(found.held_out_error)
+
+
+def test_too_few_others_are_told() -> None:
+    features = counts()
+    owners = ("one",) * 16 + ("two",) * 2
+    found = held_out_by_generator(MODEL, scale_features_by_output(table_of(features, noisy(features), owners)))
+    assert found[0].errors == ()
+    assert "2 kernels cannot determine 3 parameters" in found[0].reason
+    assert len(found[1].errors) == 2
+
+
+def test_progress_names_each_generator() -> None:
+    seen: list[tuple[int, int, str]] = []
+    diagnose(ordinary(), progress=lambda done, total, what: seen.append((done, total, what)))
+    assert seen == [(0, 3, "adds"), (1, 3, "muls"), (2, 3, "mixed")]
+
+
+def test_correlated_parameters_are_named() -> None:
+    features = counts()
+    features[:, 1] = features[:, 0] * np.random.default_rng(2).uniform(0.97, 1.03, 18)
+    features[:10, 2] = 1e3
+    features[5:10, :2] = features[:5, :2] * 2
+    found = diagnose(calibrated(table_of(features, noisy(features)), nonnegative=False))
+    assert [(p.first, p.second) for p in found.correlated] == [("p_mul", "p_add")]
+    assert found.correlated[0].correlation < -0.95
+    assert severities(found, "move together: p_mul and p_add") == ["warning"]
+    assert found.condition_number > 30
+
+
+def test_a_cost_at_its_bound_is_where_the_unbounded_fit_would_put_it() -> None:
+    features = counts()
+    features[5:10, 2] = 1e5
+    seconds = noisy(features, np.array([1e-9, -2e-11, 2e-8]))
+    bounded = diagnose(calibrated(table_of(features, seconds)))
+    free = diagnose(calibrated(table_of(features, seconds), nonnegative=False))
+    held, loose = bounded.parameter("p_mul"), free.parameter("p_mul")
+    assert held.at_bound
+    assert loose.negative
+    assert held.released_value == pytest.approx(loose.value, rel=1e-6)
+    assert severities(bounded, "held at zero by their bound: p_mul") == ["remark"]
+    assert severities(free, "negative costs: p_mul") == ["problem"]
+    assert free.findings[0].severity == "problem"
+    assert held.kernels == ()
+
+
+def test_a_cost_that_may_be_zero_is_named() -> None:
+    features = counts()
+    features[5:10, 2] = 1e5
+    seen = set()
+    for seed in range(8):
+        seconds = noisy(features, np.array([1e-9, 3e-11, 2e-8]), seed=seed)
+        diagnosis = diagnose(calibrated(table_of(features, seconds), nonnegative=False))
+        found = diagnosis.parameter("p_mul")
+        maybe = abs(found.value) < 2.131450 * found.standard_error
+        assert found.consistent_with_zero == maybe
+        assert severities(diagnosis, "consistent with zero within 95 %: p_mul") == ["warning"] * maybe
+        seen.add(maybe)
+    assert seen == {True, False}
+
+
+def test_a_kernel_alone_with_a_parameter_and_one_unlike_the_others() -> None:
+    features = counts()
+    features[:, 2] = 0.0
+    features[17, 2] = 1e6
+    seconds = noisy(features)
+    seconds[2] *= 2
+    found = diagnose(calibrated(table_of(features, seconds)))
+    assert severities(found, "known from one kernel alone: p_div from mixed(n=17)") == ["warning"]
+    assert severities(found, "unlike the others beyond chance: adds(n=2) (-") == ["warning"]
+    assert math.isnan(found.kernels[17].left_out_error)
+    assert found.kernels[17].leverage == pytest.approx(1.0)
+    worst = max(found.kernels, key=lambda kernel: abs(np.nan_to_num(kernel.studentised)))
+    assert worst.name == "adds(n=2)"
+
+
+def test_a_kernel_that_decides_the_fit_is_named() -> None:
+    features = counts()
+    features[:, 1] = 0.0
+    features[5:10, 0] = 1e4
+    features[3:5, 1] = [1e6, 1e3]
+    seconds = noisy(features)
+    seconds[3] *= 1.5
+    found = diagnose(calibrated(table_of(features, seconds)))
+    assert any(kernel.cooks_distance > 1 for kernel in found.kernels)
+    assert severities(found, "decide the fit by themselves") == ["warning"]
+
+
+def test_generators_predicted_much_worse_are_named() -> None:
+    features = counts()
+    seconds = noisy(features)
+    seconds[:5] *= 3  # additions alone cost three times as much as beside others
+    found = diagnose(calibrated(table_of(features, seconds)))
+    assert severities(found, "predicted at least twice as badly") == ["warning"]
+    assert {g.name: g for g in found.generators}["adds"].held_out_bias == pytest.approx(-2 / 3, abs=0.15)
+
+
+def test_the_noise_floor_stands_beside_the_errors() -> None:
+    calibration = ordinary()
+    found = diagnose(calibration)
+    assert found.noise_floor == 0.02
+    expected = np.mean(np.abs(calibration.fit.relative_errors) <= 0.02)
+    assert found.below_noise == pytest.approx(expected)
+    assert severities(found, "noise floor 2 %: errors below it mean nothing") == ["remark"]
+    unknown = diagnose(replace(calibration, noise_floor=None))
+    assert math.isnan(unknown.below_noise)
+    assert severities(unknown, "noise floor") == []
+
+
+def test_a_calibration_without_its_values_says_what_is_missing() -> None:
+    calibration = ordinary()
+    whole, bare = diagnose(calibration), diagnose(replace(calibration, table=None))
+    assert "does not keep its measured values" in bare.missing
+    assert severities(bare, "calibrate again to see leverage") == ["remark"]
+    assert [p.standard_error for p in bare.parameters] == [p.standard_error for p in whole.parameters]
+    assert [g.name for g in bare.generators] == ["adds", "muls", "mixed"]
+    assert [g.error for g in bare.generators] == [g.error for g in whole.generators]
+    assert bare.aicc == whole.aicc
+    assert all(math.isnan(kernel.leverage) for kernel in bare.kernels)
+    assert whole.missing == ""
+
+
+def test_values_that_do_not_belong_to_the_parameters_are_refused() -> None:
+    calibration = ordinary()
+    assert calibration.table is not None
+    values = calibration.table.values.copy()
+    values[4, 0] *= 1.01
+    damaged = replace(calibration, table=replace(calibration.table, values=values))
+    with pytest.raises(CalibrationError, match=r"the parameters give adds\(n=4\) another error"):
+        diagnose(damaged)
+
+
+def test_a_fit_that_failed_or_has_nothing_to_spare() -> None:
+    features = counts()[[0, 5, 12]]
+    found = diagnose(calibrated(table_of(features, features @ TRUTH, ("a", "b", "c"))))
+    assert severities(found, "leave nothing over to judge 3 parameters") == ["problem"]
+    assert math.isnan(found.parameters[0].low)
+    assert math.isnan(found.aicc)
+    calibration = ordinary()
+    status = FitStatus(False, "no minimum was reached", 3, 2, 1)
+    failed = diagnose(replace(calibration, fit=replace(calibration.fit, status=status)))
+    assert failed.findings[0].text.startswith("the fit did not converge: no minimum was reached")
+
+
+def test_every_parameter_at_its_bound() -> None:
+    features = counts()
+    calibration = calibrated(table_of(features, noisy(features)))
+    model = Model(OUTPUT, "f_op_float32_add * 1e-6 + p_mul * f_op_float32_mul")
+    table = table_of(features, noisy(features))
+    table = table.take([row for row in range(18) if features[row, 0] > 0])
+    found = diagnose(calibrated(table, model))
+    assert found.parameter("p_mul").at_bound
+    assert found.missing == "no parameter is free, so there is nothing to judge kernels by"
+    assert calibration.fit.at_bound == ()
+
+
+def test_it_can_be_written_as_json_and_shown() -> None:
+    found = diagnose(ordinary())
+    content = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert content["parameters"][2]["generators"][0] == {
+        "name": "mixed",
+        "share": found.parameter("p_div").generators[0].share,
+        "growth": None,
+    }
+    assert len(content["kernels"]) == 18
+    assert content["below_noise"] == found.below_noise
+    assert content["correlation"][0][0] == 1.0
+    assert "noise floor" in repr(found)
+
+
+def fit_with(norm: float, kernels: int, freedom: int) -> FitResult:
+    labels = tuple(map(str, range(kernels)))
+    status = FitStatus(True, "", 1, 1, 1)
+    return FitResult((), norm, True, labels, (0.0,) * kernels, status, np.empty((0, 0)), 1.0, freedom)
+
+
+def test_aicc_against_the_likelihood() -> None:
+    # -2 log likelihood of normal residuals, less its constant, + 2 k + 2 k (k + 1) / (m - k - 1).
+    count, used, norm = 20, 4, 0.3
+    variance = norm**2 / count
+    minus_two_log = count * math.log(2 * math.pi * variance) + norm**2 / variance
+    constant = count * math.log(2 * math.pi) + count
+    expected = minus_two_log - constant + 2 * used + 2 * used * (used + 1) / (count - used - 1)
+    assert aicc(fit_with(norm, count, count - used + 1)) == pytest.approx(expected)
+    assert math.isnan(aicc(fit_with(norm, 5, 2)))
+    assert aicc(fit_with(0.0, 20, 17)) == -math.inf
+
+
+def test_models_are_compared_on_the_same_measurements() -> None:
+    features = counts()
+    table = table_of(features, noisy(features))
+    models = {
+        "lacking": Model(OUTPUT, "p_add * f_op_float32_add + p_div * f_op_float32_div + p_x"),
+        "right": MODEL,
+        "ample": Model(OUTPUT, f"{MODEL.expression} + p_launch"),
+        "undetermined": Model(OUTPUT, f"{MODEL.expression} + p_more * f_op_float32_add"),
+    }
+    found = compare_models(models, table, nonnegative=False)
+    assert found[0].name in {"right", "ample"}
+    assert found[0].aicc_difference == 0.0
+    assert sum(entry.weight for entry in found) == pytest.approx(1.0)
+    byname = {entry.name: entry for entry in found}
+    assert byname["lacking"].aicc_difference > 20
+    assert byname["lacking"].weight < 1e-4
+    assert byname["right"].held_out_kernels == 10
+    assert byname["right"].held_out_error < byname["lacking"].held_out_error
+    assert found[-1].name == "undetermined"
+    assert found[-1].fit is None
+    assert "collinear" in found[-1].reason
+    right = byname["right"]
+    assert right.weight / byname["lacking"].weight == pytest.approx(
+        math.exp((byname["lacking"].aicc - right.aicc) / 2), rel=1e-6
+    )
+
+
+def test_criteria_of_calibrations_need_the_same_measurements() -> None:
+    features = counts()
+    table = table_of(features, noisy(features))
+    small = Model(OUTPUT, "p_add * f_op_float32_add + p_div * f_op_float32_div + p_x")
+    one, other = calibrated(table), calibrated(table, small)
+    found = aicc_differences({"one": one, "other": other})
+    assert found == {"one": 0.0, "other": pytest.approx(aicc(other.fit) - aicc(one.fit))}
+    elsewhere = calibrated(table_of(features, noisy(features, seed=5)))
+    with pytest.raises(CalibrationError, match="elsewhere and one were not fitted to the same measurements"):
+        aicc_differences({"one": one, "elsewhere": elsewhere})
+    with pytest.raises(CalibrationError, match="old does not keep its measured values"):
+        aicc_differences({"one": one, "old": replace(one, table=None)})
+
+
+def test_held_out_parts_do_not_warn() -> None:
+    features = counts()
+    table = scale_features_by_output(table_of(features, noisy(features)))
+    fit = fit_model(MODEL, table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        without_start = held_out_by_generator(MODEL, table)
+        from_fit = held_out_by_generator(MODEL, table, start=fit)
+    np.testing.assert_allclose(without_start[0].errors, from_fit[0].errors, rtol=1e-7)
+
+
+def test_an_edge_that_nothing_informs() -> None:
+    model = Model(OUTPUT, "overlap(p_add * f_op_float32_add, p_mul * f_op_float32_mul, p_edge)")
+    features = np.zeros((18, 3))
+    # In each kernel one of the costs is a thousand times the other, so that none shows how they overlap.
+    features[:, 0] = np.linspace(1e6, 1e8, 18)
+    features[:, 1] = features[::-1, 0] * np.where(np.arange(18) % 2, 1e4, 1e-4)
+    seconds = features[:, :2].dot(TRUTH[:2]) * (1 + 1e-2 * np.random.default_rng(0).normal(size=18))
+    calibration = calibrated(table_of(features, seconds), model)
+    assert calibration.fit.undetermined == ("p_edge",)
+    found = diagnose(calibration)
+    assert severities(found, "the kernels do not determine p_edge") == ["problem"]
+    assert not found.parameter("p_edge").determined
+    assert math.isnan(found.parameter("p_edge").low)
+    assert found.parameter("p_edge").kernels == ()
+    assert sum(kernel.leverage for kernel in found.kernels) == pytest.approx(2.0)
+    alone = {g.name: g.undetermined for g in found.generators}
+    assert alone["adds"] == alone["muls"] == ()

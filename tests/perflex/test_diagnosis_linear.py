@@ -1,0 +1,116 @@
+"""Leverage, influence and information against their definitions, computed the long way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perflex._diagnosis.linear import LinearFit
+
+ROWS, COLUMNS = 24, 4
+
+
+def regression(seed: int = 0) -> tuple[np.ndarray, np.ndarray, LinearFit]:
+    """Return a design over many decades, measurements, and the fit of the one to the other."""
+    random = np.random.default_rng(seed)
+    design = random.uniform(0, 1, (ROWS, COLUMNS)) * (random.random((ROWS, COLUMNS)) < 0.7) * [1e12, 1e3, 1.0, 1e-9]
+    design[:COLUMNS] += np.diag([1e12, 1e3, 1.0, 1e-9])
+    measured = design @ [2e-12, 1e-3, 3.0, 1e9] + 0.1 * random.normal(size=ROWS)
+    solution = solve(design, measured)
+    return design, measured, LinearFit(design, design @ solution - measured)
+
+
+def inverse_length(design: np.ndarray) -> np.ndarray:
+    return 1 / np.linalg.norm(design, axis=0)
+
+
+def solve(design: np.ndarray, measured: np.ndarray) -> np.ndarray:
+    return np.linalg.lstsq(design * inverse_length(design), measured, rcond=None)[0] * inverse_length(design)
+
+
+def variances(design: np.ndarray) -> np.ndarray:
+    """Return the diagonal of inv(X' X), by exact scaling."""
+    scaled = design * inverse_length(design)
+    return np.diag(np.linalg.inv(scaled.T @ scaled)) * inverse_length(design) ** 2
+
+
+def test_leverage_is_the_diagonal_of_the_hat_matrix() -> None:
+    design, _, fit = regression()
+    scaled = design * inverse_length(design)
+    hat = scaled @ np.linalg.inv(scaled.T @ scaled) @ scaled.T
+    np.testing.assert_allclose(fit.leverage, np.diag(hat), rtol=1e-9)
+    assert fit.leverage.sum() == pytest.approx(COLUMNS)
+
+
+def test_left_out_residuals_are_those_of_fits_without_the_row() -> None:
+    design, measured, fit = regression()
+    for row in range(ROWS):
+        rest = np.arange(ROWS) != row
+        expected = design[row] @ solve(design[rest], measured[rest]) - measured[row]
+        assert fit.left_out[row] == pytest.approx(expected, rel=1e-8)
+
+
+def test_studentised_residuals_take_the_variance_of_the_other_rows() -> None:
+    design, measured, fit = regression()
+    for row in range(ROWS):
+        rest = np.arange(ROWS) != row
+        other = design[rest] @ solve(design[rest], measured[rest]) - measured[rest]
+        variance = other @ other / (ROWS - 1 - COLUMNS)
+        expected = fit.residual[row] / np.sqrt(variance * (1 - fit.leverage[row]))
+        assert fit.studentised[row] == pytest.approx(expected, rel=1e-8)
+
+
+def test_cooks_distance_is_how_far_all_fitted_values_move() -> None:
+    design, measured, fit = regression()
+    whole = design @ solve(design, measured)
+    variance = fit.residual @ fit.residual / (ROWS - COLUMNS)
+    for row in range(ROWS):
+        rest = np.arange(ROWS) != row
+        moved = design @ solve(design[rest], measured[rest]) - whole
+        assert fit.cooks_distance[row] == pytest.approx(moved @ moved / (COLUMNS * variance), rel=1e-7)
+
+
+def test_information_is_each_rows_part_of_the_estimates_variance() -> None:
+    design, _, fit = regression()
+    scaled = design * inverse_length(design)
+    weights = np.linalg.pinv(scaled) ** 2
+    np.testing.assert_allclose(fit.information, (weights / weights.sum(axis=1, keepdims=True)).T, rtol=1e-8)
+    np.testing.assert_allclose(fit.information.sum(axis=0), 1.0)
+
+
+def test_growth_is_that_of_the_standard_error_without_the_rows() -> None:
+    design, _, fit = regression()
+    before = variances(design)
+    for row in range(ROWS):
+        rest = np.arange(ROWS) != row
+        np.testing.assert_allclose(fit.growth[row], np.sqrt(variances(design[rest]) / before), rtol=1e-8)
+        np.testing.assert_allclose(fit.growth_without(~rest), fit.growth[row], rtol=1e-8)
+    block = np.arange(ROWS) < 9
+    np.testing.assert_allclose(fit.growth_without(block), np.sqrt(variances(design[~block]) / before), rtol=1e-8)
+
+
+def test_rows_without_which_a_parameter_is_free() -> None:
+    design = np.zeros((8, 3))
+    design[:, 0] = 1.0
+    design[4, 1] = 5.0  # the only row of the second parameter
+    design[5:7, 2] = 1e-9  # the only rows of the third
+    residual = np.array([0.1, -0.1, 0.2, -0.2, 0.0, 0.1, -0.1, 0.0])
+    fit = LinearFit(design, residual)
+    assert fit.leverage[4] == pytest.approx(1.0)
+    assert np.isnan(fit.left_out[4])
+    assert np.isnan(fit.studentised[4])
+    np.testing.assert_array_equal(np.isinf(fit.growth[4]), [False, True, False])
+    # Five other rows give the constant that is subtracted from it, each a fifth.
+    assert fit.information[4, 1] == pytest.approx(1 / (1 + 5 * 0.2**2))
+    group = np.isin(np.arange(8), [5, 6])
+    np.testing.assert_array_equal(np.isinf(fit.growth_without(group)), [False, False, True])
+    np.testing.assert_array_equal(np.isinf(fit.growth_without(np.arange(8) >= 1)), [False, True, True])
+    assert np.isinf(fit.growth_without(np.ones(8, dtype=bool))).all()
+
+
+def test_too_few_rows_leave_no_deviation() -> None:
+    design = np.array([[1.0, 0.0], [0.0, 1.0]])
+    fit = LinearFit(design, np.zeros(2))
+    assert np.isnan(fit.studentised).all()
+    assert np.isnan(fit.cooks_distance).all()
+    np.testing.assert_allclose(fit.leverage, 1.0)

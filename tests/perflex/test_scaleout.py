@@ -1,0 +1,450 @@
+"""Measuring in workers: as here, one at a time on a device, and going on when workers die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from failing_kernels import crashing, good, not_compiling
+from perflex._devices import Device
+from perflex._fake_device import FakeDevice
+from perflex._measurements.store import MeasurementStore
+from perflex._scaleout import device_lock as locks
+from perflex._scaleout import measure_on
+from perflex._scaleout.device_lock import device_lock, lock_path
+from perflex._scaleout.portions import Portion, divide
+from perflex._scaleout.worker import device_here, time_portion
+from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
+from perflex._timing_key import measurement_key
+from perflex.errors import DeviceError, ExecutorError, MeasurementError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from perflex._timing import Job, Measured
+
+OPTIONS = TimingOptions(trials=12, min_trials=5)
+EXACT = TimingOptions(trials=9, precision=0)
+
+
+class HereExecutor(Executor):
+    """The least an executor can be: does the work when it is handed in."""
+
+    def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
+        future: Future = Future()
+        future.set_result(function(*arguments, **options))
+        return future
+
+
+@dataclass
+class Law:
+    """A cost law that can be sent; with a folder it ends the process in which it is asked for some sizes."""
+
+    folder: Path | None = None
+    deaths: int = 0
+    deadly: int = -1
+
+    def __call__(self, label: str, sizes: Mapping[str, int]) -> float:
+        if sizes["n"] == self.deadly and self.folder is not None:
+            for number in range(self.deaths):
+                mark = self.folder / f"death {number}"
+                if not mark.exists():
+                    mark.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+        if sizes["n"] == 13:
+            msg = f"{label}: does not build"
+            raise MeasurementError(msg, kernel=label)
+        return 1e-5 * sizes["n"]
+
+
+def jobs(*sizes: int) -> list[Job]:
+    kernel = good()
+    return [(kernel, {"n": n}, f"n={n}") for n in sizes]
+
+
+SIZES = tuple(range(10, 60))
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.fixture(params=["threads", "here", "processes"])
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    if request.param == "processes":
+        yield request.getfixturevalue("processes")
+    else:
+        with ThreadPoolExecutor(3) if request.param == "threads" else HereExecutor() as pool:
+            yield pool
+
+
+def sample_rows(store: MeasurementStore) -> list[tuple[int, str, int]]:
+    return store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
+
+
+def timings(measured: Measured) -> list[Timing | str]:
+    return [outcome if isinstance(outcome, Timing) else outcome.reason for outcome in measured]
+
+
+# results as of measuring here
+
+
+def test_outcomes_as_measured_here(executor: Executor) -> None:
+    device = FakeDevice(Law())
+    here = measure(jobs(*SIZES), device, OPTIONS)
+    there = measure_on(executor, jobs(*SIZES), device, OPTIONS)
+    assert [outcome.label for outcome in there] == [f"n={n}" for n in SIZES]
+    for mine, theirs in zip(here, there, strict=True):
+        assert type(mine) is type(theirs)
+        if isinstance(mine, Timing) and isinstance(theirs, Timing):
+            assert replace(theirs, samples=mine.samples) == mine
+    [failure] = [outcome for outcome in there if isinstance(outcome, MeasurementFailure)]
+    assert (failure.label, failure.kind, failure.reason) == ("n=13", "prepare", "n=13: does not build")
+    assert isinstance(failure.error, MeasurementError)
+    assert there.drift.rounds > 0
+
+
+def test_progress_is_told(executor: Executor) -> None:
+    told: list[tuple[int, int, str]] = []
+    measure_on(executor, jobs(*SIZES), FakeDevice(Law()), OPTIONS, progress=lambda *step: told.append(step))
+    done = [step[0] for step in told]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 2 * len(SIZES))
+    assert {step[1] for step in told} == {2 * len(SIZES)}
+
+
+def test_nothing_to_measure(executor: Executor) -> None:
+    assert list(measure_on(executor, [], FakeDevice(Law()))) == []
+
+
+# the recorder
+
+
+def test_the_client_keeps_all_samples_once(executor: Executor, tmp_path: Path) -> None:
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    device = FakeDevice(Law(), noise=0.2)
+    measured = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
+    rows = sample_rows(store)
+    assert len(rows) == len(set(rows))
+    counts = Counter(len(outcome.samples) for outcome in measured if isinstance(outcome, Timing))
+    # References take part in the rounds of other portions, too.
+    assert counts[9] >= len(SIZES) - 1 - 3 * len(divide(SIZES, 1))
+    assert min(counts) == 9
+    assert sum(size * number for size, number in counts.items()) == len(rows)
+    for job, outcome in zip(jobs(*SIZES), measured, strict=True):
+        earlier = store.earlier(measurement_key(job[0], job[1], device, EXACT))
+        assert tuple(sample.seconds for sample in earlier) == getattr(outcome, "samples", ())
+    again = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
+    assert timings(again) == timings(measured) == timings(measure(jobs(*SIZES), device, EXACT, recorder=store))
+    assert again.drift == measured.drift
+    assert sample_rows(store) == rows
+    store.close()
+
+
+def test_only_what_is_missing_is_measured(executor: Executor, tmp_path: Path) -> None:
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    device = FakeDevice(Law(), noise=0.2)
+    measure(jobs(*SIZES[:-5]), device, EXACT, recorder=store)
+    before = Counter(key for key, _, _ in sample_rows(store))
+    measured = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
+    after = Counter(key for key, _, _ in sample_rows(store))
+    assert len(after) == len(SIZES) - 1
+    references = [key for key in before if after[key] > before[key]]
+    assert 1 <= len(references) <= 3
+    assert {outcome.label for outcome in measured} == {f"n={n}" for n in SIZES}
+    store.close()
+
+
+def test_portions_share_references() -> None:
+    """A machine that is slower during the second portion looks like drift, for references show it."""
+    slow = {"now": 1.0}
+
+    class Slowing(HereExecutor):
+        def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
+            future = super().submit(function, *arguments, **options)
+            slow["now"] = 1.5
+            return future
+
+    device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"] * slow["now"], noise=0.01)
+    sizes = range(50, 98)
+    measured = measure_on(Slowing(), jobs(*sizes), device, TimingOptions(trials=20, precision=0))
+    assert len(divide(sizes, 1)) == 2
+    assert measured.drift.found
+    assert measured.drift.size == pytest.approx(1.5, rel=0.05)
+
+
+def test_portions() -> None:
+    assert divide([], 4) == []
+    for number in (1, 7, 24, 25, 139, 500):
+        for workers in (1, 2, 9):
+            portions = divide(range(number), workers)
+            assert [one for portion in portions for one in portion] == list(range(number))
+            assert max(map(len, portions)) <= 24
+            assert max(map(len, portions)) - min(map(len, portions)) <= 1
+            assert len(portions) >= min(workers, number // 8)
+
+
+# real devices
+
+
+@pytest.mark.device
+def test_kernels_that_fail_on_a_real_device(default_device: Device, executor: Executor) -> None:
+    mixed = [
+        *((good(), {"n": n}, f"good {n}") for n in (2**14, 2**15, 2**16)),
+        (crashing(), {"n": 64}, "crashing"),
+        (not_compiling(), {"n": 64}, "not_compiling"),
+        (good(), {}, "no size"),
+    ]
+    measured = measure_on(executor, mixed, default_device, OPTIONS)
+    assert all(isinstance(outcome, Timing) and outcome.seconds > 0 for outcome in measured[:3])
+    failures = [outcome for outcome in measured if isinstance(outcome, MeasurementFailure)]
+    assert [(failure.label, failure.kind) for failure in failures] == [
+        ("crashing", "crash"),
+        ("not_compiling", "prepare"),
+        ("no size", "prepare"),
+    ]
+    assert "no_such_function" in failures[1].reason
+
+
+@pytest.mark.device
+def test_in_the_workers_own_process(default_device: Device, processes: ProcessPoolExecutor) -> None:
+    [timing] = measure_on(processes, jobs(4096), default_device, replace(OPTIONS, isolate=False))
+    assert isinstance(timing, Timing)
+    assert timing.seconds > 0
+
+
+def test_a_device_with_another_driver(default_device: Device) -> None:
+    assert device_here(default_device) == default_device
+    other = replace(default_device, driver="0.1 (imagined)")
+    with pytest.raises(DeviceError, match=r"driver 0\.1 \(imagined\) for the client, but the worker on .* has number"):
+        measure_on(HereExecutor(), jobs(64), other, OPTIONS)
+    with pytest.raises(DeviceError, match=r"has no imagined .*start workers only where the device is"):
+        measure_on(HereExecutor(), jobs(64), replace(default_device, name="imagined"), OPTIONS)
+
+
+def test_another_version() -> None:
+    result = time_portion(Portion("0.0", FakeDevice(Law()), OPTIONS, "s", ()))
+    assert isinstance(result.error, ExecutorError)
+    assert "install the same version on both" in result.error.message
+
+
+# one at a time
+
+
+def test_one_process_at_a_time_measures_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
+    device = FakeDevice(Law())
+    inside = 0
+    most = 0
+
+    def hold() -> None:
+        nonlocal inside, most
+        with device_lock(device):
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.02)
+            inside -= 1
+
+    threads = [threading.Thread(target=hold) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    with (
+        device_lock(device),
+        pytest.raises(DeviceError, match=r"others have been measuring on fake device .*end them"),
+        device_lock(device, patience_s=0.05),
+    ):
+        pass
+    with device_lock(device), device_lock(replace(device, name="another"), patience_s=0):
+        pass
+
+
+def test_cpu_devices_of_a_machine_are_one() -> None:
+    first, second = (Device("a platform", "v", name, "1", kind="cpu") for name in ("x", "y"))
+    assert lock_path(first) == lock_path(second)
+    assert lock_path(replace(first, kind="gpu")) != lock_path(replace(second, kind="gpu"))
+    assert lock_path(replace(first, kind="gpu")) != lock_path(replace(first, kind="gpu", ordinal=1))
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
+    device = FakeDevice(Law())
+    lock_path(device).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DeviceError, match="cannot lock fake device"), device_lock(device):
+        pass
+
+
+# workers that die
+
+
+@contextmanager
+def mortal() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+def test_a_portion_whose_worker_died_is_timed_again(tmp_path: Path) -> None:
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    with mortal() as pool:
+        device = FakeDevice(Law(tmp_path, deaths=1, deadly=30))
+        measured = measure_on(pool, jobs(*SIZES), device, EXACT, recorder=store)
+    assert (tmp_path / "death 0").exists()
+    assert sum(isinstance(outcome, Timing) for outcome in measured) == len(SIZES) - 1
+    rows = sample_rows(store)
+    assert len(rows) == len(set(rows))
+    assert min(Counter(key for key, _, _ in rows).values()) == 9
+    assert sum(len(outcome.samples) for outcome in measured if isinstance(outcome, Timing)) == len(rows)
+    store.close()
+
+
+def test_a_kernel_that_ends_every_worker_is_named_alone(tmp_path: Path) -> None:
+    with mortal() as pool:
+        device = FakeDevice(Law(tmp_path, deaths=1000, deadly=15))
+        measured = measure_on(pool, jobs(*range(14, 20)), device, OPTIONS)
+    assert [type(outcome).__name__ for outcome in measured].count("Timing") == 5
+    assert isinstance(measured[1], MeasurementFailure)
+    assert (measured[1].label, measured[1].kind) == ("n=15", "crash")
+    assert "n=15: 2 workers ended while they timed it alone (BrokenProcessPool" in measured[1].reason
+    assert len(list(tmp_path.glob("death *"))) == 4
+
+
+class Broken(HereExecutor):
+    def submit(self, *_: Any, **__: Any) -> Future:
+        msg = "no more"
+        raise BrokenExecutor(msg)
+
+
+class BreaksLater(HereExecutor):
+    """Ends with its third piece of work, as a whole."""
+
+    def __init__(self) -> None:
+        self.works = 0
+
+    def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
+        self.works += 1
+        if self.works < 3:
+            return super().submit(function, *arguments, **options)
+        future: Future = Future()
+        future.set_exception(BrokenExecutor("no more"))
+        if self.works > 3:
+            msg = "no more"
+            raise BrokenExecutor(msg)
+        return future
+
+
+class BreaksOnce(Executor):
+    """Loses all that is at work when it gets its third piece, and works again."""
+
+    def __init__(self) -> None:
+        self.at_work: dict[int, Future] = {}
+        self.works = 0
+        self.most = 0
+
+    def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
+        self.works += 1
+        number, future = self.works, Future()
+        self.at_work[number] = future
+        self.most = max(self.most, len(self.at_work))
+        if self.works == 3:
+            self.most = 0
+            for lost in [self.at_work.pop(key) for key in list(self.at_work)]:
+                lost.set_exception(BrokenExecutor("no more"))
+            return future
+
+        def work() -> None:
+            time.sleep(0.05)
+            if self.at_work.pop(number, None):
+                future.set_result(function(*arguments, **options))
+
+        threading.Thread(target=work).start()
+        return future
+
+
+def test_nobody_is_blamed_when_an_executor_loses_several_portions(tmp_path: Path) -> None:
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    executor = BreaksOnce()
+    measured = measure_on(executor, jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
+    assert all(isinstance(outcome, Timing) for outcome in measured)
+    assert executor.works == len(divide(range(100), 1)) + 2
+    assert executor.most == 1  # one at a time from then on
+    rows = sample_rows(store)
+    assert len(rows) == len(set(rows))
+    assert min(Counter(key for key, _, _ in rows).values()) == 9
+    store.close()
+
+
+def test_an_executor_that_is_no_more() -> None:
+    with pytest.raises(ExecutorError, match=r"the Broken ended before all kernels were timed .*what was timed is kept"):
+        measure_on(Broken(), jobs(10), FakeDevice(Law()), OPTIONS)
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with pytest.raises(ExecutorError, match="takes no more work"):
+        measure_on(pool, jobs(10), FakeDevice(Law()), OPTIONS)
+
+
+def test_what_was_timed_before_the_end_is_kept(tmp_path: Path) -> None:
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    with pytest.raises(ExecutorError, match="the BreaksLater ended"):
+        measure_on(BreaksLater(), jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
+    assert set(Counter(key for key, _, _ in sample_rows(store)).values()) >= {9}
+    assert len({key for key, _, _ in sample_rows(store)}) == 40
+    measured = measure_on(HereExecutor(), jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
+    assert all(isinstance(outcome, Timing) for outcome in measured)
+    store.close()
+
+
+def test_a_device_lost_in_the_middle_keeps_what_was_timed(tmp_path: Path) -> None:
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    asked = Counter[str]()
+
+    class Vanishing(FakeDevice):
+        def backend(self) -> Any:
+            backend = super().backend()
+            prepare = backend.prepare
+
+            def watched(*arguments: Any) -> Any:
+                runnable = prepare(*arguments)
+                run = runnable.run
+
+                def counted(launches: int) -> Any:
+                    asked["runs"] += 1
+                    if asked["runs"] > 100:
+                        msg = "the device is gone; plug it in"
+                        raise DeviceError(msg)
+                    return run(launches)
+
+                runnable.run = counted
+                return runnable
+
+            backend.prepare = watched
+            return backend
+
+    with pytest.raises(DeviceError, match="plug it in"):
+        measure_on(HereExecutor(), jobs(*range(20, 30)), Vanishing(Law()), EXACT, recorder=store)
+    assert len(sample_rows(store)) == 40  # 20 first runs, then a warm-up before each
+    store.close()
+
+
+def test_what_cannot_be_sent(processes: ProcessPoolExecutor) -> None:
+    device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"])
+    with pytest.raises(ExecutorError, match=r"cannot be sent to the workers .*or use a ThreadPoolExecutor"):
+        measure_on(processes, jobs(10), device, OPTIONS)
+    with ThreadPoolExecutor(1) as threads:
+        assert measure_on(threads, jobs(10), device, OPTIONS)[0].seconds == pytest.approx(1e-4)  # type: ignore[union-attr]
+    assert np.isfinite(measure_on(processes, jobs(10), FakeDevice(Law()), OPTIONS)[0].seconds)  # type: ignore[union-attr]
