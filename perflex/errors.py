@@ -12,6 +12,7 @@ One tree, so that ``except PerflexError`` catches all of them::
     |- ModelSyntaxError           a model string cannot be read
     |- TagError                   a filter tag is unknown or out of range
     |- DeviceError                no device, or several, fit the request
+    |- MachineError               no machine is chosen, or a hardware fact is not known or exceeded
     |- MeasurementError           a kernel could not be built, run or timed
     |- CalibrationError           the data do not determine the parameters
     |- FileFormatError            a file is damaged, foreign or of another version
@@ -36,6 +37,7 @@ __all__ = [
     "FeatureError",
     "FileFormatError",
     "InexactCountError",
+    "MachineError",
     "MeasurementError",
     "MissingExtraError",
     "MissingSizeError",
@@ -123,6 +125,10 @@ class TagError(PerflexError):
 
 class DeviceError(PerflexError):
     """No device, or more than one, fits the request; lists the devices there are."""
+
+
+class MachineError(PerflexError):
+    """No machine is chosen, a hardware fact of it is not known, or a kernel exceeds one; names machine and fact."""
 
 
 class MeasurementError(PerflexError):

@@ -1,0 +1,155 @@
+"""Distinct granules that boxes of work-groups touch, array by array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from perflex._volumes.boxes import Atoms
+from perflex._volumes.images import Imager
+from perflex._volumes.resolved import Form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from perflex._volumes.intervals import Intervals
+    from perflex._volumes.resolved import ResolvedAccess, ResolvedLaunch
+
+__all__ = ["Box", "Layout", "Toucher"]
+
+Box = tuple[tuple[int, int], ...]
+Product = tuple["Intervals", ...]
+# Accesses with the same key see the same axes of the same array.
+Key = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How addresses become granules.
+
+    Attributes
+    ----------
+    granule
+        Size of a granule, in bytes.
+    offsets
+        Byte address of each array's first element, modulo a cache line; 0 where not given.
+    short_rows
+        Rows of fewer bytes that do not start on a granule are taken as parts of one linear array, where others are
+        taken to share no granule with their neighbours.
+    """
+
+    granule: int
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    short_rows: int = 0
+
+
+class Toucher:
+    """The granules that any boxes of work-groups of one launch touch."""
+
+    def __init__(self, launch: ResolvedLaunch, layout: Layout) -> None:
+        self._launch = launch
+        self._layout = layout
+        self._flat = self._flattened()
+        self._products: dict[tuple[Box, str], dict[Key, list[Product]]] = {}
+
+    def products(self, box: Box, direction: str) -> dict[Key, list[Product]]:
+        """Return for each array what the work-groups of a box load or store, as products along axes."""
+        if (box, direction) not in self._products:
+            self._fill(box)
+        return self._products[box, direction]
+
+    def bytes_of(self, boxes: Iterable[Box], directions: Sequence[str] = ("load", "store")) -> dict[str, int]:
+        """Return bytes that some boxes touch together in each array, each direction by itself."""
+        total: dict[str, int] = {}
+        boxes = tuple(boxes)
+        for direction in directions:
+            for key in self.keys(direction):
+                union = [product for box in boxes for product in self.products(box, direction).get(key, [])]
+                if union:
+                    atoms = Atoms([union])
+                    total[key[0]] = total.get(key[0], 0) + atoms.size(atoms.masks[0]) * self._layout.granule
+        return total
+
+    def keys(self, direction: str) -> list[Key]:
+        """Return the arrays that are loaded or stored, each with the strides of its axes."""
+        keys = [(a.array, a.strides) for _, a in self._accesses() if a.direction == direction]
+        return list(dict.fromkeys(keys))
+
+    def _accesses(self) -> list[tuple[Imager, ResolvedAccess]]:
+        return [
+            (imager, access)
+            for imager in self._imagers
+            for access in imager.piece.accesses
+            if self._launch.spaces[access.array] == "global"
+        ]
+
+    @property
+    def _imagers(self) -> list[Imager]:
+        if not hasattr(self, "_known_imagers"):
+            self._known_imagers = [Imager(self._launch.kernel, piece) for piece in self._launch.pieces]
+        return self._known_imagers
+
+    def _flattened(self) -> set[Key]:
+        """Return arrays some subscripts of which share dimensions between axes, or whose rows are short."""
+        flat = set()
+        for imager, access in self._accesses():
+            key = (access.array, access.strides)
+            if key not in flat and any(len(group) > 1 for group in imager.groups(access)):
+                flat.add(key)
+            rows = sorted(abs(stride) for stride in access.strides if stride)
+            if len(rows) > 1:
+                pitch = rows[1] * access.itemsize
+                if pitch % self._layout.granule and pitch < self._layout.short_rows:
+                    flat.add(key)
+        return flat
+
+    def _fill(self, box: Box) -> None:
+        found: dict[str, dict[Key, list[Product]]] = {"load": {}, "store": {}}
+        for piece in self._launch.pieces:
+            seen: set[tuple[object, ...]] = set()
+            part = piece.within(box)
+            if part is None:
+                continue
+            imager = Imager(self._launch.kernel, part)
+            sets: dict[tuple[object, ...], Intervals] = {}
+            for access in part.accesses:
+                if self._launch.spaces[access.array] != "global" or not imager.runs(access):
+                    continue
+                key = (access.array, access.strides)
+                product = self._flat_product(imager, access) if key in self._flat else None
+                product = product or self._axis_product(imager, access, sets)
+                mark = (access.direction, key, *map(id, product))
+                if mark not in seen and all(item.starts.size for item in product):
+                    seen.add(mark)
+                    found[access.direction].setdefault(key, []).append(product)
+        for direction, products in found.items():
+            self._products[box, direction] = products
+
+    def _axis_product(
+        self, imager: Imager, access: ResolvedAccess, sets: dict[tuple[object, ...], Intervals]
+    ) -> Product:
+        inner = min(
+            (abs(stride), -axis) for axis, stride in enumerate(access.strides) if stride
+        ) if any(access.strides) else (0, 0)
+        product = []
+        for axis, form in enumerate(access.axes):
+            innermost = axis == -inner[1]
+            mark = (form, innermost and (access.strides, access.array))
+            if mark not in sets:
+                image = imager.image(form, access)
+                sets[mark] = self._granules(image, access, access.strides[axis]) if innermost else image
+            product.append(sets[mark])
+        return tuple(product) or (self._granules(imager.image(Form(0, ()), access), access, 1),)
+
+    def _flat_product(self, imager: Imager, access: ResolvedAccess) -> Product:
+        total = imager.image(Form(0, ()), access)
+        grouped = imager.groups(access)
+        alone = [[axis] for axis in range(len(access.axes)) if not any(axis in group for group in grouped)]
+        for axes in grouped + alone:
+            total = total.plus(imager.image(access.linear(axes), access))
+        return (self._granules(total, access, 1),)
+
+    def _granules(self, image: Intervals, access: ResolvedAccess, stride: int) -> Intervals:
+        offset = self._layout.offsets.get(access.array, 0)
+        return image.granules(stride * access.itemsize, access.itemsize, offset, self._layout.granule)
+
