@@ -14,7 +14,7 @@ from perflex._volumes.geometry import filled_groups, wave_of
 from perflex._volumes.instances import instances
 from perflex._volumes.result import ArrayVolumes, Volumes
 from perflex._volumes.rules import PAPER_CURVES, gompertz
-from perflex._volumes.sampling import first_of_wave
+from perflex._volumes.sampling import first_groups
 from perflex._volumes.wavefronts import bank_conflicts, distinct
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def paper_volumes(
     lines = Lines(fact(machine, "line_bytes"), fact(machine, "sector_bytes"), fact(machine, "sub_group_size"))
     at_once = resident * fact(machine, "compute_units")
     wave = wave_of(launch.groups, filled_groups(launch), at_once, full_y_set=True)
-    group = average_group(launch, first_of_wave(wave.now, 4), lines, offsets, paper_cycles)
+    group = average_group(launch, first_groups(wave.now, 4), lines, offsets, paper_cycles)
     everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
     scale = everything / group.instances
     alloc = sum(group.allocated.values()) / group.groups

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from perflex._volumes.resolved import ResolvedLaunch
 
-__all__ = ["alike", "first_of_wave", "whole_grid"]
+__all__ = ["alike", "first_groups", "whole_grid"]
 
 Group = tuple[int, ...]
 
 
-def first_of_wave(wave: Sequence[tuple[int, int]], most: int) -> dict[Group, int]:
-    """Return up to so many work-groups of a wave along each axis, from its lower end, with weight 1 each."""
-    axes = [range(start, min(start + most, end + 1)) for start, end in wave]
+def first_groups(wave: Sequence[tuple[int, int]], most: int) -> dict[Group, int]:
+    """Return the grid's first work-groups, along each axis up to so many and no more than a wave has, with weight 1."""
+    axes = [range(min(most, end + 1 - start)) for start, end in wave]
     return dict.fromkeys(product(*axes), 1)
 
 
