@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING
 
 from perflex._volumes.cache1 import Lines, average_group
@@ -12,8 +10,7 @@ from perflex._volumes.facts import curve, fact
 from perflex._volumes.footprints import Layout, Toucher
 from perflex._volumes.geometry import filled_groups, wave_of
 from perflex._volumes.instances import instances
-from perflex._volumes.result import ArrayVolumes, Volumes
-from perflex._volumes.rules import PAPER_CURVES, gompertz
+from perflex._volumes.rules import Oversubscription, Parts, Rates, as_volumes, gompertz
 from perflex._volumes.sampling import first_groups
 from perflex._volumes.wavefronts import bank_conflicts, distinct
 
@@ -21,10 +18,17 @@ if TYPE_CHECKING:
     from perflex._volumes.facts import MachineFacts
     from perflex._volumes.group import Instructions
     from perflex._volumes.resolved import ResolvedLaunch
+    from perflex._volumes.result import Volumes
 
-__all__ = ["paper_volumes"]
+__all__ = ["paper_cycles", "paper_volumes"]
 
 _FAR = 1024
+# The curves of the paper's tool at the time of the paper; the first and fourth predict misses, the others hits.
+_L1_MISS = (0.73, 4.6, 0.34)
+_Y_HIT = (1.0, 0.06347897995, -1.03)
+_Z_HIT = (1.0, 0.0036, -3.97)
+_LOAD_MISS = (0.5, 13.0, 1.8)
+_STORE_HIT = (1.0, 0.044, -0.61)
 
 
 def paper_cycles(item: Instructions) -> float:
@@ -44,68 +48,30 @@ def paper_volumes(
 ) -> Volumes:
     """Return the volumes of one launch."""
     lines = Lines(fact(machine, "line_bytes"), fact(machine, "sector_bytes"), fact(machine, "sub_group_size"))
-    at_once = resident * fact(machine, "compute_units")
-    wave = wave_of(launch.groups, filled_groups(launch), at_once, full_y_set=True)
+    units, capacity = fact(machine, "compute_units"), fact(machine, "l2_effective_bytes")
+    wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=True)
     group = average_group(launch, first_groups(wave.now, 4), lines, offsets, paper_cycles)
-    everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
-    scale = everything / group.instances
-    alloc = sum(group.allocated.values()) / group.groups
-    over_l1 = alloc * resident / fact(machine, "l1_bytes")
-    l1_miss = gompertz(curve(machine, "l1_miss", PAPER_CURVES.l1_miss), over_l1)
     granule = granule or lines.sector
     # Addresses are (sector of the row, y, z), so that alignment does not enter.
     volumes = wave_volumes(Toucher(launch, Layout(granule)), wave, granule)
-    cells = instances(launch, wave.now)
-    capacity = fact(machine, "l2_effective_bytes")
-    over_y = (volumes.sets[0] + volumes.sets[1]) / capacity
-    over_z = volumes.sets[2] / capacity
-    y_hit = gompertz(curve(machine, "y_hit", PAPER_CURVES.y_hit), min(max(over_y, 0.01), 10) if over_y else 0.1)
-    z_hit = gompertz(curve(machine, "z_hit", PAPER_CURVES.z_hit), min(max(over_z, 0.01), 10) if over_z else 0.1)
-    over_wave = (sum(volumes.load.values()) + sum(volumes.store.values())) / capacity
-    load_miss = gompertz(curve(machine, "load_miss", PAPER_CURVES.load_miss), over_wave)
-    store_miss = 1 - gompertz(curve(machine, "store_hit", PAPER_CURVES.store_hit), over_wave)
-    waves = everything / cells
-    arrays = {}
-    for name in [name for name, space in launch.spaces.items() if space == "global"]:
-        overlap = volumes.overlap.get(name, (0, 0, 0))
-        part = ArrayVolumes(
-            l1_wavefronts=group.wavefronts[name] * scale,
-            l1_load=group.loads[name] * scale,
-            l2_l1_compulsory=group.compulsory[name] * scale,
-            l2_l1_capacity=l1_miss * (group.loads[name] - group.compulsory[name]) * scale,
-            l2_l1_store=group.stores[name] * scale,
-            wave_load=volumes.load.get(name, 0) * waves,
-            wave_store=volumes.store.get(name, 0) * waves,
-            overlap_x=overlap[0] * waves,
-            overlap_y=overlap[1] * waves,
-            overlap_z=overlap[2] * waves,
-            hit_xy=(overlap[0] + overlap[1]) * y_hit * waves,
-            hit_z=overlap[2] * z_hit * waves,
-        )
-        part = replace(
-            part,
-            l2_l1_load=part.l2_l1_compulsory + part.l2_l1_capacity,
-            store_evict=store_miss * max(0.0, part.l2_l1_store - part.wave_store),
-        )
-        second = part.wave_load - part.hit_xy - part.hit_z
-        part = replace(part, dram_capacity=load_miss * (part.l2_l1_load - second))
-        arrays[name] = replace(
-            part,
-            dram_load=second + part.store_evict + part.dram_capacity,
-            dram_store=part.wave_store + part.store_evict,
-        )
-    return Volumes(
-        kernel=launch.kernel,
-        machine=machine.name,
-        variant="paper2022",
-        arrays=arrays,
-        total=ArrayVolumes.total(arrays.values()),
-        resident_groups=resident,
-        waves=prod(launch.groups) / at_once,
-        wave_items=cells,
-        l1_alloc=alloc,
-        oversub_l1=over_l1,
-        oversub_l2_y=over_y,
-        oversub_l2_z=over_z,
-        oversub_l2=over_wave,
+    everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
+    parts = Parts(group, volumes, everything, instances(launch, wave.now))
+    over = Oversubscription(
+        l1=sum(group.allocated.values()) / group.groups * resident / fact(machine, "l1_bytes"),
+        l2_y=(volumes.sets[0] + volumes.sets[1]) / capacity,
+        l2_z=volumes.sets[2] / capacity,
+        l2=(sum(volumes.load.values()) + sum(volumes.store.values())) / capacity,
     )
+    rates = Rates(
+        l1_miss=gompertz(curve(machine, "l1_miss", _L1_MISS), over.l1),
+        xy_hit=gompertz(curve(machine, "y_hit", _Y_HIT), _clamped(over.l2_y)),
+        z_hit=gompertz(curve(machine, "z_hit", _Z_HIT), _clamped(over.l2_z)),
+        load_miss=gompertz(curve(machine, "load_miss", _LOAD_MISS), over.l2),
+        store_miss=1 - gompertz(curve(machine, "store_hit", _STORE_HIT), over.l2),
+    )
+    return as_volumes(launch, parts, rates, over, resident=resident, units=units)
+
+
+def _clamped(oversubscription: float) -> float:
+    """Return the argument of the curves of overlaps; 0.1 stands for no set."""
+    return min(max(oversubscription, 0.01), 10.0) if oversubscription else 0.1
