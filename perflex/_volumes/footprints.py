@@ -134,7 +134,7 @@ class Toucher:
         product = []
         for axis, form in enumerate(access.axes):
             innermost = axis == -inner[1]
-            mark = (form, innermost and (access.strides, access.array))
+            mark = (form, innermost and access.strides[axis], innermost and access.array)
             if mark not in sets:
                 image = imager.image(form, access)
                 sets[mark] = self._granules(image, access, access.strides[axis]) if innermost else image

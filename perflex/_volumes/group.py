@@ -69,14 +69,14 @@ def instructions(
         kinds: dict[tuple[object, ...], list[ResolvedAccess]] = {}
         for access in part.accesses:
             if launch.spaces[access.array] == space:
-                form = access.linear(scale=access.itemsize)
+                form = access.address
                 residue = form.constant + offsets.get(access.array, 0)
                 same = (access.array, access.direction, form.terms, form.floors, residue % PERIOD)
                 kinds.setdefault(same, []).append(access)
         loops = _Loops(launch.kernel, part, axes + len(launch.items), items)
         for members in kinds.values():
             access = members[0]
-            form = access.linear(scale=access.itemsize)
+            form = access.address
             steps, weights = loops.iterations(form, access)
             here = points | steps
             alive = running

@@ -42,6 +42,8 @@ class Imager:
 
     def runs(self, access: ResolvedAccess) -> bool:
         """Return whether any instance executes, as far as guards on what no axis depends on tell."""
+        if not self.parts:
+            return True
         touched = frozenset[int]().union(*(self._reach(axis) for axis in access.axes))
         return all(
             self.image(self._constraints[part][0], access).starts.size for part in self.parts if not part & touched
@@ -68,6 +70,8 @@ class Imager:
 
     def _reach(self, form: Form) -> frozenset[int]:
         dims = form.dims
+        if not self.parts:
+            return dims
         return dims.union(*(part for part in self.parts if part & dims))
 
     def _computed(self, form: Form, access: ResolvedAccess) -> Intervals:

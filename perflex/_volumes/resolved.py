@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features._computed_once import computed_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perflex._volumes.description import AccessMap, Description, Piece, Row
     from perflex.features._scop import Scop
@@ -39,12 +40,12 @@ class Form:
     floors: tuple[tuple[Form, int], ...] = ()
     denominator: int = 1
 
-    @property
+    @computed_once
     def dims(self) -> frozenset[int]:
         """Dimensions it depends on."""
         return frozenset(dim for dim, _ in self.terms).union(*(form.dims for form, _ in self.floors))
 
-    @property
+    @computed_once
     def floor_dims(self) -> frozenset[int]:
         """Dimensions that are not merely added."""
         if self.denominator != 1:
@@ -86,10 +87,15 @@ class ResolvedAccess:
     strides: tuple[int, ...]
     itemsize: int
 
-    def linear(self, axes: Sequence[int] | None = None, scale: int = 1) -> Form:
-        """Return the sum of index times stride over some axes or all, in elements, times a scale."""
+    @computed_once
+    def address(self) -> Form:
+        """Byte address relative to the array's first element."""
+        return self.linear(range(len(self.axes)), self.itemsize)
+
+    def linear(self, axes: Iterable[int], scale: int = 1) -> Form:
+        """Return the sum of index times stride over some axes, in elements, times a scale."""
         constant, terms, floors = 0, dict[int, int](), list[tuple[Form, int]]()
-        for axis in range(len(self.axes)) if axes is None else axes:
+        for axis in axes:
             form, factor = self.axes[axis], self.strides[axis] * scale
             if form.denominator != 1:
                 floors.append((form, factor))

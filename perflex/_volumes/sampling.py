@@ -46,7 +46,7 @@ def _along(launch: ResolvedLaunch, axis: int, extent: int, line: int) -> dict[in
         guarded |= any(axis in guard.dims for guard in piece.constraints)
         guarded |= piece.ranges[axis] != (0, extent - 1)
         for access in piece.accesses:
-            form = access.linear(scale=access.itemsize)
+            form = access.address
             if axis in form.floor_dims:
                 period = max(period, line)
             period = max(period, line // gcd(line, form.coefficient(axis)))
@@ -64,23 +64,21 @@ def _along(launch: ResolvedLaunch, axis: int, extent: int, line: int) -> dict[in
 def alike(launch: ResolvedLaunch, groups: Mapping[Group, int]) -> list[tuple[Group, int]]:
     """Return one work-group for each kind among some, with the sum of their weights."""
     kinds: dict[tuple[object, ...], tuple[Group, int]] = {}
-    linear = {
-        (a.array, tuple(form.coefficient(axis) for axis in range(len(launch.groups))))
+    slopes = {
+        tuple(a.address.coefficient(axis) for axis in range(len(launch.groups)))
         for piece in launch.pieces
         for a in piece.accesses
-        for form in [a.linear(scale=a.itemsize)]
     }
-    slopes = sorted({slope for _, slope in linear})
     floors = {
         axis
         for piece in launch.pieces
         for a in piece.accesses
-        for axis in a.linear().floor_dims
+        for axis in a.address.floor_dims
         if axis < len(launch.groups)
     }
     guards = _Guards(launch)
     for group, weight in groups.items():
-        phase = tuple(sum(c * g for c, g in zip(slope, group, strict=True)) % PERIOD for slope in slopes)
+        phase = tuple(sum(c * g for c, g in zip(slope, group, strict=True)) % PERIOD for slope in sorted(slopes))
         kind = (phase, guards.kind(group), tuple(group[axis] for axis in floors))
         first, total = kinds.get(kind, (group, 0))
         kinds[kind] = (first, total + weight)
