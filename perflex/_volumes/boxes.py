@@ -69,7 +69,8 @@ def _atoms(sets: Sequence[Intervals]) -> tuple[np.ndarray, np.ndarray]:
             change[np.searchsorted(edges, item.starts)] = 1
             change[np.searchsorted(edges, item.ends + 1)] -= 1
             matrix[number] = np.cumsum(change, dtype=np.int8)
-    matrix, lengths = matrix[:, :-1], np.diff(edges).astype(np.float64)
+    matrix = matrix[:, :-1]
+    lengths: np.ndarray = np.diff(edges).astype(np.float64)
     if matrix.shape[1] > 4 * len(different) + 8:
         packed = np.packbits(matrix.astype(bool), axis=0)
         words = np.ascontiguousarray(packed.T).view(np.dtype((np.void, packed.shape[0]))).ravel()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perflex._volumes.footprints import Layout, Toucher
-from perflex._volumes.group import instructions
+from perflex._volumes.group import PERIOD, instructions
 from perflex._volumes.instances import instances
 from perflex._volumes.sampling import alike
 from perflex._volumes.wavefronts import distinct
@@ -79,16 +79,17 @@ def average_group(
     """
     total = GroupVolumes()
     sectors = Toucher(launch, Layout(lines.sector, offsets, EVERYWHERE))
-    whole_lines = Toucher(launch, Layout(lines.line, offsets, EVERYWHERE))
-    for group, weight in alike(launch, groups):
-        box = tuple((position, position) for position in group)
-        total.groups += weight
-        total.instances += weight * instances(launch, box)
+    whole_lines = Toucher(launch, Layout(lines.line, offsets, EVERYWHERE), sectors)
+    for group, weight in alike(launch, groups, PERIOD):
         for item in instructions(launch, group, lines.lanes, "global", offsets):
             into = total.loads if item.direction == "load" else total.stores
             each = distinct(item.addresses, lines.sector).sum(axis=-1) @ item.weights
             into[item.array] += weight * item.count * lines.sector * float(each)
             total.wavefronts[item.array] += weight * cycles(item)
+    for group, weight in alike(launch, groups, lines.line):
+        box = tuple((position, position) for position in group)
+        total.groups += weight
+        total.instances += weight * instances(launch, box)
         for into, toucher in ((total.compulsory, sectors), (total.allocated, whole_lines)):
             for array, size in toucher.bytes_of([box], ["load"]).items():
                 into[array] += weight * size

@@ -140,7 +140,8 @@ def _conjunctions(scop: Scop, statement: Statement, domain: Any, accesses: list[
 
 def _piece(scop: Scop, statement: Statement, conjunction: Any, accesses: list[tuple[Access, Any]]) -> Piece:
     reader = _Reader(scop.parameters)
-    equalities, inequalities = [], []
+    equalities: list[Row] = []
+    inequalities: list[Row] = []
     for constraint in conjunction.get_constraints():
         row, _ = reader.read(constraint.get_aff())
         (equalities if constraint.is_equality() else inequalities).append(row)

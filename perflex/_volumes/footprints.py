@@ -46,8 +46,10 @@ class Layout:
 class Toucher:
     """The granules that any boxes of work-groups of one launch touch."""
 
-    def __init__(self, launch: ResolvedLaunch, layout: Layout) -> None:
+    def __init__(self, launch: ResolvedLaunch, layout: Layout, shared: Toucher | None = None) -> None:
         self._launch = launch
+        # What elements are touched does not depend on the layout.
+        self.imagers_of: dict[Box, list[Imager]] = shared.imagers_of if shared else {}
         self._layout = layout
         self._flat = self._flattened()
         self._products: dict[tuple[Box, str], dict[Key, list[Product]]] = {}
@@ -105,12 +107,12 @@ class Toucher:
 
     def _fill(self, box: Box) -> None:
         found: dict[str, dict[Key, list[Product]]] = {"load": {}, "store": {}}
-        for piece in self._launch.pieces:
+        if box not in self.imagers_of:
+            parts = [piece.within(box) for piece in self._launch.pieces]
+            self.imagers_of[box] = [Imager(self._launch.kernel, part) for part in parts if part is not None]
+        for imager in self.imagers_of[box]:
+            part = imager.piece
             seen: set[tuple[object, ...]] = set()
-            part = piece.within(box)
-            if part is None:
-                continue
-            imager = Imager(self._launch.kernel, part)
             sets: dict[tuple[object, ...], Intervals] = {}
             for access in part.accesses:
                 if self._launch.spaces[access.array] != "global" or not imager.runs(access):
@@ -128,17 +130,15 @@ class Toucher:
     def _axis_product(
         self, imager: Imager, access: ResolvedAccess, sets: dict[tuple[object, ...], Intervals]
     ) -> Product:
-        inner = min(
-            (abs(stride), -axis) for axis, stride in enumerate(access.strides) if stride
-        ) if any(access.strides) else (0, 0)
         product = []
-        for axis, form in enumerate(access.axes):
-            innermost = axis == -inner[1]
-            mark = (form, innermost and access.strides[axis], innermost and access.array)
-            if mark not in sets:
-                image = imager.image(form, access)
-                sets[mark] = self._granules(image, access, access.strides[axis]) if innermost else image
-            product.append(sets[mark])
+        for axis, mark in enumerate(access.marks):
+            image = sets.get(mark)
+            if image is None:
+                image = imager.image(access.axes[axis], access)
+                if axis == access.innermost:
+                    image = self._granules(image, access, access.strides[axis])
+                sets[mark] = image
+            product.append(image)
         return tuple(product) or (self._granules(imager.image(Form(0, ()), access), access, 1),)
 
     def _flat_product(self, imager: Imager, access: ResolvedAccess) -> Product:
@@ -152,4 +152,3 @@ class Toucher:
     def _granules(self, image: Intervals, access: ResolvedAccess, stride: int) -> Intervals:
         offset = self._layout.offsets.get(access.array, 0)
         return image.granules(stride * access.itemsize, access.itemsize, offset, self._layout.granule)
-

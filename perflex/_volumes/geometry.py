@@ -35,9 +35,7 @@ class Wave:
     before: tuple[Box | None, Box | None, Box | None]
 
 
-def resident_groups(
-    machine: MachineFacts, items: int, *, registers: int | None, local_bytes: int, kernel: str
-) -> int:
+def resident_groups(machine: MachineFacts, items: int, *, registers: int | None, local_bytes: int, kernel: str) -> int:
     """Return how many work-groups a compute unit holds at once.
 
     Raises
@@ -57,8 +55,8 @@ def resident_groups(
     for what, (there, needed) in limits.items():
         if needed > there:
             msg = (
-                f"a work-group of kernel {kernel!r} needs {needed} {what}, a compute unit of {machine.name} has {there};"
-                " choose a smaller work-group"
+                f"a work-group of kernel {kernel!r} needs {needed} {what}, a unit of {machine.name} has {there}; "
+                "choose a smaller work-group"
             )
             raise UnsupportedKernelError(msg, kernel=kernel, machine=machine.name)
     most = getattr(machine, "max_items_per_group", None)

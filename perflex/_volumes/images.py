@@ -69,7 +69,7 @@ class Imager:
         return int(np.count_nonzero(self._alive(part, guards, access)[1]))
 
     def _reach(self, form: Form) -> frozenset[int]:
-        dims = form.dims
+        dims: frozenset[int] = form.dims
         if not self.parts:
             return dims
         return dims.union(*(part for part in self.parts if part & dims))

@@ -28,7 +28,7 @@ def local_wavefronts(launch: ResolvedLaunch, machine: MachineFacts) -> dict[tupl
         return total
     lanes, banks = fact(machine, "sub_group_size"), fact(machine, "local_banks")
     word = fact(machine, "local_bank_bytes")
-    for group, weight in alike(launch, whole_grid(launch, 1)):
+    for group, weight in alike(launch, whole_grid(launch, 1), 1):
         for item in instructions(launch, group, lanes, "local", {}):
             width = max(item.itemsize, word)
             parts = max(1, lanes * width // (banks * word))

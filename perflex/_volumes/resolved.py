@@ -92,6 +92,20 @@ class ResolvedAccess:
         """Byte address relative to the array's first element."""
         return self.linear(range(len(self.axes)), self.itemsize)
 
+    @computed_once
+    def innermost(self) -> int:
+        """The axis along which neighbours are closest."""
+        there = [(abs(stride), -axis) for axis, stride in enumerate(self.strides) if stride]
+        return -min(there)[1] if there else len(self.strides) - 1
+
+    @computed_once
+    def marks(self) -> tuple[tuple[object, ...], ...]:
+        """What tells each axis's granules from those of the launch's other accesses: equal forms are one object."""
+        return tuple(
+            (id(form), stride, self.array) if axis == self.innermost else (id(form),)
+            for axis, (form, stride) in enumerate(zip(self.axes, self.strides, strict=True))
+        )
+
     def linear(self, axes: Iterable[int], scale: int = 1) -> Form:
         """Return the sum of index times stride over some axes, in elements, times a scale."""
         constant, terms, floors = 0, dict[int, int](), list[tuple[Form, int]]()
@@ -184,12 +198,11 @@ def _resolved(
     forms: list[Form] = []
     for floor in piece.floors:
         forms.append(_form(floor.row, floor.denominator, values, forms))
-    constraints = []
-    for row in piece.inequalities:
-        constraints.append(_form(row, 1, values, forms))
+    constraints = [_form(row, 1, values, forms) for row in piece.inequalities]
     for row in piece.equalities:
         constraints += [_form(row, 1, values, forms), _form(tuple((c, -v) for c, v in row), 1, values, forms)]
-    accesses = tuple(_access(scop, access, values, forms, sizes) for access in piece.accesses)
+    known: dict[Form, Form] = {}
+    accesses = tuple(_access(scop, access, values, forms, sizes, known) for access in piece.accesses)
     unbounded = [(-_FAR, _FAR)] * (piece.dims - len(box))
     ranges = narrowed((*box, *unbounded), constraints)
     if ranges is None:
@@ -206,9 +219,15 @@ _FAR = 1 << 40
 
 
 def _access(
-    scop: Scop, access: AccessMap, values: list[int], forms: list[Form], sizes: Mapping[str, int]
+    scop: Scop,
+    access: AccessMap,
+    values: list[int],
+    forms: list[Form],
+    sizes: Mapping[str, int],
+    known: dict[Form, Form],
 ) -> ResolvedAccess:
-    axes = tuple(_form(row, denominator, values, forms) for row, denominator in access.axes)
+    made = (_form(row, denominator, values, forms) for row, denominator in access.axes)
+    axes = tuple(known.setdefault(form, form) for form in made)
     strides = tuple(int(stride.evaluate(sizes)) for stride in access.strides)
     return ResolvedAccess(access.array, access.direction, access.text, axes, strides, scop.array(access.array).itemsize)
 

@@ -6,8 +6,6 @@ from itertools import product
 from math import gcd
 from typing import TYPE_CHECKING
 
-from perflex._volumes.group import PERIOD
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -61,8 +59,11 @@ def _along(launch: ResolvedLaunch, axis: int, extent: int, line: int) -> dict[in
     return weights | ({0: 1, extent - 1: 1} if guarded else {})
 
 
-def alike(launch: ResolvedLaunch, groups: Mapping[Group, int]) -> list[tuple[Group, int]]:
-    """Return one work-group for each kind among some, with the sum of their weights."""
+def alike(launch: ResolvedLaunch, groups: Mapping[Group, int], period: int) -> list[tuple[Group, int]]:
+    """Return one work-group for each kind among some, with the sum of their weights.
+
+    Those are of one kind whose addresses differ by multiples of a period, in bytes, and that guards treat alike.
+    """
     kinds: dict[tuple[object, ...], tuple[Group, int]] = {}
     slopes = {
         tuple(a.address.coefficient(axis) for axis in range(len(launch.groups)))
@@ -78,7 +79,7 @@ def alike(launch: ResolvedLaunch, groups: Mapping[Group, int]) -> list[tuple[Gro
     }
     guards = _Guards(launch)
     for group, weight in groups.items():
-        phase = tuple(sum(c * g for c, g in zip(slope, group, strict=True)) % PERIOD for slope in sorted(slopes))
+        phase = tuple(sum(c * g for c, g in zip(slope, group, strict=True)) % period for slope in sorted(slopes))
         kind = (phase, guards.kind(group), tuple(group[axis] for axis in floors))
         first, total = kinds.get(kind, (group, 0))
         kinds[kind] = (first, total + weight)

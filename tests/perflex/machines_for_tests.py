@@ -1,4 +1,4 @@
-"""Machine facts as the reference outputs used them: device table of the paper's tool; RTX 2080 Ti from its data sheet."""
+"""Machine facts as the reference outputs used them (the paper's tool); RTX 2080 Ti from its data sheet."""
 
 from __future__ import annotations
 

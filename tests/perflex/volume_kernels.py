@@ -58,7 +58,9 @@ def stencil(
     if guarded:
         limits += [f"{fold[a]} * ({items[a]} g{a} + l{a}) < {domain[a]}" for a in range(dims)]
     cells = list(product(*(range(times) for times in fold)))
-    loads = dict.fromkeys(tuple(c + o for c, o in zip(cell, offset, strict=True)) for cell in cells for offset in offsets)
+    loads = dict.fromkeys(
+        tuple(c + o for c, o in zip(cell, offset, strict=True)) for cell in cells for offset in offsets
+    )
 
     def access(array: str, direction: str, offset: tuple[int, ...]) -> Access:
         index = [f"{fold[a]} * ({items[a]} g{a} + l{a}) + {offset[a] + shift[a]}" for a in reversed(range(dims))]
@@ -102,3 +104,57 @@ def one_axis(domain: int, items: Sequence[int], stride: int, itemsize: int) -> S
         (_array("A", (max(stride, 1) * domain,), itemsize),),
         (Statement("load", isl.Set(f"{{ {where} : {limits} }}"), (Access("A", "load", relation, text="A[s*i]"),)),),
     )
+
+
+def convolution(items: Sequence[int], tile: Sequence[int], *, size: int = 4096, half: int = 7) -> Scop:
+    """Filter of (2 half + 1)^2 points through a tile in local memory, single precision.
+
+    Work-items copy the tile with its halo in strides of the work-group, then compute tile[0] x tile[1] outputs spaced
+    one work-group apart.
+    """
+    (bx, by), (tx, ty), side = items, tile, 2 * half + 1
+    width, height = bx * tx + 2 * half, by * ty + 2 * half
+    gx, gy = -(-size // (bx * tx)), -(-size // (by * ty))
+    grid = f"0 <= g0 < {gx} and 0 <= g1 < {gy} and 0 <= l0 < {bx} and 0 <= l1 < {by}"
+    copy = f"{grid} and 0 <= s and 0 <= t and l1 + {by} s < {height} and l0 + {bx} t < {width}"
+    row, column = f"l1 + {by} s", f"l0 + {bx} t"
+    source = f"{by * ty} g1 + {row}, {bx * tx} g0 + {column}"
+    compute = f"{grid} and 0 <= u < {ty} and 0 <= v < {tx} and 0 <= a < {side} and 0 <= b < {side}"
+    target = f"{by * ty} g1 + l1 + {by} u, {bx * tx} g0 + l0 + {bx} v"
+    first = "[g0, g1, l0, l1, s, t]"
+    second = "[g0, g1, l0, l1, u, v, a, b]"
+    third = "[g0, g1, l0, l1, u, v]"
+
+    def access(array: str, direction: str, where: str, index: str) -> Access:
+        return Access(array, direction, isl.Map(f"{{ {where} -> [{index}] }}"), text=f"{array}[{index}]")
+
+    statements = (
+        Statement(
+            "copy",
+            isl.Set(f"{{ {first} : {copy} }}"),
+            (access("image", "load", first, source), access("tile", "store", first, f"{row}, {column}")),
+        ),
+        Statement(
+            "filter",
+            isl.Set(f"{{ {second} : {compute} }}"),
+            (access("tile", "load", second, f"l1 + {by} u + a, l0 + {bx} v + b"),),
+        ),
+        Statement(
+            "put",
+            isl.Set(f"{{ {third} : {grid} and 0 <= u < {ty} and 0 <= v < {tx} }}"),
+            (access("out", "store", third, target),),
+        ),
+    )
+    arrays = (
+        _array("image", (size + 2 * half, size + 2 * half), 4),
+        _array("out", (size, size), 4),
+        Array(
+            "tile",
+            "local",
+            "float32",
+            (QuasiPolynomial.constant(height), QuasiPolynomial.constant(width)),
+            (QuasiPolynomial.constant(width), QuasiPolynomial.constant(1)),
+        ),
+    )
+    launch = Launch((QuasiPolynomial.constant(gx), QuasiPolynomial.constant(gy)), (bx, by))
+    return Scop("convolution", (), isl.Set("{ : }"), (launch,), arrays, statements)
