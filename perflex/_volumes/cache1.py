@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupVolumes", "Lines", "average_group"]
 
-EVERYWHERE = 1 << 62
-
 
 @dataclass(frozen=True)
 class Lines:
@@ -78,8 +76,8 @@ def average_group(
         Wavefronts that instructions take.
     """
     total = GroupVolumes()
-    sectors = Toucher(launch, Layout(lines.sector, offsets, EVERYWHERE))
-    whole_lines = Toucher(launch, Layout(lines.line, offsets, EVERYWHERE), sectors)
+    sectors = Toucher(launch, Layout(lines.sector, offsets, exact=True))
+    whole_lines = Toucher(launch, Layout(lines.line, offsets, exact=True), sectors)
     for group, weight in alike(launch, groups, PERIOD):
         for item in instructions(launch, group, lines.lanes, "global", offsets):
             into = total.loads if item.direction == "load" else total.stores

@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from perflex._volumes.boxes import Atoms
 from perflex._volumes.images import Imager
+from perflex._volumes.intervals import Intervals
 from perflex._volumes.resolved import Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex._volumes.intervals import Intervals
     from perflex._volumes.resolved import ResolvedAccess, ResolvedLaunch
 
 __all__ = ["Box", "Layout", "Toucher"]
 
 Box = tuple[tuple[int, int], ...]
-Product = tuple["Intervals", ...]
+Product = tuple[Intervals, ...]
 # Accesses with the same key see the same axes of the same array.
 Key = tuple[str, tuple[int, ...]]
 
@@ -36,11 +38,14 @@ class Layout:
     short_rows
         Rows of fewer bytes that do not start on a granule are taken as parts of one linear array, where others are
         taken to share no granule with their neighbours.
+    exact
+        Whether all arrays are linear; then what single boxes touch is known, but not what several do together.
     """
 
     granule: int
     offsets: Mapping[str, int] = field(default_factory=dict)
     short_rows: int = 0
+    exact: bool = False
 
 
 class Toucher:
@@ -68,8 +73,7 @@ class Toucher:
             for key in self.keys(direction):
                 union = [product for box in boxes for product in self.products(box, direction).get(key, [])]
                 if union:
-                    atoms = Atoms([union])
-                    total[key[0]] = total.get(key[0], 0) + atoms.size(atoms.masks[0]) * self._layout.granule
+                    total[key[0]] = total.get(key[0], 0) + _size(union) * self._layout.granule
         return total
 
     def keys(self, direction: str) -> list[Key]:
@@ -101,7 +105,7 @@ class Toucher:
             rows = sorted(abs(stride) for stride in access.strides if stride)
             if len(rows) > 1:
                 pitch = rows[1] * access.itemsize
-                if pitch % self._layout.granule and pitch < self._layout.short_rows:
+                if pitch % self._layout.granule and (self._layout.exact or pitch < self._layout.short_rows):
                     flat.add(key)
         return flat
 
@@ -110,6 +114,7 @@ class Toucher:
         if box not in self.imagers_of:
             parts = [piece.within(box) for piece in self._launch.pieces]
             self.imagers_of[box] = [Imager(self._launch.kernel, part) for part in parts if part is not None]
+        flat = self._flat | (self._wrapped(box) if self._layout.exact else set())
         for imager in self.imagers_of[box]:
             part = imager.piece
             seen: set[tuple[object, ...]] = set()
@@ -118,7 +123,7 @@ class Toucher:
                 if self._launch.spaces[access.array] != "global" or not imager.runs(access):
                     continue
                 key = (access.array, access.strides)
-                product = self._flat_product(imager, access) if key in self._flat else None
+                product = self._flat_product(imager, access) if key in flat else None
                 product = product or self._axis_product(imager, access, sets)
                 mark = (access.direction, key, *map(id, product))
                 if mark not in seen and all(item.starts.size for item in product):
@@ -126,6 +131,20 @@ class Toucher:
                     found[access.direction].setdefault(key, []).append(product)
         for direction, products in found.items():
             self._products[box, direction] = products
+
+    def _wrapped(self, box: Box) -> set[Key]:
+        """Return arrays of which some subscripts leave their row for a neighbouring one."""
+        found = set()
+        for imager in self.imagers_of[box]:
+            for access in imager.piece.accesses:
+                rows = sorted(abs(stride) for stride in access.strides if stride)
+                if len(rows) > 1:
+                    low, high = access.axes[access.innermost].bounds(imager.piece.ranges)
+                    first = self._layout.offsets.get(access.array, 0)
+                    start, end = (first + bound * rows[0] * access.itemsize for bound in (low, high))
+                    if start < 0 or end + access.itemsize > rows[1] * access.itemsize:
+                        found.add((access.array, access.strides))
+        return found
 
     def _axis_product(
         self, imager: Imager, access: ResolvedAccess, sets: dict[tuple[object, ...], Intervals]
@@ -152,3 +171,12 @@ class Toucher:
     def _granules(self, image: Intervals, access: ResolvedAccess, stride: int) -> Intervals:
         offset = self._layout.offsets.get(access.array, 0)
         return image.granules(stride * access.itemsize, access.itemsize, offset, self._layout.granule)
+
+
+def _size(union: Sequence[Product]) -> int:
+    if len(union[0]) == 1:
+        sets = [product[0] for product in union]
+        starts, ends = (np.concatenate([getattr(item, what) for item in sets]) for what in ("starts", "ends"))
+        return Intervals.merged(starts, ends).size
+    atoms = Atoms([union])
+    return atoms.size(atoms.masks[0])

@@ -53,9 +53,11 @@ def _along(launch: ResolvedLaunch, axis: int, extent: int, line: int) -> dict[in
     if inner <= period:
         return dict.fromkeys(range(extent), 1)
     start = own + (inner - period) // 2
-    weights = {start + step: inner // period for step in range(period)}
-    for step in range(inner % period):
-        weights[start + step] += 1
+    # Each stands for those of its own alignment.
+    weights = {
+        position: 1 + (position - own) // period + (own + inner - 1 - position) // period
+        for position in range(start, start + period)
+    }
     return weights | ({0: 1, extent - 1: 1} if guarded else {})
 
 
