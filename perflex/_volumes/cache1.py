@@ -1,0 +1,94 @@
+"""Volumes at the L1 cache: what work-groups load, store and load again, averaged over work-groups."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from perflex._volumes.footprints import Layout, Toucher
+from perflex._volumes.group import PERIOD, instructions
+from perflex._volumes.instances import instances
+from perflex._volumes.sampling import alike
+from perflex._volumes.wavefronts import distinct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from perflex._volumes.group import Instructions
+    from perflex._volumes.resolved import ResolvedLaunch
+
+__all__ = ["GroupVolumes", "Lines", "average_group"]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Sizes that addresses are counted in: bytes of a line and a sector, work-items of a sub-group."""
+
+    line: int
+    sector: int
+    lanes: int
+
+
+@dataclass
+class GroupVolumes:
+    """What a number of work-groups does, by array.
+
+    Attributes
+    ----------
+    groups, instances
+        Number of work-groups (by weight), and of statement instances they execute.
+    wavefronts
+        L1 cycles of loads and stores.
+    loads, stores
+        Bytes of the distinct sectors of each instruction.
+    compulsory, allocated
+        Bytes of the distinct sectors, and lines, of each work-group's loads.
+    """
+
+    groups: int = 0
+    instances: int = 0
+    wavefronts: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    loads: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    stores: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    compulsory: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    allocated: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+
+def average_group(
+    launch: ResolvedLaunch,
+    groups: Mapping[tuple[int, ...], int],
+    lines: Lines,
+    offsets: dict[str, int],
+    cycles: Callable[[Instructions], float],
+) -> GroupVolumes:
+    """Return the sums over some work-groups with weights.
+
+    Parameters
+    ----------
+    groups
+        Work-groups and how many each stands for.
+    lines
+        Sizes of lines, sectors and sub-groups.
+    offsets
+        Byte address of each array's first element, modulo a line.
+    cycles
+        Wavefronts that instructions take.
+    """
+    total = GroupVolumes()
+    sectors = Toucher(launch, Layout(lines.sector, offsets, exact=True))
+    whole_lines = Toucher(launch, Layout(lines.line, offsets, exact=True), sectors)
+    for group, weight in alike(launch, groups, PERIOD):
+        for item in instructions(launch, group, lines.lanes, "global", offsets):
+            into = total.loads if item.direction == "load" else total.stores
+            each = distinct(item.addresses, lines.sector).sum(axis=-1) @ item.weights
+            into[item.array] += weight * item.count * lines.sector * float(each)
+            total.wavefronts[item.array] += weight * cycles(item)
+    for group, weight in alike(launch, groups, lines.line):
+        box = tuple((position, position) for position in group)
+        total.groups += weight
+        total.instances += weight * instances(launch, box)
+        for into, toucher in ((total.compulsory, sectors), (total.allocated, whole_lines)):
+            for array, size in toucher.bytes_of([box], ["load"]).items():
+                into[array] += weight * size
+    return total

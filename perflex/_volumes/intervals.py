@@ -1,0 +1,98 @@
+"""Sets of integers as sorted, disjoint, non-adjacent intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Intervals"]
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Integers from each of ``starts`` to the matching one of ``ends``, inclusive; both are sorted."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, start: int, end: int) -> Intervals:
+        """Return one interval."""
+        return cls(np.array([start], dtype=np.int64), np.array([end], dtype=np.int64))
+
+    @classmethod
+    def of_values(cls, values: np.ndarray) -> Intervals:
+        """Return the set of some integers."""
+        distinct = np.unique(values)
+        if not distinct.size:
+            return cls(distinct, distinct)
+        breaks = np.flatnonzero(np.diff(distinct) > 1)
+        return cls(distinct[np.concatenate(([0], breaks + 1))], distinct[np.concatenate((breaks, [-1]))])
+
+    @classmethod
+    def merged(cls, starts: np.ndarray, ends: np.ndarray) -> Intervals:
+        """Return the union of any intervals."""
+        if starts.size < 2:
+            return cls(starts, ends)
+        order = np.argsort(starts, kind="stable")
+        starts, reach = starts[order], np.maximum.accumulate(ends[order])
+        breaks = np.flatnonzero(starts[1:] > reach[:-1] + 1)
+        return cls(starts[np.concatenate(([0], breaks + 1))], reach[np.concatenate((breaks, [reach.size - 1]))])
+
+    @property
+    def size(self) -> int:
+        """Number of integers in the set."""
+        return int((self.ends - self.starts).sum()) + len(self.starts)
+
+    def shifted(self, by: int) -> Intervals:
+        """Return the set moved by a number."""
+        return Intervals(self.starts + by, self.ends + by) if by else self
+
+    def plus_steps(self, step: int, count: int) -> Intervals:
+        """Return all sums of a member and one of ``0, step, .., (count - 1) * step``."""
+        if count == 1 or step == 0:
+            return self
+        if step < 0:
+            return self.shifted(step * (count - 1)).plus_steps(-step, count)
+        reach = step * (count - 1)
+        if len(self.starts) == 1 and self.ends[0] - self.starts[0] + 1 >= step:
+            return Intervals(self.starts, self.ends + reach)
+        steps = np.arange(count, dtype=np.int64) * step
+        starts = (steps[:, None] + self.starts).ravel()
+        ends = (steps[:, None] + self.ends).ravel()
+        return Intervals.merged(starts, ends)
+
+    def clipped(self, low: int, high: int) -> Intervals:
+        """Return the members from low to high."""
+        inside = (self.ends >= low) & (self.starts <= high)
+        return Intervals(np.maximum(self.starts[inside], low), np.minimum(self.ends[inside], high))
+
+    def plus(self, other: Intervals) -> Intervals:
+        """Return all sums of a member of each set."""
+        return Intervals.merged(
+            (self.starts[:, None] + other.starts).ravel(), (self.ends[:, None] + other.ends).ravel()
+        )
+
+    def granules(self, step: int, itemsize: int, offset: int, granule: int) -> Intervals:
+        """Return the granules that elements touch.
+
+        Parameters
+        ----------
+        step
+            Distance between the elements of neighbouring members, in bytes.
+        itemsize
+            Size of an element, in bytes.
+        offset
+            Byte address of member 0.
+        granule
+            Size of a granule, in bytes.
+        """
+        starts, ends = self.starts, self.ends
+        if abs(step) > granule and self.size != len(starts):
+            starts = ends = np.concatenate([np.arange(a, b + 1) for a, b in zip(starts, ends, strict=True)])
+        first, last = starts * step + offset, ends * step + offset
+        if step < 0:
+            first, last = last[::-1], first[::-1]
+        first, last = first // granule, (last + itemsize - 1) // granule
+        return Intervals(first, last) if len(first) == 1 else Intervals.merged(first, last)

@@ -1,0 +1,135 @@
+"""Data volumes of a kernel, per launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["ArrayVolumes", "Volumes"]
+
+
+@dataclass(frozen=True)
+class ArrayVolumes:
+    """Volumes of one array, or of all together; bytes per launch unless said otherwise.
+
+    Attributes
+    ----------
+    l1_wavefronts
+        L1 cycles that loads and stores of global memory take, over all compute units (Section 4.2).
+    local_wavefronts_load, local_wavefronts_store
+        Cycles that accesses of local memory take, over all compute units.
+    l1_load
+        Distinct sectors of each sub-group and load instruction.
+    l2_l1_compulsory
+        Distinct sectors of each work-group (Section 4.3).
+    l2_l1_overlap
+        Part of it that work-groups resident on the same compute unit have loaded.
+    l2_l1_capacity
+        Repeated loads of a work-group that miss the L1 cache (Section 4.5).
+    l2_l1_load, l2_l1_store
+        Volumes between L2 and L1; stores are written through.
+    wave_load, wave_store
+        Footprint of a wave, times the number of waves (Section 4.4).
+    overlap_x, overlap_y, overlap_z
+        What of the loads the sets adjacent in x, y, z have touched; of y without x, of z without both.
+    hit_xy, hit_z
+        What of it is still in the L2 cache (Section 4.4.2).
+    store_evict
+        Partly written sectors that leave the L2 cache before they are complete: stored, and read back.
+    dram_capacity
+        Repeated loads of a wave that miss the L2 cache.
+    dram_load, dram_store
+        Volumes between DRAM and L2.
+    """
+
+    l1_wavefronts: float = 0.0
+    local_wavefronts_load: float = 0.0
+    local_wavefronts_store: float = 0.0
+    l1_load: float = 0.0
+    l2_l1_compulsory: float = 0.0
+    l2_l1_overlap: float = 0.0
+    l2_l1_capacity: float = 0.0
+    l2_l1_load: float = 0.0
+    l2_l1_store: float = 0.0
+    wave_load: float = 0.0
+    wave_store: float = 0.0
+    overlap_x: float = 0.0
+    overlap_y: float = 0.0
+    overlap_z: float = 0.0
+    hit_xy: float = 0.0
+    hit_z: float = 0.0
+    store_evict: float = 0.0
+    dram_capacity: float = 0.0
+    dram_load: float = 0.0
+    dram_store: float = 0.0
+
+    @classmethod
+    def total(cls, parts: Iterable[ArrayVolumes]) -> ArrayVolumes:
+        """Return the sum of volumes."""
+        parts = list(parts)
+        return cls(**{field.name: sum(getattr(part, field.name) for part in parts) for field in fields(cls)})
+
+    def times(self, factor: float) -> ArrayVolumes:
+        """Return the volumes of so many launches."""
+        return ArrayVolumes(**{field.name: factor * getattr(self, field.name) for field in fields(self)})
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """What a kernel moves through a machine's memory hierarchy, and what that estimate rests on.
+
+    Attributes
+    ----------
+    kernel, machine, variant
+        What was estimated, for which machine, by which rules.
+    arrays
+        Volumes of each array.
+    total
+        Volumes of all arrays together.
+    resident_groups
+        Work-groups that a compute unit holds at once; of the last launch, as all that follow.
+    waves
+        Waves that the launch takes.
+    wave_items
+        Statement instances of the representative wave.
+    l1_alloc
+        Bytes that the loads of a work-group take in the L1 cache, whole lines.
+    oversub_l1, oversub_l2_y, oversub_l2_z, oversub_l2
+        Oversubscription of the L1 cache, and of the L2 cache by the y set, the z set and the wave.
+    """
+
+    kernel: str
+    machine: str
+    variant: str
+    arrays: Mapping[str, ArrayVolumes]
+    total: ArrayVolumes
+    resident_groups: int
+    waves: float
+    wave_items: int
+    l1_alloc: float
+    oversub_l1: float
+    oversub_l2_y: float
+    oversub_l2_z: float
+    oversub_l2: float
+
+    def features(self) -> dict[str, float]:
+        """Return the values by feature identifier; bytes, wavefronts and ratios, per launch."""
+        total = self.total
+        return {
+            "f_l1_wavefronts": total.l1_wavefronts,
+            "f_lmem_wavefronts": total.local_wavefronts_load + total.local_wavefronts_store,
+            "f_lmem_wavefronts_load": total.local_wavefronts_load,
+            "f_lmem_wavefronts_store": total.local_wavefronts_store,
+            "f_vol_l1_load": total.l1_load,
+            "f_vol_l2_l1_load": total.l2_l1_load,
+            "f_vol_l2_l1_store": total.l2_l1_store,
+            "f_vol_dram_load": total.dram_load,
+            "f_vol_dram_store": total.dram_store,
+            "f_oversub_l1": self.oversub_l1,
+            "f_oversub_l2": self.oversub_l2,
+            "f_resident_groups": float(self.resident_groups),
+            "f_waves": self.waves,
+        }

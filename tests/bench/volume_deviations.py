@@ -1,0 +1,239 @@
+"""Deviations of the data volumes from reference outputs and hardware counters, and how long estimates take.
+
+Run: python tests/bench/volume_deviations.py [--data DIR] [--out FILE.csv]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import sys
+import time
+from collections import defaultdict
+from itertools import product
+from math import ceil, prod
+from pathlib import Path
+
+import numpy as np
+
+TOP = Path(__file__).resolve().parents[2]
+# The tests have a folder called perflex, too: the package must come first.
+sys.path[:0] = [str(TOP)]
+sys.path.append(str(TOP / "tests" / "perflex"))
+
+from machines_for_tests import A100, MACHINES, RTX2080TI, V100  # noqa: E402
+from volume_kernels import convolution, one_axis, star, stencil  # noqa: E402
+
+from perflex._volumes import estimate_volumes  # noqa: E402
+
+CASES = {
+    "star25_3d_r4_640x512x512": star(3, 4),
+    "star7_3d_r1_256": star(3, 1),
+    "star5_2d_r1_15000x15000": star(2, 1),
+    "scale_1d_2M": [(0,)],
+}
+# Column of the reference, and what it is here per lattice update.
+COLUMNS = {
+    "l1_cycles_per_warp_lup": lambda t: 32 * t.l1_wavefronts,
+    "l2l1_load_B_per_lup": lambda t: t.l2_l1_load,
+    "l2l1_store_B_per_lup": lambda t: t.l2_l1_store,
+    "dram_load_wave_B_per_lup": lambda t: t.wave_load,
+    "dram_load_V4_B_per_lup": lambda t: t.dram_load,
+    "dram_store_B_per_lup": lambda t: t.dram_store,
+}
+
+
+def numbers(row: dict[str, str], prefix: str, dims: int = 3) -> list[int]:
+    return [int(row[f"{prefix}_{axis}"]) for axis in "xyz"][:dims]
+
+
+def cruder(row: dict[str, str], dims: int) -> str:
+    """Which rule of the reference, if any, leaves out what this estimate counts."""
+    domain, items, fold = (numbers(row, name, dims) for name in ("domain", "block", "fold"))
+    if row["block_exceeds_domain"] == "1":
+        return "work-items outside the domain counted"
+    at_once = int(row["wave_blocks"])
+    there = [extent / width for extent, width in zip(domain, items, strict=True)]
+    here = [quotient / times for quotient, times in zip(there, fold, strict=True)]
+    for axis in range(1, dims):
+        if min(ceil(at_once / prod(there[:axis])), ceil(here[axis])) != min(
+            ceil(at_once / prod(here[:axis])), ceil(here[axis])
+        ):
+            return "wave's extent from the unfolded domain"
+    if any(quotient % 1 for quotient in here):
+        return "grid cut at its upper edge"
+    return ""
+
+
+def paper(data: Path, write: csv.writer) -> None:
+    for case, offsets in CASES.items():
+        dims = len(offsets[0])
+        errors, times = defaultdict(list), []
+        with (data / "warpspeed_reference" / f"{case}.csv").open() as file:
+            rows = [row for row in csv.DictReader(file) if row["tool_commit"] == "827c681"]
+        for row in rows:
+            domain, shape = numbers(row, "domain", dims), numbers(row, "array", dims)
+            scop = stencil(
+                offsets,
+                domain,
+                numbers(row, "block"),
+                fold=numbers(row, "fold"),
+                shape=shape,
+                itemsize=int(row["datatype_bytes"]),
+            )
+            shift = int(row["alignment_elems"]) * int(row["datatype_bytes"])
+            start = time.perf_counter()
+            result = estimate_volumes(
+                scop,
+                {},
+                MACHINES[row["device"]],
+                variant="paper2022",
+                registers=32,
+                offsets={"A": shift, "B": shift},
+            )
+            times.append(1e3 * (time.perf_counter() - start))
+            why = cruder(row, dims)
+            for column, value in COLUMNS.items():
+                here, there = value(result.total) / prod(domain), float(row[column])
+                errors[why, column].append(abs(here - there) / max(there, 1e-12) if there or here > 1e-9 else 0.0)
+                write.writerow(["paper2022", case, row["device"], *shown(row), column, here, there, why])
+        for (why, column), found in sorted(errors.items()):
+            report(f"{case} {why or 'same rules'}: {column}", found)
+        print(f"{case}: {np.median(times):.1f} ms median, {max(times):.1f} ms at most")
+
+
+def shown(row: dict[str, str]) -> list[str]:
+    return ["x".join(row[f"block_{axis}"] for axis in "xyz"), "x".join(row[f"fold_{axis}"] for axis in "xyz")]
+
+
+def report(what: str, errors: list[float]) -> None:
+    values = 100 * np.asarray(errors)
+    print(
+        f"{what}: median {np.median(values):.3f} %, 90th percentile {np.percentile(values, 90):.2f} %, "
+        f"worst {values.max():.2f} % ({len(values)} rows)"
+    )
+
+
+def ranks(values: list[float]) -> np.ndarray:
+    return np.argsort(np.argsort(values)).astype(float)
+
+
+def volta(data: Path, write: csv.writer) -> None:
+    with (data / "warpspeed_measured" / "v100_star25_3d_r4_640x512x512.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if int(row["block_z"]) <= 64]
+    cells = 632 * 504 * 504
+    pairs, limits, speeds = defaultdict(list), [], []
+    for row in rows:
+        items = numbers(row, "block")
+        scop = stencil(star(3, 4), [632, 504, 504], items, shape=[640, 512, 512], shift=[0, 4, 4])
+        total = estimate_volumes(scop, {}, V100, registers=64).total
+        pairs["l2l1_load_B_per_lup"].append((total.l2_l1_load / cells, float(row["l2l1_load_B_per_lup"])))
+        pairs["dram_load_B_per_lup"].append((total.dram_load / cells, float(row["dram_load_B_per_lup"])))
+        pairs["dram_store_B_per_lup"].append((total.dram_store / cells, float(row["dram_store_B_per_lup"])))
+        times = (
+            total.l1_wavefronts / V100.compute_units / V100.clock_hz,
+            (total.l2_l1_load + total.l2_l1_store) / V100.l2_bandwidth,
+            (total.dram_load + total.dram_store) / V100.dram_bandwidth,
+        )
+        limits.append(max(times))
+        speeds.append(float(row["perf_glups"]))
+        for column, found in pairs.items():
+            write.writerow(
+                ["current", "star25 measured", "V100", "x".join(map(str, items)), "", column, *found[-1], ""]
+            )
+    for column, found in pairs.items():
+        report(f"V100 star25 measured: {column}", [abs(here / there - 1) for here, there in found])
+        here, there = zip(*found, strict=True)
+        print(f"  rank correlation {np.corrcoef(ranks(here), ranks(there))[0, 1]:.4f}")
+    best = speeds[int(np.argmin(limits))] / max(speeds)
+    print(f"V100 star25: the shape predicted to be the best reaches {100 * best:.1f} % of the best")
+
+
+COUNTERS = {
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": lambda t: t.local_wavefronts_load,
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum": lambda t: t.local_wavefronts_store,
+    "lts__t_sectors_op_read.sum": lambda t: t.l2_l1_load / 32,
+    "lts__t_sectors_op_write.sum": lambda t: t.l2_l1_store / 32,
+    "dram__sectors_read.sum": lambda t: t.dram_load / 32,
+    "dram__sectors_write.sum": lambda t: t.dram_store / 32,
+}
+
+
+def turing(data: Path, write: csv.writer) -> None:
+    with gzip.open(data / "gpu_counters" / "convolution_RTX_2080_Ti.csv.gz", "rt") as file:
+        rows = list(csv.DictReader(file))
+    seen: dict[tuple[int, ...], dict[str, str]] = {}
+    for row in rows:
+        names = ("BLOCK_SIZE_X", "BLOCK_SIZE_Y", "TILE_SIZE_X", "TILE_SIZE_Y")
+        seen.setdefault(tuple(int(row[name]) for name in names), row)
+    errors = defaultdict(list)
+    for (bx, by, tx, ty), row in seen.items():
+        kind = "one output" if tx * ty == 1 else "several outputs"
+        registers = int(row["registers_per_thread"])
+        total = estimate_volumes(convolution((bx, by), (tx, ty)), {}, RTX2080TI, registers=registers).total
+        for column, value in COUNTERS.items():
+            here, there = value(total), float(row[column])
+            errors[kind, column].append(abs(here / there - 1))
+            write.writerow(["current", "convolution", "2080 Ti", f"{bx}x{by}", f"{tx}x{ty}", column, here, there, ""])
+    for (kind, column), found in sorted(errors.items()):
+        report(f"RTX 2080 Ti convolution, {kind}: {column}", found)
+
+
+def strides(data: Path, write: csv.writer) -> None:
+    with (data / "gpu_microbench" / "gpu_strides.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["gpu"].startswith("a100")]
+    errors = defaultdict(list)
+    for row in rows:
+        size, arg = {"float": 4, "double": 8}[row["dtype"]], int(row["arg"])
+        if row["pattern"] == "stride":
+            scop = one_axis(64, [64], arg, size)
+        else:
+            height = 1024 // arg
+            pitch = int(row["pitch_elements"])
+            scop = stencil(
+                [(0, 0)], [arg, min(height, 32)], [arg, min(height, 32)], shape=[pitch, 64], itemsize=size, store=False
+            )
+        items = prod(scop.launches[0].items)
+        here, there = (
+            estimate_volumes(scop, {}, A100).total.l1_wavefronts * 32 / items,
+            float(row["cycles_per_warp_load"]),
+        )
+        errors[row["pattern"], row["dtype"]].append(abs(here / there - 1))
+        write.writerow(["current", row["pattern"], "A100", arg, row["dtype"], "cycles_per_warp_load", here, there, ""])
+    for kind, found in sorted(errors.items()):
+        report(f"A100 L1 cycles: {' '.join(kind)}", found)
+
+
+def speeds() -> None:
+    powers = [1 << n for n in range(11)]
+    shapes = [(x, y, z) for x, y, z in product(powers, powers, powers[:7]) if x * y * z == 1024]
+    folds = [(1, 1, 1), (1, 2, 1), (1, 1, 2)]
+    shapes28 = [shape for shape in shapes if shape[0] in {1, 4, 16, 64, 256, 2, 8, 32, 128, 512}][:28]
+    for variant, domain in product(("paper2022", "current"), ((640, 512, 512), (2560, 2048, 2048))):
+        times = []
+        for shape, fold in product(shapes28, folds):
+            scop = stencil(star(3, 4), domain, shape, fold=fold)
+            start = time.perf_counter()
+            estimate_volumes(scop, {}, A100, variant=variant, registers=32)
+            times.append(1e3 * (time.perf_counter() - start))
+        print(f"25 points, {variant}, {domain}: {np.median(times):.1f} ms median, {max(times):.1f} at most")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=TOP.parent / "shared" / "data")
+    parser.add_argument("--out", type=Path, default=Path("volume_deviations.csv"))
+    arguments = parser.parse_args()
+    if not arguments.data.is_dir():
+        parser.error(f"there is no folder {arguments.data}; name the one with the reference data: --data DIR")
+    with arguments.out.open("w", newline="") as file:
+        write = csv.writer(file)
+        write.writerow(["variant", "case", "device", "shape", "fold", "quantity", "estimate", "truth", "rule"])
+        for part in (paper, volta, turing, strides):
+            part(arguments.data, write)
+    speeds()
+
+
+if __name__ == "__main__":
+    main()
