@@ -61,6 +61,7 @@ def average_group(
     lines: Lines,
     offsets: dict[str, int],
     cycles: Callable[[Instructions], float],
+    shared: Toucher,
 ) -> GroupVolumes:
     """Return the sums over some work-groups with weights.
 
@@ -74,9 +75,11 @@ def average_group(
         Byte address of each array's first element, modulo a line.
     cycles
         Wavefronts that instructions take.
+    shared
+        Another layout's view of the launch, which shares what does not depend on the layout.
     """
     total = GroupVolumes()
-    sectors = Toucher(launch, Layout(lines.sector, offsets, exact=True))
+    sectors = Toucher(launch, Layout(lines.sector, offsets, exact=True), shared)
     whole_lines = Toucher(launch, Layout(lines.line, offsets, exact=True), sectors)
     for group, weight in alike(launch, groups, PERIOD):
         for item in instructions(launch, group, lines.lanes, "global", offsets):
@@ -84,11 +87,15 @@ def average_group(
             each = distinct(item.addresses, lines.sector).sum(axis=-1) @ item.weights
             into[item.array] += weight * item.count * lines.sector * float(each)
             total.wavefronts[item.array] += weight * cycles(item)
-    for group, weight in alike(launch, groups, lines.line):
-        box = tuple((position, position) for position in group)
+    for group, weight in alike(launch, groups, 1):
         total.groups += weight
-        total.instances += weight * instances(launch, box)
-        for into, toucher in ((total.compulsory, sectors), (total.allocated, whole_lines)):
+        total.instances += weight * instances(launch, tuple((position, position) for position in group))
+    for into, toucher, granule in (
+        (total.compulsory, sectors, lines.sector),
+        (total.allocated, whole_lines, lines.line),
+    ):
+        for group, weight in alike(launch, groups, granule):
+            box = tuple((position, position) for position in group)
             for array, size in toucher.bytes_of([box], ["load"]).items():
                 into[array] += weight * size
     return total

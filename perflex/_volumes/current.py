@@ -74,9 +74,10 @@ def current_volumes(
     units = fact(machine, "compute_units")
     l1, l2 = fact(machine, "l1_bytes"), fact(machine, "l2_effective_bytes")
     wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=False)
-    group = average_group(launch, whole_grid(launch, lines.line), lines, offsets, current_cycles)
     granule = granule or 2 * lines.sector
-    volumes = wave_volumes(Toucher(launch, Layout(granule, offsets, _SHORT_ROWS)), wave, granule)
+    toucher = Toucher(launch, Layout(granule, offsets, _SHORT_ROWS))
+    group = average_group(launch, whole_grid(launch, lines.line), lines, offsets, current_cycles, toucher)
+    volumes = wave_volumes(toucher, wave, granule)
     everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
     parts = Parts(group, volumes, everything, instances(launch, wave.now))
     load, overlap = sum(volumes.load.values()), [sum(part) for part in zip(*volumes.overlap.values(), strict=True)]

@@ -50,10 +50,11 @@ def paper_volumes(
     lines = Lines(fact(machine, "line_bytes"), fact(machine, "sector_bytes"), fact(machine, "sub_group_size"))
     units, capacity = fact(machine, "compute_units"), fact(machine, "l2_effective_bytes")
     wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=True)
-    group = average_group(launch, first_groups(wave.now, 4), lines, offsets, paper_cycles)
     granule = granule or lines.sector
     # Addresses are (sector of the row, y, z), so that alignment does not enter.
-    volumes = wave_volumes(Toucher(launch, Layout(granule)), wave, granule)
+    toucher = Toucher(launch, Layout(granule))
+    group = average_group(launch, first_groups(wave.now, 4), lines, offsets, paper_cycles, toucher)
+    volumes = wave_volumes(toucher, wave, granule)
     everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
     parts = Parts(group, volumes, everything, instances(launch, wave.now))
     over = Oversubscription(
