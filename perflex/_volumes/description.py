@@ -194,4 +194,5 @@ class _Reader:
     @staticmethod
     def _add(row: dict[Column, int], column: Column, value: Any, denominator: int) -> None:
         if not value.is_zero():
-            row[column] = row.get(column, 0) + int((value * isl.Val(denominator)).to_python())
+            scaled = value if denominator == 1 else value * isl.Val(denominator)
+            row[column] = row.get(column, 0) + int(scaled.to_python())
