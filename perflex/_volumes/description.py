@@ -111,7 +111,7 @@ def _pieces_of(scop: Scop, statement: Statement, accesses: list[Access]) -> list
     domain = statement.domain.coalesce()
     for access in accesses:
         for subdomain, function in _functions(scop, access):
-            if domain.is_subset(subdomain):
+            if subdomain.plain_is_universe() or domain.is_subset(subdomain):
                 whole.append((access, function))
             else:
                 pieces.extend(_conjunctions(scop, statement, domain.intersect(subdomain), [(access, function)]))

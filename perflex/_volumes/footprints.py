@@ -11,6 +11,7 @@ from perflex._volumes.boxes import Atoms
 from perflex._volumes.images import Imager
 from perflex._volumes.intervals import Intervals
 from perflex._volumes.resolved import Form
+from perflex.features._computed_once import computed_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -90,19 +91,22 @@ class Toucher:
             if self._launch.spaces[access.array] == "global"
         ]
 
-    @property
+    @computed_once
     def _imagers(self) -> list[Imager]:
-        if not hasattr(self, "_known_imagers"):
-            self._known_imagers = [Imager(self._launch.kernel, piece) for piece in self._launch.pieces]
-        return self._known_imagers
+        return [Imager(self._launch.kernel, piece) for piece in self._launch.pieces]
 
     def _coupled(self) -> set[Key]:
         """Return arrays some subscripts of which share dimensions between axes."""
         found: set[Key] = set()
+        separate: set[tuple[object, ...]] = set()
         for imager, access in self._accesses():
             key = (access.array, access.strides)
-            if key not in found and any(len(group) > 1 for group in imager.groups(access)):
-                found.add(key)
+            kind = (id(imager), *(axis.dims for axis in access.axes))
+            if key not in found and kind not in separate:
+                if any(len(group) > 1 for group in imager.groups(access)):
+                    found.add(key)
+                else:
+                    separate.add(kind)
         return found
 
     def _flattened(self) -> set[Key]:

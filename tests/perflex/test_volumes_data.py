@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from machines_for_tests import MACHINES, V100
-from perflex._volumes import estimate_volumes
 from volume_kernels import star, stencil
+
+from perflex._volumes import estimate_volumes
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
