@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from perflex._volumes.footprints import Layout, Toucher
 from perflex._volumes.group import PERIOD, instructions
 from perflex._volumes.instances import instances
@@ -15,7 +17,6 @@ from perflex._volumes.wavefronts import distinct
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from perflex._volumes.group import Instructions
     from perflex._volumes.resolved import ResolvedLaunch
 
 __all__ = ["GroupVolumes", "Lines", "average_group"]
@@ -60,7 +61,8 @@ def average_group(
     groups: Mapping[tuple[int, ...], int],
     lines: Lines,
     offsets: dict[str, int],
-    cycles: Callable[[Instructions], float],
+    cycles: Callable[[np.ndarray, int], np.ndarray],
+    shared: Toucher,
 ) -> GroupVolumes:
     """Return the sums over some work-groups with weights.
 
@@ -73,22 +75,38 @@ def average_group(
     offsets
         Byte address of each array's first element, modulo a line.
     cycles
-        Wavefronts that instructions take.
+        Wavefronts of each iteration's instructions, from addresses (iterations, sub-groups, sub-group size) and the
+        size of an element in bytes.
+    shared
+        Another layout's view of the launch, which shares what does not depend on the layout.
     """
     total = GroupVolumes()
-    sectors = Toucher(launch, Layout(lines.sector, offsets, exact=True))
+    sectors = Toucher(launch, Layout(lines.sector, offsets, exact=True), shared)
     whole_lines = Toucher(launch, Layout(lines.line, offsets, exact=True), sectors)
     for group, weight in alike(launch, groups, PERIOD):
-        for item in instructions(launch, group, lines.lanes, "global", offsets):
-            into = total.loads if item.direction == "load" else total.stores
-            each = distinct(item.addresses, lines.sector).sum(axis=-1) @ item.weights
-            into[item.array] += weight * item.count * lines.sector * float(each)
-            total.wavefronts[item.array] += weight * cycles(item)
-    for group, weight in alike(launch, groups, lines.line):
-        box = tuple((position, position) for position in group)
+        items = list(instructions(launch, group, lines.lanes, "global", offsets))
+        for size in {item.itemsize for item in items}:
+            mine = [item for item in items if item.itemsize == size]
+            # All at once: single instructions are too few addresses for numpy to be quick.
+            addresses = np.concatenate([item.addresses for item in mine])
+            each = distinct(addresses, lines.sector).sum(axis=-1) * lines.sector
+            taken = cycles(addresses, size)
+            first = 0
+            for item in mine:
+                part = slice(first, first + len(item.weights))
+                first = part.stop
+                into = total.loads if item.direction == "load" else total.stores
+                into[item.array] += weight * item.count * float(each[part] @ item.weights)
+                total.wavefronts[item.array] += weight * item.count * float(taken[part] @ item.weights)
+    for group, weight in alike(launch, groups, 1):
         total.groups += weight
-        total.instances += weight * instances(launch, box)
-        for into, toucher in ((total.compulsory, sectors), (total.allocated, whole_lines)):
+        total.instances += weight * instances(launch, tuple((position, position) for position in group))
+    for into, toucher, granule in (
+        (total.compulsory, sectors, lines.sector),
+        (total.allocated, whole_lines, lines.line),
+    ):
+        for group, weight in alike(launch, groups, granule):
+            box = tuple((position, position) for position in group)
             for array, size in toucher.bytes_of([box], ["load"]).items():
                 into[array] += weight * size
     return total

@@ -31,7 +31,6 @@ from perflex._volumes.wavefronts import bank_conflicts, distinct
 
 if TYPE_CHECKING:
     from perflex._volumes.facts import MachineFacts
-    from perflex._volumes.group import Instructions
     from perflex._volumes.resolved import ResolvedLaunch
     from perflex._volumes.result import Volumes
 
@@ -51,19 +50,18 @@ _LINES_PER_CYCLE = 4
 _TAG_OFFSET = 2
 
 
-def current_cycles(item: Instructions) -> float:
-    """Return the cycles of instructions: the larger of data and tag cycles of each.
+def current_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
+    """Return the cycles of each iteration's instructions: the larger of data and tag cycles of each.
 
     Elements of eight bytes and more are served to parts of a sub-group in turn, 128 bytes at most.
     """
-    shape = item.addresses.shape
-    parts = max(1, shape[-1] * item.itemsize // 128)
-    split = item.addresses.reshape(*shape[:-1], parts, -1)
-    data = bank_conflicts(split, 128 // max(item.itemsize, 4), max(item.itemsize, 4), max(item.itemsize, 4))
-    tags = distinct(item.addresses, 128)
+    lanes, width = addresses.shape[-1], max(itemsize, 4)
+    split = addresses.reshape(*addresses.shape[:-1], max(1, lanes * itemsize // 128), -1)
+    data = bank_conflicts(split, 128 // width, width, width).sum(axis=-1)
+    tags = distinct(addresses, 128)
     tag_cycles = np.where(tags > 0, -(-(tags + _TAG_OFFSET) // _LINES_PER_CYCLE), 0)
-    cycles = np.maximum(data.sum(axis=-1), tag_cycles).sum(axis=-1) @ item.weights
-    return float(cycles) * item.count
+    cycles: np.ndarray = np.maximum(data, tag_cycles).sum(axis=-1)
+    return cycles
 
 
 def current_volumes(
@@ -74,9 +72,10 @@ def current_volumes(
     units = fact(machine, "compute_units")
     l1, l2 = fact(machine, "l1_bytes"), fact(machine, "l2_effective_bytes")
     wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=False)
-    group = average_group(launch, whole_grid(launch, lines.line), lines, offsets, current_cycles)
     granule = granule or 2 * lines.sector
-    volumes = wave_volumes(Toucher(launch, Layout(granule, offsets, _SHORT_ROWS)), wave, granule)
+    toucher = Toucher(launch, Layout(granule, offsets, _SHORT_ROWS))
+    group = average_group(launch, whole_grid(launch, lines.line), lines, offsets, current_cycles, toucher)
+    volumes = wave_volumes(toucher, wave, granule)
     everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
     parts = Parts(group, volumes, everything, instances(launch, wave.now))
     load, overlap = sum(volumes.load.values()), [sum(part) for part in zip(*volumes.overlap.values(), strict=True)]

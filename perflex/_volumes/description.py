@@ -111,7 +111,7 @@ def _pieces_of(scop: Scop, statement: Statement, accesses: list[Access]) -> list
     domain = statement.domain.coalesce()
     for access in accesses:
         for subdomain, function in _functions(scop, access):
-            if domain.is_subset(subdomain):
+            if subdomain.plain_is_universe() or domain.is_subset(subdomain):
                 whole.append((access, function))
             else:
                 pieces.extend(_conjunctions(scop, statement, domain.intersect(subdomain), [(access, function)]))
@@ -194,4 +194,5 @@ class _Reader:
     @staticmethod
     def _add(row: dict[Column, int], column: Column, value: Any, denominator: int) -> None:
         if not value.is_zero():
-            row[column] = row.get(column, 0) + int((value * isl.Val(denominator)).to_python())
+            scaled = value if denominator == 1 else value * isl.Val(denominator)
+            row[column] = row.get(column, 0) + int(scaled.to_python())

@@ -67,7 +67,7 @@ def estimate_volumes(
     MissingSizeError
         A size has no value.
     UnsupportedKernelError
-        A work-group does not fit the machine, the kernel accesses no global memory, or an access is too irregular.
+        A work-group does not fit the machine, the kernel accesses no memory, or an access is too irregular.
 
     Notes
     -----
@@ -80,7 +80,7 @@ def estimate_volumes(
     scop.check_sizes(sizes)
     launches = [launch for launch in resolve(describe(scop), sizes) if _accesses_memory(launch)]
     if not launches:
-        msg = f"kernel {scop.name!r} accesses no global memory at these sizes, so it has no data volumes"
+        msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no data volumes"
         raise UnsupportedKernelError(msg, kernel=scop.name)
     results = []
     for launch in launches:
@@ -99,7 +99,7 @@ def estimate_volumes(
 
 
 def _accesses_memory(launch: ResolvedLaunch) -> bool:
-    return any(launch.spaces[access.array] == "global" for piece in launch.pieces for access in piece.accesses)
+    return any(piece.accesses for piece in launch.pieces)
 
 
 def _with_local(result: Volumes, launch: ResolvedLaunch, machine: MachineFacts) -> Volumes:

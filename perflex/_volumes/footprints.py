@@ -11,6 +11,7 @@ from perflex._volumes.boxes import Atoms
 from perflex._volumes.images import Imager
 from perflex._volumes.intervals import Intervals
 from perflex._volumes.resolved import Form
+from perflex.features._computed_once import computed_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -56,6 +57,7 @@ class Toucher:
         # What elements are touched does not depend on the layout.
         self.imagers_of: dict[Box, list[Imager]] = shared.imagers_of if shared else {}
         self._layout = layout
+        self.coupled: set[Key] = shared.coupled if shared else self._coupled()
         self._flat = self._flattened()
         self._products: dict[tuple[Box, str], dict[Key, list[Product]]] = {}
 
@@ -89,24 +91,32 @@ class Toucher:
             if self._launch.spaces[access.array] == "global"
         ]
 
-    @property
+    @computed_once
     def _imagers(self) -> list[Imager]:
-        if not hasattr(self, "_known_imagers"):
-            self._known_imagers = [Imager(self._launch.kernel, piece) for piece in self._launch.pieces]
-        return self._known_imagers
+        return [Imager(self._launch.kernel, piece) for piece in self._launch.pieces]
 
-    def _flattened(self) -> set[Key]:
-        """Return arrays some subscripts of which share dimensions between axes, or whose rows are short."""
-        flat = set()
+    def _coupled(self) -> set[Key]:
+        """Return arrays some subscripts of which share dimensions between axes."""
+        found: set[Key] = set()
+        separate: set[tuple[object, ...]] = set()
         for imager, access in self._accesses():
             key = (access.array, access.strides)
-            if key not in flat and any(len(group) > 1 for group in imager.groups(access)):
-                flat.add(key)
-            rows = sorted(abs(stride) for stride in access.strides if stride)
-            if len(rows) > 1:
-                pitch = rows[1] * access.itemsize
-                if pitch % self._layout.granule and (self._layout.exact or pitch < self._layout.short_rows):
-                    flat.add(key)
+            kind = (id(imager), *(axis.dims for axis in access.axes))
+            if key not in found and kind not in separate:
+                if any(len(group) > 1 for group in imager.groups(access)):
+                    found.add(key)
+                else:
+                    separate.add(kind)
+        return found
+
+    def _flattened(self) -> set[Key]:
+        """Return arrays that are taken as linear: those, and others whose rows are short."""
+        flat = set(self.coupled)
+        for _, access in self._accesses():
+            pitch = access.pitch
+            short = self._layout.exact or 0 < pitch < self._layout.short_rows
+            if short and pitch % self._layout.granule:
+                flat.add((access.array, access.strides))
         return flat
 
     def _fill(self, box: Box) -> None:
@@ -137,12 +147,11 @@ class Toucher:
         found = set()
         for imager in self.imagers_of[box]:
             for access in imager.piece.accesses:
-                rows = sorted(abs(stride) for stride in access.strides if stride)
-                if len(rows) > 1:
+                if access.pitch:
                     low, high = access.axes[access.innermost].bounds(imager.piece.ranges)
+                    step = abs(access.strides[access.innermost]) * access.itemsize
                     first = self._layout.offsets.get(access.array, 0)
-                    start, end = (first + bound * rows[0] * access.itemsize for bound in (low, high))
-                    if start < 0 or end + access.itemsize > rows[1] * access.itemsize:
+                    if first + low * step < 0 or first + high * step + access.itemsize > access.pitch:
                         found.add((access.array, access.strides))
         return found
 

@@ -1,8 +1,18 @@
-"""The estimate as the paper describes it (variant ``paper2022``)."""
+"""The estimate as the paper describes it (variant ``paper2022``).
+
+The paper's tool is cruder in three points, where its numbers and these differ:
+
+* it counts work-items that guards keep from running, at the L1 cache and in work-groups that leave the domain;
+* it takes the wave's extents in y and z from the domain before thread folding, so that a folded wave is too shallow;
+* it places and cuts waves and sets in work-items of the domain before folding, which matters where the grid's upper
+  edge cuts a work-group.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from perflex._volumes.cache1 import Lines, average_group
 from perflex._volumes.cache2 import wave_volumes
@@ -16,7 +26,6 @@ from perflex._volumes.wavefronts import bank_conflicts, distinct
 
 if TYPE_CHECKING:
     from perflex._volumes.facts import MachineFacts
-    from perflex._volumes.group import Instructions
     from perflex._volumes.resolved import ResolvedLaunch
     from perflex._volumes.result import Volumes
 
@@ -31,16 +40,15 @@ _LOAD_MISS = (0.5, 13.0, 1.8)
 _STORE_HIT = (1.0, 0.044, -0.61)
 
 
-def paper_cycles(item: Instructions) -> float:
-    """Return the cycles of instructions (Section 4.2).
+def paper_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
+    """Return the cycles of each iteration's instructions (Section 4.2).
 
     A half sub-group takes as many as there are addresses on one of 16 banks of 8 bytes, or segments of 1024 bytes.
     """
-    shape = item.addresses.shape
-    halves = item.addresses.reshape(shape[0], -1, shape[-1] // 2)
-    conflicts = bank_conflicts(halves, 16, 8, item.itemsize)
-    cycles = (conflicts.clip(distinct(halves, _FAR))).sum(axis=-1) @ item.weights
-    return float(cycles) * item.count
+    halves = addresses.reshape(len(addresses), -1, addresses.shape[-1] // 2)
+    conflicts = bank_conflicts(halves, 16, 8, itemsize)
+    cycles: np.ndarray = np.maximum(conflicts, distinct(halves, _FAR)).sum(axis=-1)
+    return cycles
 
 
 def paper_volumes(
@@ -50,10 +58,11 @@ def paper_volumes(
     lines = Lines(fact(machine, "line_bytes"), fact(machine, "sector_bytes"), fact(machine, "sub_group_size"))
     units, capacity = fact(machine, "compute_units"), fact(machine, "l2_effective_bytes")
     wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=True)
-    group = average_group(launch, first_groups(wave.now, 4), lines, offsets, paper_cycles)
     granule = granule or lines.sector
     # Addresses are (sector of the row, y, z), so that alignment does not enter.
-    volumes = wave_volumes(Toucher(launch, Layout(granule)), wave, granule)
+    toucher = Toucher(launch, Layout(granule))
+    group = average_group(launch, first_groups(wave.now, 4), lines, offsets, paper_cycles, toucher)
+    volumes = wave_volumes(toucher, wave, granule)
     everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
     parts = Parts(group, volumes, everything, instances(launch, wave.now))
     over = Oversubscription(

@@ -99,6 +99,12 @@ class ResolvedAccess:
         return -min(there)[1] if there else len(self.strides) - 1
 
     @computed_once
+    def pitch(self) -> int:
+        """Bytes between neighbours along the axis after the innermost one; 0 if there is none."""
+        others = [abs(stride) for axis, stride in enumerate(self.strides) if stride and axis != self.innermost]
+        return min(others, default=0) * self.itemsize
+
+    @computed_once
     def marks(self) -> tuple[tuple[object, ...], ...]:
         """What tells each axis's granules from those of the launch's other accesses: equal forms are one object."""
         return tuple(
