@@ -82,20 +82,20 @@ def estimate_volumes(
     if not launches:
         msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no data volumes"
         raise UnsupportedKernelError(msg, kernel=scop.name)
+    local_bytes = _local_bytes(scop, sizes)
+    volumes_of = paper_volumes if variant == "paper2022" else current_volumes
     results = []
     for launch in launches:
-        local_bytes = sum(
-            array.itemsize * prod(int(extent.evaluate(sizes)) for extent in array.shape)
-            for array in scop.arrays
-            if array.space == "local"
-        )
-        resident = resident_groups(
-            machine, prod(launch.items), registers=registers, local_bytes=local_bytes, kernel=scop.name
-        )
-        volumes_of = paper_volumes if variant == "paper2022" else current_volumes
+        items = prod(launch.items)
+        resident = resident_groups(machine, items, registers=registers, local_bytes=local_bytes, kernel=scop.name)
         result = volumes_of(launch, machine, resident, granule, dict(offsets or {}))
         results.append((launch.repeats, _with_local(result, launch, machine)))
     return replace(_summed(results), machine=machine.name, variant=variant)
+
+
+def _local_bytes(scop: Scop, sizes: Mapping[str, int]) -> int:
+    there = [array for array in scop.arrays if array.space == "local"]
+    return sum(array.itemsize * prod(int(extent.evaluate(sizes)) for extent in array.shape) for array in there)
 
 
 def _accesses_memory(launch: ResolvedLaunch) -> bool:
