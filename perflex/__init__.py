@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from perflex._model import Model
     from perflex._rank import RankedVariant, rank
     from perflex._table import FeatureTable, scale_features_by_output
+    from perflex._volumes.refit import fit_capacity_curve
     from perflex.errors import PerflexError
     from perflex.features import InstructionCounts, annotate
 
@@ -47,6 +48,7 @@ __all__ = [
     "annotate",
     "calibrate",
     "diagnose",
+    "fit_capacity_curve",
     "fit_model",
     "gather_feature_values",
     "load_machine",
@@ -72,6 +74,7 @@ _HOME = {
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
     "diagnose": "perflex._diagnosis",
+    "fit_capacity_curve": "perflex._volumes.refit",
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",
     "load_machine": "perflex._machines",
