@@ -31,6 +31,8 @@ StorePlace: TypeAlias = "str | Path | Store"
 
 _VARIABLE = "PERFLEX_STORE"
 _OFF = {"", "off"}
+# Processes that begin a file together make one another wait, at moments when SQLite itself does not.
+_PATIENCE_S = 5.0
 
 
 class Store:
@@ -63,7 +65,10 @@ class Store:
         rows: list[tuple[Any, ...]] = []
 
         def fetch() -> None:
-            rows.extend(self.file.use(lambda connection: connection.execute(query, values).fetchall()))
+            found = self.file.use(
+                lambda connection: connection.execute(query, values).fetchall(), patience_s=_PATIENCE_S
+            )
+            rows.extend(found)
 
         self._guarded(fetch)
         return rows
@@ -75,7 +80,7 @@ class Store:
             for statement, values in statements:
                 connection.execute(statement, values)
 
-        self._guarded(lambda: self.file.use(execute, writes=True))
+        self._guarded(lambda: self.file.use(execute, writes=True, patience_s=_PATIENCE_S))
 
     def first_time(self, what: str) -> bool:
         """Return whether this is asked for the first time, of this store in this process."""

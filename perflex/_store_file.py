@@ -37,6 +37,7 @@ _Result = TypeVar("_Result")
 
 _COMPANIONS = ("-wal", "-shm")
 _PENDING = ".pending"
+_PAUSE_S = 0.005
 _MOST_REPLACEMENTS = 10
 
 
@@ -147,6 +148,7 @@ class StoreFile:
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
+                time.sleep(_PAUSE_S)
                 continue
             if self._is_current():
                 return result

@@ -206,6 +206,7 @@ def test_a_file_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_locked_file_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_store_connection, "_BUSY_S", 0.02)
+    monkeypatch.setattr("perflex._store._PATIENCE_S", 0.02)
     store = Store(tmp_path / "store.sqlite")
     add(store, "one")
     holder = sqlite3.connect(store.path, isolation_level=None)
