@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perflex._timing import MeasurementFailure, TimingOptions, measure
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -62,6 +60,7 @@ def multiply_add_rate(device: TimedDevice, recorder: Recorder | None = None) -> 
     MeasurementError
         The kernel does not run on the device.
     """
+    from perflex._timing import MeasurementFailure, TimingOptions, measure
     from uipick import ALL_GENERATORS, KernelCollection
 
     rate = 0.0

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex._diagnosis.compare import aicc
+from perflex._diagnosis.held_out import relative_errors
 from perflex._fit import fit_model
 from perflex._table import scale_features_by_output
 from perflex._warnings import PerflexWarning
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from perflex._fit_result import FitResult
@@ -148,29 +152,20 @@ def _folds(table: FeatureTable, folds: int) -> NDArray[np.intp]:
 def _candidate(name: str, model: Model, measured: FeatureTable, trial: FeatureTable | None, folds: int) -> Candidate:
     table = scale_features_by_output(measured)
     held_out = _folds(table, folds)
+    errors: list[float] = []
     try:
         fit = _fitted(model, table)
-        errors = np.concatenate(
-            [
-                _errors(
-                    model,
-                    _fitted(model, table.take(np.flatnonzero(held_out != fold).tolist())),
-                    table,
-                    held_out == fold,
-                )
-                for fold in np.unique(held_out)
-            ]
-        )
+        for fold in np.unique(held_out):
+            others = _fitted(model, table.take(np.flatnonzero(held_out != fold).tolist()))
+            errors += relative_errors(model, others, table.take(np.flatnonzero(held_out == fold).tolist()))
     except CalibrationError as error:
         return Candidate(name, model, None, reason=error.message)
-    tried = math.nan
-    if trial is not None:
-        tried = _root_mean_square(_errors(model, fit, trial, np.ones(len(trial), dtype=np.bool_)))
-    return Candidate(name, model, fit, _root_mean_square(errors), tried, _aicc(fit))
+    tried = math.nan if trial is None else _root_mean_square(relative_errors(model, fit, trial))
+    return Candidate(name, model, fit, _root_mean_square(errors), tried, aicc(fit))
 
 
-def _root_mean_square(values: NDArray[np.float64]) -> float:
-    return float(np.sqrt(np.mean(values**2)))
+def _root_mean_square(values: Sequence[float]) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
 
 
 def _fitted(model: Model, table: FeatureTable) -> FitResult:
@@ -178,21 +173,6 @@ def _fitted(model: Model, table: FeatureTable) -> FitResult:
         warnings.simplefilter("ignore", PerflexWarning)  # of a fit to a part of the kernels nobody needs to know
         # Where a variant cannot run on a device, nothing tells its costs, and nothing needs them.
         return fit_model(model, table, nonnegative=True, on_undetermined="warn")
-
-
-def _errors(model: Model, fit: FitResult, table: FeatureTable, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
-    values = {name: table.column(name)[rows] for name in model.input_features()}
-    measured = table.column(model.output_feature)[rows]
-    errors: NDArray[np.float64] = np.asarray(model.evaluate(fit, values)) / measured - 1
-    return errors
-
-
-def _aicc(fit: FitResult) -> float:
-    count, parameters = len(fit.kernels), len(fit.parameters) + 1
-    if count <= parameters + 1:
-        return math.nan
-    mean_square = fit.residual_norm**2 / count
-    return float(count * np.log(mean_square) + 2 * parameters * count / (count - parameters - 1))
 
 
 def _reason(chosen: str, best: str, errors: Mapping[str, float], judges: str) -> str:

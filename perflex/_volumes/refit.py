@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FittedCurve", "fit_capacity_curve"]
 
 _PARAMETERS = 3
-# Rise from the first to the last tenth within this range of oversubscription, seen in caches of all kinds.
+# Values of c to start from: the fit has several minima.
 _STEEPNESS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 

@@ -25,8 +25,6 @@ class ArrayVolumes:
         Distinct sectors of each sub-group and load instruction.
     l2_l1_compulsory
         Distinct sectors of each work-group (Section 4.3).
-    l2_l1_overlap
-        Part of it that work-groups resident on the same compute unit have loaded.
     l2_l1_capacity
         Repeated loads of a work-group that miss the L1 cache (Section 4.5).
     l2_l1_load, l2_l1_store
@@ -50,7 +48,6 @@ class ArrayVolumes:
     local_wavefronts_store: float = 0.0
     l1_load: float = 0.0
     l2_l1_compulsory: float = 0.0
-    l2_l1_overlap: float = 0.0
     l2_l1_capacity: float = 0.0
     l2_l1_load: float = 0.0
     l2_l1_store: float = 0.0
