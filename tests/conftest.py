@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # Before any test queries platforms: a loader looks for drivers only once per process.
 show_to_loader(find_vendors())
 
+# A test run that is spread over processes sets a width; commands are to print as into a pipe.
+os.environ.pop("COLUMNS", None)
+
 # Tests, and the processes they start, remember counts in a file of their own.
 _STORE_FOLDER = tempfile.TemporaryDirectory(prefix="perflex-tests-")
 atexit.register(_STORE_FOLDER.cleanup)
