@@ -7,8 +7,8 @@ What is counted is what a compiler makes of the source, by these rules; no count
 * an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``; private arrays are
   registers;
 * address arithmetic is ``int``, by the rule of `perflex._roofline.addresses`;
-* each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop with a
-  constant number of iterations, 32 at most, is unrolled and takes none;
+* each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop of
+  32 iterations at most, the same number for all work-items and sizes, is unrolled and takes none;
 * a guard is a comparison (``int``; two instructions more for a division in it) for each of its inequalities, and a
   branch (``control``), executed by all that reach it; equal guards in one loop are one;
 * a barrier and the end of the kernel are one ``control`` instruction each.
@@ -32,7 +32,7 @@ from perflex.features._quasipolynomial import QuasiPolynomial
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex._roofline.nest import Loop, Nest
+    from perflex._roofline.nest import Nest
     from perflex.features._scop import Scop, Statement
 
 __all__ = ["Executed", "instructions_of"]
@@ -138,7 +138,7 @@ def _loops(nest: Nest) -> Iterator[Executed]:
 
 
 def _guards(scop: Scop, nest: Nest) -> Iterator[Executed]:
-    """Yield the tests of guards: of statements, of loops that not all work-items enter, and in unrolled loops."""
+    """Yield the tests of guards: of statements, and of loops that not all work-items enter."""
     seen: set[tuple[object, str]] = set()
 
     def tested(inner: Any, context: Any, weight: Fraction, place: object) -> Iterator[Executed]:
@@ -156,18 +156,9 @@ def _guards(scop: Scop, nest: Nest) -> Iterator[Executed]:
         position = nest.axes + loop.depth - 1
         entered = loop.iterations.project_out(isl.dim_type.set, position, 1)
         yield from tested(entered, parent.iterations, parent.weight, parent.path)
-        if loop.unrolled:
-            yield from tested(loop.iterations, _all_iterations(loop, entered, position), loop.weight, loop.path)
     for number in nest.paths:
         loop = nest.around(number)[-1]
         yield from tested(scop.statements[number].domain, loop.iterations, loop.weight, loop.path)
-
-
-def _all_iterations(loop: Loop, entered: Any, position: int) -> Any:
-    """Return the iterations of an unrolled loop if all that enter it executed them all."""
-    full = entered.add_dims(isl.dim_type.set, 1)
-    full = full.lower_bound_val(isl.dim_type.set, position, loop.iterations.dim_min_val(position))
-    return full.upper_bound_val(isl.dim_type.set, position, loop.iterations.dim_max_val(position))
 
 
 def _comparisons(guard: Any) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_UNROLLED", "Loop", "Nest", "nests_of"]
 
-# Loops with a constant number of iterations up to this are unrolled by compilers.
+# Compilers unroll loops with up to so many iterations, if the number is known to them.
 MOST_UNROLLED = 32
 
 Path = tuple[object, ...]
@@ -34,7 +34,7 @@ class Loop:
     weight
         Executions per element of that set.
     unrolled
-        Whether it has a small constant number of iterations.
+        Whether all that enter it execute the same few iterations at all sizes.
     """
 
     path: Path
@@ -104,8 +104,7 @@ def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> Nest:
     nest.loops = dict(sorted(nest.loops.items(), key=lambda entry: entry[1].depth))
     for path, loop in nest.loops.items():
         loop.iterations = _union(list(reached[path].values()))
-        extent = _extent(loop.iterations, axes + loop.depth - 1)
-        loop.unrolled = extent is not None and extent <= MOST_UNROLLED
+        loop.unrolled = _is_constant(loop.iterations, axes + loop.depth - 1)
     return nest
 
 
@@ -139,9 +138,11 @@ def _union(parts: list[Any]) -> Any:
     return whole.coalesce()
 
 
-def _extent(iterations: Any, position: int) -> int | None:
-    """Return the difference of a dimension's last and first value, plus one, if no size changes it."""
+def _is_constant(iterations: Any, position: int) -> bool:
+    """Return whether all that enter a loop execute the same few iterations at all sizes."""
     low, high = iterations.dim_min_val(position), iterations.dim_max_val(position)
-    if not (low.is_int() and high.is_int()):
-        return None
-    return int(high.to_python()) - int(low.to_python()) + 1
+    if not (low.is_int() and high.is_int()) or int((high - low).to_python()) >= MOST_UNROLLED:
+        return False
+    every = iterations.project_out(isl.dim_type.set, position, 1).insert_dims(isl.dim_type.set, position, 1)
+    every = every.lower_bound_val(isl.dim_type.set, position, low).upper_bound_val(isl.dim_type.set, position, high)
+    return bool(every.is_subset(iterations))
