@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log10
+from math import atan2, degrees
 from typing import TYPE_CHECKING, Any
 
 from perflex._plot import COLOURS, new_figure
@@ -26,6 +26,10 @@ _COLOUR = dict(zip((*MEMORY_LEVELS, "local"), COLOURS, strict=True))
 _MARKER = {"l1": "o", "l2": "s", "dram": "^", "local": "D"}
 _WALL = "0.45"
 _SPAN = 1.6
+_ABOVE = 1.15
+_NAMED = 3
+# Where levels have one intensity, their markers are all seen.
+_SIZE = {"l1": 11, "l2": 8, "dram": 5.5, "local": 8}
 
 
 def draw_roofline(places: Sequence[Place], machine: Machine, paths: Sequence[Path], *, title: str = "") -> None:
@@ -83,12 +87,12 @@ def _panel(axes: Any, place: Place, levels: Sequence[str], space: str, walls: Se
     points = _points(place, levels, space, known)
     xs = [x for x, _, _ in points] + [wall.intensity for wall in walls]
     xs += [peak / (ceiling.rate / 1e9) for ceiling in ceilings.values()]
-    low, high = min(xs) / _SPAN / 1.5, max(xs) * _SPAN * 2.5
+    low, high = min(xs) / _SPAN / 2, max(xs) * _SPAN * 2.5
     heights = [y for _, y, _ in points if y is not None]
     floor = min([peak / 200, *(height / 3 for height in heights)])
-    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(floor, peak * 2.2))
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(floor, peak * 1.9))
     _draw_ceilings(axes, ceilings, peak, (low, high, floor))
-    _draw_walls(axes, walls, floor)
+    _draw_walls(axes, walls, peak)
     for x, y, style in points:
         if y is not None:
             axes.plot([x], [y], linestyle="none", zorder=4, clip_on=False, **style)
@@ -98,7 +102,7 @@ def _panel(axes: Any, place: Place, levels: Sequence[str], space: str, walls: Se
     axes.set_xlabel("instructions per transaction", fontsize=9)
     axes.set_ylabel("GIPS", fontsize=9)
     axes.tick_params(labelsize=8)
-    axes.legend(fontsize=7, loc="lower right", framealpha=0.9)
+    axes.legend(fontsize=7, loc="best", framealpha=0.9)
 
 
 def _points(
@@ -118,16 +122,22 @@ def _points(
     if space == "global":
         for level in levels:
             label = f"{LEVEL_NAMES[level]}, all instructions"
-            add(level, place.intensities[level], place.gips, label, marker=_MARKER[level], markersize=7)
+            add(level, place.intensities[level], place.gips, label, marker=_MARKER[level], markersize=_SIZE[level])
     if space in place.intensities:
         level = "l1" if space == "global" else "local"
         rate = place.rate(place.instructions[f"f_inst_ldst_{space}"])
-        hollow = {} if place.seconds is None else {"marker": _MARKER[level], "markersize": 8, "markerfacecolor": "none"}
+        hollow = (
+            {}
+            if place.seconds is None
+            else {"marker": _MARKER[level], "markersize": _SIZE[level], "markerfacecolor": "none"}
+        )
         add(level, place.intensities[space], rate, f"{space} loads and stores", **hollow)
     return found
 
 
 def _draw_ceilings(axes: Any, ceilings: Mapping[str, Ceiling], peak: float, limits: tuple[float, float, float]) -> None:
+    from matplotlib.patheffects import withStroke
+
     low, high, floor = limits
     axes.plot([low, high], [peak, peak], color="black", linewidth=1.4, zorder=1)
     axes.annotate(
@@ -138,43 +148,28 @@ def _draw_ceilings(axes: Any, ceilings: Mapping[str, Ceiling], peak: float, limi
         ridge = peak / rate
         start = max(low, floor / rate)
         axes.plot([start, ridge], [rate * start, peak], color=_COLOUR[level], linewidth=1.4, zorder=1)
-        axes.annotate(
+        # Beside the upper end, where walls are few.
+        axes.text(
+            0.75 * ridge,
+            0.75 * peak * _ABOVE,
             f"{LEVEL_NAMES[level]} {rate:.4g} GTXN/s",
-            (start, rate * start),
-            xytext=(3, 4),
-            textcoords="offset points",
-            rotation=_slope(axes, start, ridge),
+            rotation=degrees(atan2(rate, 1.0)),
             rotation_mode="anchor",
+            transform_rotates_text=True,
+            ha="right",
             fontsize=7,
             color=_COLOUR[level],
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
         )
 
 
-def _slope(axes: Any, start: float, end: float) -> float:
-    """Return the angle of a line of slope one in the panel, in degrees."""
-    from math import atan2, degrees
-
-    del start, end
-    (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
-    box = axes.get_window_extent()
-    return degrees(atan2(box.height / log10(y1 / y0), box.width / log10(x1 / x0)))
-
-
-def _draw_walls(axes: Any, walls: Sequence[Wall], floor: float) -> None:
-    first, last = walls[0], walls[-1]
+def _draw_walls(axes: Any, walls: Sequence[Wall], peak: float) -> None:
     for wall in walls:
-        # Between no conflict and the worst one, only where they would stand.
-        named = len(walls) <= 3 or wall in (first, last)
+        # Of bank conflicts, only the ends have room for names.
+        named = len(walls) <= _NAMED or wall in (walls[0], walls[-1])
         axes.axvline(wall.intensity, color=_WALL, linestyle="--", linewidth=1.0 if named else 0.4, zorder=0)
         if named:
+            place = (wall.intensity, peak)
             axes.annotate(
-                wall.name,
-                (wall.intensity, floor),
-                xytext=(-3, 4),
-                textcoords="offset points",
-                rotation=90,
-                ha="right",
-                va="bottom",
-                fontsize=7,
-                color=_WALL,
+                wall.name, place, xytext=(-3, 4), textcoords="offset points", ha="right", fontsize=7, color=_WALL
             )
