@@ -30,7 +30,8 @@ class InstructionFeature:
 
     ``f_inst_total`` is the sum of all classes, ``f_inst_thread`` the same sum over work-items, and
     ``f_inst_predication`` the share of work-items that are active in an executed instruction: 1 without guards and
-    partial sub-groups, 0.5 where a branch is taken by every other work-item.
+    partial sub-groups, 0.5 where all is done in a branch that every other work-item takes. Branches of a condition are
+    seen in kernels that are annotated with ``branches="domain"``, else all work-items count for all branches.
     """
 
     identifier: str

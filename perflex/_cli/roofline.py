@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perflex._cli.session import Session
     from perflex._machines import Machine
     from perflex._roofline.place import Place
+    from perflex.features import Scop
 
 __all__ = ["roofline"]
 
@@ -64,7 +65,6 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     from perflex._roofline.place import place_of
     from perflex._roofline.table import as_json as json_of
     from perflex._roofline.table import ceiling_lines, place_lines
-    from perflex.features import extract_scop
 
     session = session_of(context)
     where = load_machine(machine)
@@ -74,7 +74,7 @@ def roofline(  # noqa: PLR0913 - one parameter per option
         require_writable_folder(out)
     ceilings = ceilings_of(where, loaded)
     places = [
-        place_of(extract_scop(kernel), sizes, where, ceilings, name=name, registers=registers)
+        place_of(_scop(kernel), sizes, where, ceilings, name=name, registers=registers)
         for name, kernel in kernels.items()
     ]
     on = ""
@@ -106,6 +106,13 @@ def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
     functions = [reference.rpartition(":")[2] for reference in references]
     names = functions if len(set(functions)) == len(functions) else references
     return {name: load_kernel(word) for name, word in zip(names, references, strict=True)}, sizes
+
+
+def _scop(kernel: Any) -> Scop:
+    """Return what is counted: branches where they are taken, for predication is part of the picture."""
+    from perflex.features import Scop, annotate, extract_scop
+
+    return kernel if isinstance(kernel, Scop) else extract_scop(annotate(kernel, branches="domain"))
 
 
 def _measured(

@@ -10,7 +10,8 @@ What is counted is what a compiler makes of the source, by these rules; no count
 * each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop of
   32 iterations at most, the same number for all work-items and sizes, is unrolled and takes none;
 * a guard is a comparison (``int``; two instructions more for a division in it) for each of its inequalities, and a
-  branch (``control``), executed by all that reach it; equal guards in one loop are one;
+  branch (``control``), executed by all that reach it; equal and opposite guards in one loop are one. An affine
+  condition is a guard if branches are counted where they are taken: ``annotate(kernel, branches="domain")``;
 * a barrier and the end of the kernel are one ``control`` instruction each.
 
 A sub-group executes an instruction if any of its work-items does; that is counted exactly from the domains.
@@ -103,7 +104,8 @@ def _merged(scop: Scop) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
 def _everything(scop: Scop) -> Iterator[Executed]:
     for nest in nests_of(scop):
         for number in nest.paths:
-            yield from _statement(scop, scop.statements[number])
+            if not _only_tests(scop, scop.statements[number]):
+                yield from _statement(scop, scop.statements[number])
         for times, loop in address_work(scop, nest):
             if times:
                 yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
@@ -130,6 +132,22 @@ def _statement(scop: Scop, statement: Statement) -> Iterator[Executed]:
             yield Executed(f"ldst_{space}", weight, statement.domain, statement.launch)
 
 
+def _only_tests(scop: Scop, statement: Statement) -> bool:
+    """Return whether a statement is but the test of a condition that the domains of its instruction's rest show.
+
+    Such a condition is a guard, and counted as one.
+    """
+    if statement.accesses or any(operation.dtype in _CLASS_OF for operation in statement.operations):
+        return False
+    instruction = statement.name.partition(".")[0]
+    others = [one for one in scop.statements if one.name.partition(".")[0] == instruction and one is not statement]
+    return any(
+        one.launch == statement.launch and one.domain.is_strict_subset(statement.domain)
+        for one in others
+        if one.schedule == statement.schedule
+    )
+
+
 def _loops(nest: Nest) -> Iterator[Executed]:
     for loop in nest.loops.values():
         if not loop.unrolled:
@@ -147,7 +165,9 @@ def _guards(scop: Scop, nest: Nest) -> Iterator[Executed]:
         remaining = inner.coalesce().gist(context)
         if (place, str(remaining)) in seen:
             return
-        seen.add((place, str(remaining)))
+        # Who fails the test goes the other way: no test of its own.
+        opposite = context.subtract(inner).coalesce().gist(context)
+        seen.update({(place, str(remaining)), (place, str(opposite))})
         yield Executed("int", weight * _comparisons(remaining), context, nest.launch)
         yield Executed("control", weight, context, nest.launch)
 
