@@ -91,9 +91,9 @@ def test_counts_are_symbolic_and_take_arrays() -> None:
         ["conv2d", "filter_size:3", "tile_x:2", "tile_y:1", "local:True", "dtype:float32", "lsize_0:8", "lsize_1:6",
          "groups_fit:False", "nx:21", "ny:7"],
         ["gsrb", "variant:branch", "colour:0", "dtype:float64", "lsize_0:10", "lsize_1:4", "lsize_2:1", "chunk:2",
-         "groups_fit:False", "nx:11", "ny:5", "nz:3"],
+         "groups_fit:False", "nx:11", "ny:3", "nz:2"],
         ["gsrb", "variant:stride2", "colour:1", "dtype:float32", "lsize_0:10", "lsize_1:4", "lsize_2:1", "chunk:1",
-         "groups_fit:False", "nx:22", "ny:5", "nz:2"],
+         "groups_fit:False", "nx:22", "ny:3", "nz:1"],
     ],
     ids=["tiled", "padded", "convolution", "branch", "stride2"],
 )  # fmt: skip

@@ -36,7 +36,7 @@ def test_one_output_per_work_item() -> None:
         assert np.abs(np.array(ratios[name]) - 1).max() < 0.03, name
     # A rule for what a compiler makes of subscripts and loops: the right size, and no more.
     assert 0.4 < np.median(ratios["integer"]) < 1.0
-    assert 0.4 < np.median(ratios["control"]) < 1.0
+    assert 0.2 < np.median(ratios["control"]) < 1.0
 
 
 def test_l2_reads_of_several_outputs_per_work_item() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 
-from perflex import Model
-from perflex._fake_device import FakeDevice
 from perflex._machines import load_machine
 from perflex._roofline.ceilings import ceilings_of
 from perflex._roofline.place import place_of
@@ -65,22 +64,33 @@ def test_ceilings_from_facts_say_so() -> None:
         _ = nothing.peak
 
 
-def test_a_calibrated_parameter_gives_a_missing_ceiling() -> None:
-    from types import SimpleNamespace
+class StubModel:
+    """Seconds as a function of the transactions of L2 and DRAM."""
 
-    wall = "f_cl_wall_time_fake_device"
-    linear = Model(wall, "p_txn * f_txn_l2 + p_mem * f_txn_dram")
-    square = Model(wall, "p_txn * f_txn_l2 * f_txn_l2 + p_mem * f_txn_dram")
-    params = {"p_txn": 1 / 60e9, "p_mem": 1e-10}
-    machine = load_machine("H100-SXM")
-    calibration = SimpleNamespace(model=linear, params=params, device=FakeDevice({}).name)
-    found = ceilings_of(machine, calibration).known
-    assert found["l2"].rate == pytest.approx(60e9)
-    assert found["l2"].source.startswith("calibrated: f_txn_l2")
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def input_features(self):
+        return ["f_txn_l2", "f_txn_dram"]
+
+    def evaluate(self, params, values):
+        return self.seconds(params, values["f_txn_l2"], values["f_txn_dram"])
+
+
+def test_a_calibrated_parameter_gives_a_missing_ceiling() -> None:
+    machine, params = load_machine("H100-SXM"), {"p_l2": 1 / 60e9, "p_dram": 1e-10}
+
+    def calibrated(seconds):
+        return ceilings_of(machine, SimpleNamespace(model=StubModel(seconds), params=params, device="some GPU"))
+
+    linear = calibrated(lambda p, l2, dram: 1e-6 + p["p_l2"] * l2 + p["p_dram"] * dram)
+    assert linear.known["l2"].rate == pytest.approx(60e9)
+    assert linear.known["l2"].source == "calibrated: f_txn_l2 on some GPU"
     # What the machine states goes first.
-    assert found["dram"].rate == pytest.approx(3352e9 / 32)
-    curved = SimpleNamespace(model=square, params=params, device="x")
-    assert "l2" in ceilings_of(machine, curved).absent
+    assert linear.known["dram"].rate == pytest.approx(3352e9 / 32)
+    square = calibrated(lambda p, l2, dram: p["p_l2"] * l2**2 + p["p_dram"] * dram)
+    assert "l2" in square.absent
+    assert "l2" in calibrated(lambda p, _, dram: p["p_dram"] * dram).absent
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ def smoothed(u, f, colour):
     [
         ("fp", (9, 5, 7), False, 3, 1),
         ("branch", (9, 5, 7), False, 3, 0),
-        ("branch", (8, 4, 4), True, 2, 1),
         ("stride2", (10, 5, 7), False, 3, 1),
         ("stride2", (16, 4, 4), True, 2, 0),
     ],
