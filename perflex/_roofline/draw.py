@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import atan2, degrees
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from perflex._plot import COLOURS, new_figure
@@ -28,6 +29,8 @@ _WALL = "0.45"
 _SPAN = 1.6
 _ABOVE = 1.15
 _NAMED = 3
+# Letters of the title above one panel.
+_TITLE_WIDTH = 60
 # Where levels have one intensity, their markers are all seen.
 _SIZE = {"l1": 11, "l2": 8, "dram": 5.5, "local": 8}
 
@@ -51,7 +54,7 @@ def draw_roofline(places: Sequence[Place], machine: Machine, paths: Sequence[Pat
         Above the picture.
     """
     rows = 2 if any("local" in place.intensities for place in places) else 1
-    figure = new_figure(0.6 + 4.7 * len(places), 0.9 + 4.1 * rows)
+    figure = new_figure(0.6 + 4.7 * len(places), 1.3 + 4.0 * rows)
     panels = figure.subplots(rows, len(places), squeeze=False)
     lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
     for column, place in enumerate(places):
@@ -69,8 +72,9 @@ def draw_roofline(places: Sequence[Place], machine: Machine, paths: Sequence[Pat
         elif rows > 1:
             panels[1][column].axis("off")
             panels[1][column].text(0.5, 0.5, "no local memory", ha="center", va="center", color="0.4", fontsize=9)
+    _draw_legend(figure, len(places))
     if title:
-        figure.suptitle(title, fontsize=11)
+        figure.suptitle(fill(title, _TITLE_WIDTH * len(places)), fontsize=11)
     for path in paths:
         figure.savefig(path)
 
@@ -102,7 +106,15 @@ def _panel(axes: Any, place: Place, levels: Sequence[str], space: str, walls: Se
     axes.set_xlabel("instructions per transaction", fontsize=9)
     axes.set_ylabel("GIPS", fontsize=9)
     axes.tick_params(labelsize=8)
-    axes.legend(fontsize=7, loc="best", framealpha=0.9)
+
+
+def _draw_legend(figure: Any, columns: int) -> None:
+    """Draw one legend for all panels below them."""
+    entries: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    figure.legend(entries.values(), entries, loc="outside lower center", ncols=2 * columns, fontsize=8, frameon=False)
 
 
 def _points(

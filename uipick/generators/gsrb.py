@@ -107,8 +107,8 @@ _BODIES = {"fp": _fp, "branch": _branch, "stride2": _stride2}
 
 
 def _pairs_fit(arguments: Mapping[str, Any]) -> bool:
-    whole = 2 * arguments["lsize_0"] if arguments["groups_fit"] else 2
-    return arguments["variant"] != "stride2" or arguments["nx"] % whole == 0
+    whole: int = 2 * arguments["lsize_0"] if arguments["groups_fit"] else 2
+    return arguments["variant"] != "stride2" or int(arguments["nx"]) % whole == 0
 
 
 GSRB = Generator(
