@@ -60,7 +60,7 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     """Place kernels on the instruction roofline of a GPU: instructions, transactions, walls and the nearest limit."""
     from perflex._calibration import Calibration
     from perflex._cli.writable import require_writable_folder
-    from perflex._machines import load_machine
+    from perflex._machines import load_machine, machine_of_device
     from perflex._roofline.ceilings import ceilings_of
     from perflex._roofline.place import place_of
     from perflex._roofline.table import as_json as json_of
@@ -81,11 +81,15 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     if time is TimeKind.measured:
         places, on = _measured(session, kernels, places, device, seconds)
     elif time is TimeKind.predicted:
-        places = _predicted(session, kernels, places, loaded, where)
+        places, on = _predicted(session, kernels, places, loaded, where)
     elif time is TimeKind.bound:
         places = [replace(place, seconds=place.bound_s, seconds_kind="bound") for place in places]
     else:
         session.remarks.print("no times: intensities only; --time measured, predicted or bound gives rates")
+    if on and machine_of_device(on) != where:
+        session.remarks.print(
+            f"the times are those of {on}, the ceilings those of {where.name}", markup=False, soft_wrap=True
+        )
     paths = [] if out is None else _pictures(places, where, out, _title(where, time, on))
     if as_json:
         typer.echo(json.dumps(json_of(places, ceilings, where), indent=2))
@@ -138,7 +142,7 @@ def _measured(
             msg = f"{place.name} was not timed: {outcome.reason}"
             raise MeasurementError(msg, kernel=place.name)
         timed.append(replace(place, seconds=outcome.seconds, seconds_kind="measured"))
-    return timed, str(on)
+    return timed, on.name
 
 
 def _predicted(
@@ -147,7 +151,7 @@ def _predicted(
     places: list[Place],
     calibration: Calibration | None,
     machine: Machine,
-) -> list[Place]:
+) -> tuple[list[Place], str]:
     from perflex._cli.arguments import ArgumentError
 
     if calibration is None:
@@ -158,13 +162,14 @@ def _predicted(
         raise ArgumentError(msg)
     with session.warnings_shown():
         times = [float(calibration.predict(kernels[p.name], p.sizes, machine=machine)) for p in places]
-    return [replace(p, seconds=one, seconds_kind="predicted") for p, one in zip(places, times, strict=True)]
+    timed = [replace(p, seconds=one, seconds_kind="predicted") for p, one in zip(places, times, strict=True)]
+    return timed, str(calibration.device.get("name", "a device without a name"))
 
 
 def _title(machine: Machine, time: TimeKind | None, device: str) -> str:
     times = {
         TimeKind.measured: f"times measured on {device}",
-        TimeKind.predicted: "times predicted by a calibrated model",
+        TimeKind.predicted: f"times predicted by a model calibrated on {device}",
         TimeKind.bound: "least times that the ceilings allow, nothing measured",
         None: "no times: strokes on the ceilings show intensities",
     }

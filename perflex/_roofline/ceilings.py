@@ -161,5 +161,5 @@ def _calibrated(calibration: Calibration | None, level: str) -> tuple[float, str
         )
         step = (second - first) / 1e9
         if step > 0 and abs(third - 2 * second + first) <= 1e-6 * (third - first):
-            return 1 / step, f"calibrated: {name} on {calibration.device}"
+            return 1 / step, f"calibrated: {name} on {calibration.device.get('name', 'an unnamed device')}"
     return None

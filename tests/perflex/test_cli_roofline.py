@@ -34,6 +34,8 @@ def alone():
                             lang_version=(2018, 2), target=lp.PyOpenCLTarget())
     return lp.tag_inames(kernel, "g:g.0, l:l.0")
 """
+MATMUL = Path(__file__).parents[2] / "examples" / "matmul.py"
+CALIBRATIONS = Path(perflex.calib_data.__file__).parent / "calibrations"
 V100 = Path(perflex.calib_data.__file__).parent / "machines" / "V100.yaml"
 
 
@@ -118,6 +120,24 @@ def test_measured_times(capsys, file) -> None:
     assert kernel["time"] == "measured"
     assert kernel["time_s"] > 0
     assert kernel["gips"] == pytest.approx(kernel["f_inst_thread"] / 32 / kernel["time_s"] / 1e9)
+
+
+def test_predicted_times(capsys, file) -> None:
+    from perflex import Calibration
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    path = CALIBRATIONS / "matmul_sq_amd_epyc_4cores_pocl.yaml"
+    words = [f"{MATMUL}:naive", "n=512", "--machine", "V100", "--time", "predicted", "--calibration", path, "--json"]
+    code, shown, remarks = run(capsys, *words)
+    assert code == 0, remarks
+    (kernel,) = json.loads(shown)["kernels"]
+    tags = ["matmul_sq", "prefetch:False", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "n:512"]
+    (same,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+    expected = Calibration.load(path).predict(same.kernel, {"n": 512})
+    assert kernel["time_s"] == pytest.approx(expected)
+    assert kernel["time"] == "predicted"
+    # A calibration of another device is used, and said to be one.
+    assert "the ceilings those of V100" in remarks
 
 
 def test_a_missing_ceiling_is_absent_and_named(capsys, file) -> None:

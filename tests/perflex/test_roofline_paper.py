@@ -81,7 +81,9 @@ def test_a_calibrated_parameter_gives_a_missing_ceiling() -> None:
     machine, params = load_machine("H100-SXM"), {"p_l2": 1 / 60e9, "p_dram": 1e-10}
 
     def calibrated(seconds):
-        return ceilings_of(machine, SimpleNamespace(model=StubModel(seconds), params=params, device="some GPU"))
+        return ceilings_of(
+            machine, SimpleNamespace(model=StubModel(seconds), params=params, device={"name": "some GPU"})
+        )
 
     linear = calibrated(lambda p, l2, dram: 1e-6 + p["p_l2"] * l2 + p["p_dram"] * dram)
     assert linear.known["l2"].rate == pytest.approx(60e9)
