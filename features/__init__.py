@@ -25,6 +25,7 @@ from perflex.features._feature import (
 )
 from perflex.features._footprint_features import FootprintFamily
 from perflex.features._footprints import Footprint
+from perflex.features._instruction_features import InstructionFamily
 from perflex.features._launch_features import LaunchFamily
 from perflex.features._loopy_extract import extract_scop
 from perflex.features._machine_features import MachineFamily
@@ -82,3 +83,4 @@ register_family(MemoryAccessFamily())
 register_family(FootprintFamily())
 register_family(LaunchFamily())
 register_family(MachineFamily())
+register_family(InstructionFamily())

@@ -66,6 +66,10 @@ def show(
         output.print(line.rstrip(), markup=False, soft_wrap=True)
     for curve, coefficients in found.curves.items():
         output.print(f"  curve {curve}: a, b, c = {coefficients}", markup=False, soft_wrap=True)
+    for level, ceiling in found.ceilings.items():
+        unit = "instruction/s" if level == "instructions" else "B/s"
+        line = f"  roofline ceiling {level}: {ceiling.rate / 1e9:g} G{unit}  ({ceiling.source.text})"
+        output.print(line, markup=False, soft_wrap=True)
     for origin, number in numbers.items():
         output.print(f"[{number}] {origin.kind}: {origin.text}", markup=False, soft_wrap=True, style="dim")
 
@@ -89,6 +93,10 @@ def _as_json(found: Machine) -> dict[str, object]:
         "kind": found.kind,
         "facts": facts,
         "curves": curves,
+        "ceilings": {
+            level: {"rate": ceiling.rate, "source": f"{ceiling.source.kind}: {ceiling.source.text}"}
+            for level, ceiling in found.ceilings.items()
+        },
         "unknown": [fact for fact in FACTS if getattr(found, fact) is None],
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from perflex._machines.ceilings import read_ceilings
 from perflex._machines.machine import FACTS, KINDS, UNITS, Machine, Source
 from perflex._yaml_file import read_yaml
 
@@ -54,6 +55,7 @@ def read_machine(path: Path | str) -> Machine:
         **{fact: int(value) if FACTS[fact].whole else value for fact, value in values.items()},  # type: ignore[arg-type]
         curves={curve: _read_curve(curves.section(curve), sources) for curve in curves},
         sources=origins,
+        ceilings=read_ceilings(top, sources),
     )
     top.finish()
     return machine

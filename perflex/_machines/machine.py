@@ -10,6 +10,8 @@ from perflex.errors import MachineError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex._machines.ceilings import PublishedCeiling
+
 __all__ = ["FACTS", "KINDS", "UNITS", "Fact", "Machine", "Source"]
 
 KINDS = ("gpu", "cpu")
@@ -102,6 +104,8 @@ class Machine:
         Coefficients (a, b, c) of capacity curves ``a exp(-b exp(-c O))`` of the oversubscription O, by name.
     sources
         Where each known fact comes from.
+    ceilings
+        Published ceilings of the instruction roofline, which precede those that the facts give.
     """
 
     name: str
@@ -139,6 +143,7 @@ class Machine:
     su_line_bytes: int | None = _fact("B")
     curves: Mapping[str, tuple[float, float, float]] = field(default_factory=dict, hash=False)
     sources: Mapping[str, Source] = field(default_factory=dict, hash=False, compare=False, repr=False)
+    ceilings: Mapping[str, PublishedCeiling] = field(default_factory=dict, hash=False)
 
     def need(self, fact: str) -> float:
         """Return a fact that must be known; whole numbers are exact up to 2**53.

@@ -144,6 +144,10 @@ SMALL = {
         "radius:2", "speed:array", "variant:tile", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8",
         "ny:4", "nz:4", "keep:uTLD,uZLD_oldLD_speedLD_newST",
     ],
+    "gsrb": [
+        "variant:fp,stride2", "dtype:float32", "lsize_0:4", "lsize_1:2", "chunk:2", "groups_fit:False", "nx:10",
+        "ny:3", "nz:3",
+    ],
 }  # fmt: skip
 TOGETHER = 10
 WIDTH = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}

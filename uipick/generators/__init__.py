@@ -31,6 +31,7 @@ from uipick.generators.gmem_reuse import GMEM_REUSE, GMEM_UNIFORM
 from uipick.generators.gmem_store import GMEM_STORE
 from uipick.generators.gmem_stream import GMEM_ADD, GMEM_COPY, GMEM_SCALE, GMEM_TRIAD
 from uipick.generators.gmem_working_set import GMEM_WORKING_SET
+from uipick.generators.gsrb import GSRB
 from uipick.generators.iops_pattern import (
     IOPS_ADD_PATTERN,
     IOPS_BIT_PATTERN,
@@ -125,6 +126,7 @@ ALL_GENERATORS = (
     STENCIL3D_MEM,
     WAVE3D,
     WAVE3D_MEM,
+    GSRB,
     CONV2D,
     CONV2D_MEM,
     LBM_D3Q15,
