@@ -56,12 +56,12 @@ def conditions_of(
 
 def _places(nests: Nests, plain: Reuse, traced: Reuse) -> list[Place]:
     """Return the windows that matter: those between accesses, and those in which lines or elements come again."""
-    places = set(plain.windows())
+    places: set[Place] = set()
     for entry in plan(plain):
         loops = len(entry.rates) - 1
         for loop in range(loops):
             if entry.rates[loop] < entry.rates[loop + 1] * (1 - 1e-9):
-                places.add((entry.nest, unit_window(loops, loop)))
+                places.add((entry.nest, entry.windows[loop]))
         places |= {
             (entry.nest, window) for parts in entry.carried for part, window in parts if part > 0 and any(window)
         }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from perflex._ecm.polynomials import at_least, larger, select, smaller
 
 if TYPE_CHECKING:
@@ -77,7 +79,9 @@ class Footprints:
                 dense = not executed or executed[0] * stride < line
                 split = any(loop < first for loop, _ in steps) and bool(executed)
             else:
-                dense = (segment >= stride) & (blocks <= 1)
+                dense = ((segment >= stride) | (stride < line)) & (blocks <= 1)
+            if not steps:
+                reach = 1 + group.halo[axis] if axis == 0 else reach
             segment, blocks = (
                 select(dense, segment + (reach - 1) * stride, segment),
                 select(dense, blocks, blocks * count),
@@ -87,8 +91,11 @@ class Footprints:
             segment = segment + rest
         return blocks * at_least(segment, line)
 
-    def box(self, place: int, first: int) -> tuple[Any, Any]:
-        """Return the bytes that the loops from `first` on touch, and how far they reach without a gap, 0 if not."""
+    def box(self, place: int, first: int, below: int = 0) -> tuple[Any, Any]:
+        """Return the bytes that the loops from `first` on touch, and how far they reach without a gap, 0 if not.
+
+        What other iterations touch beside them counts for the reach, along the axes before `below`.
+        """
         group, line = self.nest.groups[place], self._line
         segment: Any = group.itemsize
         blocks: Any = 1
@@ -104,7 +111,7 @@ class Footprints:
                 select(dense, segment + (reach - 1) * stride, segment),
                 select(dense, blocks, blocks * count),
             )
-            if steps:
+            if steps and axis < below:
                 slack = slack + self.nest.halos[steps[0][0]] * steps[0][1] * stride
         alone = blocks <= 1
         touched = select(alone, segment, blocks * (segment + line - group.itemsize))
@@ -121,13 +128,13 @@ class Footprints:
         over = outermost(window)
         if over == len(window):
             return 0
-        touched, reach = self.box(place, over + 1)
         step = self._step(place, over)
         if step is None:
-            return at_least(touched, self._line)
+            return at_least(self.box(place, over + 1)[0], self._line)
         axis, distance, width = step
-        joined = reach >= width
+        touched, reach = self.box(place, over + 1, axis)
         # Rows that follow one another in memory: what an iteration touches is the step from row to row.
+        joined = (reach >= width) & (touched <= width)
         linear = self._linear(place, window, over, width)
         _, inner = self.reach(place, axis, over + 1)
         again = touched / inner * smaller(distance, inner) if _plain(inner) else touched
@@ -153,9 +160,11 @@ class Footprints:
         """Return the bytes that a group touches in a window: the union of what its accesses touch."""
         group = self.nest.groups[place]
         each = self.touched(place, window)
+        # A stream of its own has a line of its own, however little of it the window touches.
+        apart = at_least(each, self._line)
         total = each
         for gap in group.gaps:
-            total = total + (self.touched(place, gap) if gap <= window else each)
+            total = total + (self.touched(place, gap) if gap <= window else apart)
         return smaller(total, larger(self._whole[group.array], self._line))
 
     def reached(self, place: int) -> Any:
@@ -177,13 +186,28 @@ class Footprints:
                 total = total + self.footprint(place, window)
         return total
 
+    def tightened(self, place: int, window: Window) -> Window:
+        """Return the window from the last touch before reuse over one iteration of a loop to the first after it.
+
+        A group that does not move with the loops right inside touches the same until their last iteration.
+        """
+        over = outermost(window)
+        if over == len(window) or window != tuple(int(loop == over) for loop in range(len(window))):
+            return window
+        while over + 1 < len(window) and self._step(place, over + 1) is None:
+            over += 1
+        return tuple(int(loop == over) for loop in range(len(window)))
+
     def carried(self, place: int, gap: Window) -> list[tuple[Any, Window]]:
         """Return how the reuse over a gap splits: parts, and the window of each.
 
         In a loop that is blocked, the last iterations of a block find what they need in the next block.
         """
         events: list[tuple[Any, Window]] = [(1, gap)]
-        for steps in self._steps[place]:
+        for axis, steps in enumerate(self._steps[place]):
+            # Along a row, the rest of its last line says the same.
+            if axis == 0 and steps and np.all(steps[0][1] * self._strides[place][0] < self._line):
+                continue
             for (inner, _), (outer, _) in pairwise(steps):
                 split: list[tuple[Any, Window]] = []
                 for part, window in events:

@@ -22,7 +22,7 @@ class Loop:
     node
         What identifies it among all loops: two nests with the same node run inside the same loop.
     extent
-        Iterations, before any blocking.
+        Iterations before any blocking; of a loop over blocks, those of the blocked loop.
     part
         ``"whole"``; or of a loop that is blocked, ``"outer"`` (over blocks) or ``"inner"`` (in one).
     base

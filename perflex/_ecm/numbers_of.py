@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._ecm.polynomials import Traced, at_least, select, smaller, trace
+from perflex._ecm.polynomials import Traced, at_least, polynomial_text, smaller, trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ class Numbers:
         given = self._blocks.get(loop.base)
         if loop.fold > 1:
             return at_least(self.size(loop.extent) / loop.fold, 1)
-        if loop.part == "whole" or (given is None and loop.part == "outer"):
+        if loop.part == "whole":
             return at_least(self.size(loop.extent), 1)
         block = self._scales[loop.base]
         if loop.part == "inner":
@@ -80,10 +80,8 @@ class Numbers:
             lanes = lane.value if isinstance(lane, Traced) else lane
             inner = block / lanes if loop.base == "lid0" else block
             return inner if loop.block is not None else smaller(inner, at_least(self.size(loop.extent), 1))
-        # Over blocks of another size than the kernel's own.
-        total = self.size(loop.extent) * (loop.block or 1)
+        # A last block that is not full counts for its part.
+        total = self.size(loop.extent)
         if self._traced:
-            value = -(-total.value // block.value)
-            return Traced.symbol(f"ceil(range of {loop.base}/{loop.base})", max(value, 1.0))
-        count = -(-total // block)
-        return select(count >= 1, count, 1.0)
+            return Traced.symbol(f"({polynomial_text(total)})/{loop.base}", max(total.value / block.value, 1.0))
+        return at_least(total / block, 1.0)

@@ -94,7 +94,9 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
     for axis in reversed(range(axes)):
         node = (*node, f"gid{axis}")
         part, base = ("outer", f"lid{axis}") if axis < items else ("whole", f"gid{axis}")
-        loops.append(Loop(f"gid{axis}", node, extents[axis], part, base, launch.items[axis] if axis < items else None))
+        block = launch.items[axis] if axis < items else None
+        extent = extents[axis] if block is None else _range(statement.domain, axis, axes + axis, block)
+        loops.append(Loop(f"gid{axis}", node, extent, part, base, block))
     for depth, name in enumerate(statement.loops):
         if depth == outer:
             node, more = _item_loops(launch.items, extents[axes : axes + items], (*node, *region), bool(inner), lanes)
@@ -129,6 +131,13 @@ def _extent(domain: Any, position: int) -> QuasiPolynomial:
     difference = last.sub(first)
     count = difference.add(isl.PwAff.val_on_domain(difference.domain(), isl.Val(1)))
     return QuasiPolynomial(isl.PwQPolynomial.from_pw_aff(count.coalesce()))
+
+
+def _range(domain: Any, group: int, item: int, block: int) -> QuasiPolynomial:
+    """Return how many work-items there are along an axis, from the first that does something to the last."""
+    names = [f"i{position}" for position in range(domain.dim(isl.dim_type.set))]
+    number = isl.Map(f"{{ [{', '.join(names)}] -> [{block}*{names[group]} + {names[item]}] }}")
+    return _extent(domain.apply(number), 0)
 
 
 def _loops_with_barriers(scop: Scop, statement: Statement) -> int:

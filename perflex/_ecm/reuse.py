@@ -83,17 +83,6 @@ class Reuse:
             total = total + smaller(whole, touched)
         return total
 
-    def windows(self) -> list[Place]:
-        """Return all windows that reuse between accesses needs, the longest first."""
-        found = {
-            (number, gap)
-            for number, nest in enumerate(self.nests.nests)
-            for group in nest.groups
-            for gap in group.gaps
-            if any(gap)
-        }
-        return sorted(found, key=lambda place: (place[1], -place[0]), reverse=True)
-
 
 def _projected(window: Window, shared: int, loops: int) -> Window:
     return (*window[:shared], *([0] * (loops - shared)))

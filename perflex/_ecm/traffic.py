@@ -48,6 +48,8 @@ class GroupPlan:
     rates
         Bytes per execution and missing stream where the reuse over the loops from this one on is held; the entry
         after the last is without any reuse.
+    windows
+        For each loop, the window that reuse over it needs.
     carried
         For each gap, its parts and the windows they need.
     """
@@ -56,6 +58,7 @@ class GroupPlan:
     group: StreamGroup
     executions: Any
     rates: tuple[Any, ...]
+    windows: tuple[Window, ...]
     carried: tuple[tuple[tuple[Any, Window], ...], ...]
 
 
@@ -71,8 +74,13 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
             for loop in reversed(range(len(nest.loops))):
                 iterations = iterations * footprints.extents[loop]
                 rates.append(smaller(rates[-1], footprints.new_bytes(place, loop) / iterations))
-            carried = tuple(tuple(footprints.carried(place, gap)) for gap in group.gaps)
-            plans.append(GroupPlan(number, group, executions / group.fold, tuple(reversed(rates)), carried))
+            loops = len(nest.loops)
+            windows = tuple(footprints.tightened(place, unit_window(loops, loop)) for loop in range(loops))
+            carried = tuple(
+                tuple((part, footprints.tightened(place, window)) for part, window in footprints.carried(place, gap))
+                for gap in group.gaps
+            )
+            plans.append(GroupPlan(number, group, executions / group.fold, tuple(reversed(rates)), windows, carried))
     return plans
 
 
@@ -125,7 +133,7 @@ class Traffic:
         held: Any = 1.0
         for loop in reversed(range(loops)):
             if entry.rates[loop] is not entry.rates[loop + 1]:
-                held = held * self.holds(entry.nest, unit_window(loops, loop))
+                held = held * self.holds(entry.nest, entry.windows[loop])
                 rate = held * entry.rates[loop] + (1.0 - held) * rate
         return rate
 
