@@ -47,9 +47,9 @@ class Traced:
         self.known = known or {}
 
     @classmethod
-    def symbol(cls, name: str, value: float) -> Traced:
-        """Return a size."""
-        return cls({((name, 1),): Fraction(1)}, value, {name: value})
+    def symbol(cls, name: str, value: float, power: int = 1) -> Traced:
+        """Return a power of a size."""
+        return cls({((name, power),): Fraction(1)}, value**power, {name: value})
 
     def _other(self, other: Any) -> Traced:
         return other if isinstance(other, Traced) else Traced({(): Fraction(other)}, float(other))
@@ -80,7 +80,7 @@ class Traced:
                 powers = dict(left)
                 for name, exponent in right:
                     powers[name] = powers.get(name, 0) + exponent
-                monomial = tuple(sorted(powers.items()))
+                monomial = tuple(sorted((name, exponent) for name, exponent in powers.items() if exponent))
                 terms[monomial] = terms.get(monomial, Fraction(0)) + one * two
         return Traced(terms, self.value * more.value, {**self.known, **more.known})
 
