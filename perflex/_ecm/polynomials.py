@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perflex.features._polynomial_pieces import Affine
     from perflex.features._quasipolynomial import QuasiPolynomial
 
-__all__ = ["Traced", "at_least", "inequality", "larger", "polynomial_text", "select", "smaller", "trace"]
+__all__ = ["Traced", "at_least", "inequality", "is_multiple", "larger", "polynomial_text", "select", "smaller", "trace"]
 
 Monomial = tuple[tuple[str, int], ...]
 
@@ -124,6 +124,11 @@ class Traced:
 def select(condition: Any, yes: Any, no: Any) -> Any:
     """Return `yes` where the condition holds, else `no`; element by element for arrays."""
     return np.where(condition, yes, no) if isinstance(condition, np.ndarray) else (yes if condition else no)
+
+
+def is_multiple(number: Any, of: int) -> Any:
+    """Return whether a number is a multiple, for traced ones at the sizes given."""
+    return (number.value if isinstance(number, Traced) else number) % of == 0
 
 
 def smaller(one: Any, two: Any) -> Any:
