@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -187,7 +188,9 @@ class Footprints:
         apart = at_least(each, self._line)
         total = each
         for gap in group.gaps:
-            total = total + (self.touched(place, gap) if gap <= window else apart)
+            same, beside = self.beside(place, gap)
+            more = self.touched(place, gap) if gap <= window else apart
+            total = total + (more * (1 - same) if same and beside <= window else more)
         return smaller(total, larger(self._whole[group.array], self._line))
 
     def reached(self, place: int) -> Any:
@@ -221,11 +224,32 @@ class Footprints:
             over += 1
         return tuple(int(loop == over) for loop in range(len(window)))
 
+    def beside(self, place: int, gap: Window) -> tuple[Fraction, Window]:
+        """Return the part of two accesses' elements that lie in the same line, and the window between them there.
+
+        That is for accesses along a row whose loop is not the innermost: they meet in a line long before the one comes
+        to the other's element.
+        """
+        over = outermost(gap)
+        step = self._step(place, over) if over < len(gap) else None
+        group = self.nest.groups[place]
+        if step is None or step[0] != 0 or group.near is None or over == len(gap) - 1:
+            return Fraction(0), gap
+        distance = abs(gap[over]) * group.near
+        if distance >= self._line:
+            return Fraction(0), gap
+        rest = tuple(0 if loop == over else value for loop, value in enumerate(gap))
+        return 1 - Fraction(distance, self._line), _forward(rest)
+
     def carried(self, place: int, gap: Window) -> list[tuple[Any, Window]]:
         """Return how the reuse over a gap splits: parts, and the window of each.
 
         In a loop that is blocked, the last iterations of a block find what they need in the next block.
         """
+        same, beside = self.beside(place, gap)
+        if same:
+            over = outermost(gap)
+            return [(float(same), beside), (float(1 - same), tuple(int(loop == over) for loop in range(len(gap))))]
         events: list[tuple[Any, Window]] = [(1, gap)]
         for axis, steps in enumerate(self._steps[place]):
             # Along a row, the rest of its last line says the same.
