@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from perflex._ecm.polynomials import at_least, is_multiple, larger, select, smaller
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perflex._ecm.nests import Nest
     from perflex._ecm.numbers_of import Numbers
@@ -124,7 +125,12 @@ class Footprints:
         span = segment + group.halo[0] * self._strides[place][0]
         start = self._start(place)
         lines = (start + span - group.itemsize) // line - start // line + 1
-        return select(self._placed(place, first), lines * line, span + line - group.itemsize)
+        rest = select(self._placed(place, first), lines * line, span + line - group.itemsize) - segment
+        return segment + rest * self._inside(loop for loop, _ in self._steps[place][0] if loop < first)
+
+    def _inside(self, outer: Iterable[int]) -> Any:
+        """Return the part of the edges of blocks that are not edges of the whole range, from the loops over blocks."""
+        return 1.0 - 1.0 / prod(self.extents[loop] for loop in outer)
 
     def _start(self, place: int) -> float:
         """Return where the first access of a row begins, in bytes from the row's beginning."""
@@ -255,13 +261,14 @@ class Footprints:
             # Along a row, the rest of its last line says the same.
             if axis == 0 and steps and np.all(steps[0][1] * self._strides[place][0] < self._line):
                 continue
-            for (inner, _), (outer, _) in pairwise(steps):
+            for depth, ((inner, _), (outer, _)) in enumerate(pairwise(steps)):
+                inside = 1.0 if depth else self._inside(loop for loop, _ in steps[1:])
                 split: list[tuple[Any, Window]] = []
                 for part, window in events:
                     if not window[inner]:
                         split.append((part, window))
                         continue
-                    over = smaller(abs(window[inner]) / self.extents[inner], 1.0)
+                    over = smaller(abs(window[inner]) / self.extents[inner], 1.0) * inside
                     moved = list(window)
                     moved[outer] = 1 if window[inner] > 0 else -1
                     moved[inner] = 0
