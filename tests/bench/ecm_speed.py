@@ -48,7 +48,7 @@ def main() -> None:
         "7-point Jacobi": (jacobi3d(), {"M": 500}, "N", {"j": blocks % 61 + 4, "i": blocks}),
         "25-point Wave3D": (wave3d(4), {"M": 500}, "n", {"y": blocks % 61 + 4, "z": blocks}),
         "tiled matrix product": (
-            extract_scop(matmul(prefetch=True)),
+            product,
             {},
             "n",
             {"lid0": blocks, "lid1": blocks % 31 + 1},
