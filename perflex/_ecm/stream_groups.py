@@ -158,11 +158,16 @@ def _steps(
     steps = [Step(loop, factor) for loop, factor in moved.items() if factor]
     factors = {loops[step.loop].name: step.factor for step in steps}
     for position, step in enumerate(steps):
-        loop = loops[step.loop]
-        unit = factors.get("lane", factors.get(loop.base)) if loop.base == "lid0" else factors.get(loop.base)
+        around = loops[step.loop]
+        unit = factors.get("lane", factors.get(around.base)) if around.base == "lid0" else factors.get(around.base)
         # Groups follow one another without gaps: the step is the work-group's extent, whatever that is.
-        if loop.part == "outer" and unit is not None and loop.block is not None and step.factor == unit * loop.block:
-            steps[position] = Step(step.loop, unit, loop.base)
+        if (
+            around.part == "outer"
+            and unit is not None
+            and around.block is not None
+            and step.factor == unit * around.block
+        ):
+            steps[position] = Step(step.loop, unit, around.base)
     return tuple(sorted(steps, key=lambda step: (step.scale is not None, abs(step.factor), -step.loop)))
 
 

@@ -110,6 +110,8 @@ def test_thresholds_stand_where_the_series_passes_them(kernel: str) -> None:
         (["--machine", "clx", "m=10", "n=10", "--out", "x.png"], "--series"),
         (["--machine", "clx", "m=10", "n=10", "--block", "x=4"], "no loop 'x'"),
         (["--machine", "clx", "m=10", "--series", "n=1-5"], "cannot read --series"),
+        (["--machine", "clx", "m=10", "--series", "n=10:20:5", "--out", "x.txt"], "--out x.png"),
+        (["--machine", "clx", "m=10", "--series", "n=10:20:5", "--out", "nowhere/x.png"], "cannot write"),
     ],
 )
 def test_mistakes_are_one_line(kernel: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
