@@ -14,6 +14,7 @@ from perflex._cli.devices import devices
 from perflex._cli.diagnose import diagnose
 from perflex._cli.evaluate import evaluate
 from perflex._cli.features import features
+from perflex._cli.layers import layers
 from perflex._cli.machine import machine
 from perflex._cli.predict import predict, rank
 from perflex._cli.roofline import roofline
@@ -67,6 +68,7 @@ for command in (
     predict,
     rank,
     volumes,
+    layers,
     roofline,
     compare,
     evaluate,
