@@ -168,13 +168,10 @@ class Nests:
         The kernel.
     nests
         In the order of execution.
-    repeats
-        How often each launch runs.
     shapes
         Extent of each array, in elements.
     """
 
     name: str
     nests: tuple[Nest, ...]
-    repeats: tuple[QuasiPolynomial, ...]
     shapes: tuple[tuple[str, tuple[QuasiPolynomial, ...]], ...]

@@ -1,9 +1,9 @@
 """Loop nests of a Scop in the order in which a CPU runs them.
 
-Work-groups run one after the other, axis 0 fastest; several cores take contiguous parts of that order. In a
-work-group, the work-items run as loops, axis 0 innermost, around each region between barriers; sequential loops that
-hold a barrier are outside of them, others inside. Work-items of axis 0 go through inner loops in lock step where the
-CPU's runtime vectorises over them (`lanes`).
+Loops around launches are outside of all. Work-groups run one after the other, axis 0 fastest; several cores take
+contiguous parts of that order. In a work-group, the work-items run as loops, axis 0 innermost, around each region
+between barriers; sequential loops that hold a barrier are outside of them, others inside. Work-items of axis 0 go
+through inner loops in lock step where the CPU's runtime vectorises over them (`lanes`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
         result = Nests(
             scop.name,
             nests,
-            tuple(launch.repeats for launch in scop.launches),
             tuple((array.name, array.shape) for array in scop.arrays),
         )
         _read_texts(result)
@@ -77,7 +76,7 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
 
 def _read_texts(nests: Nests) -> None:
     """Let all polynomials be printed while isl is locked; they are looked up by what is printed."""
-    polynomials = [*nests.repeats, *(extent for _, shape in nests.shapes for extent in shape)]
+    polynomials = [extent for _, shape in nests.shapes for extent in shape]
     for nest in nests.nests:
         polynomials += [nest.count, *(loop.extent for loop in nest.loops)]
         polynomials += [axis.stride for group in nest.groups for axis in group.axes]
@@ -101,12 +100,17 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
     launch = scop.launches[statement.launch]
     _check_ranges(scop, statement)
     axes, items = len(launch.groups), len(launch.items)
-    outer = _loops_with_barriers(scop, statement)
+    host = sum(name in launch.host_loops for name in statement.loops)
+    outer = max(host, _loops_with_barriers(scop, statement))
     inner = statement.loops[outer:]
     region = _region(scop, statement, outer)
     extents = [_extent(statement.domain, position) for position in range(statement.domain.dim(isl.dim_type.set))]
-    node: tuple[object, ...] = (statement.launch,)
+    node: tuple[object, ...] = ()
     loops = []
+    for depth, name in enumerate(statement.loops[:host]):
+        node = (*node, name)
+        loops.append(Loop(name, node, extents[axes + items + depth], base=name))
+    node = (*node, statement.launch)
     for axis in reversed(range(axes)):
         node = (*node, f"gid{axis}")
         part, base = ("outer", f"lid{axis}") if axis < items else ("whole", f"gid{axis}")
@@ -119,6 +123,8 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
                 axes, launch.items, extents[axes : axes + items], (*node, *region), bool(inner), lanes
             )
             loops += more
+        if depth < host:
+            continue
         node = (*node, statement.schedule[2 * depth], name)
         loops.append(Loop(name, node, extents[axes + items + depth], base=name))
     if outer == len(statement.loops):

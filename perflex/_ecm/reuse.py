@@ -62,8 +62,6 @@ class Reuse:
         over = outermost(window)
         total: Any = 0
         for number, nest in enumerate(self.nests.nests):
-            if nest.launch != mine.launch:
-                continue
             shared = shared_loops(mine, nest)
             if number != where and over >= shared:
                 continue

@@ -67,7 +67,7 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
     plans = []
     for number, nest in enumerate(reuse.nests.nests):
         footprints = reuse.footprints[number]
-        executions = reuse.numbers.size(nest.count) * reuse.numbers.size(reuse.nests.repeats[nest.launch])
+        executions = reuse.numbers.size(nest.count)
         for place, group in enumerate(nest.groups):
             rates: list[Any] = [float(reuse.line)]
             iterations: Any = 1.0
