@@ -92,7 +92,7 @@ def test_generated_kernels_compute_what_they_do_in_opencl(tags: str, cuda: CudaB
     [
         ("b[i] = fmax(sqrt(a[i]), cos(a[i])) + a[i]**2 + abs(a[i] - 1)", {"a": np.float32, "b": np.float32}),
         ("b[i] = fmin(exp(a[i]), rsqrt(a[i])) + a[i]**3", {"a": np.float64, "b": np.float64}),
-        ("b[i] = (i - 5) // 3 + (i - 7) % 4", {"b": np.int32}),
+        ("b[i] = a[i] * ((i - 5) // 3) + (i - 7) % 4", {"a": np.int32, "b": np.int32}),
         ("b[i] = (a[i] if a[i] > 1 else -a[i]) / 3", {"a": np.float64, "b": np.float64}),
         ("b[i] = a[i] + 1.5", {"a": np.int64, "b": np.float64}),
     ],
