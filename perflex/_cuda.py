@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import warnings
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,9 @@ def load_cupy() -> Any:
         raise MissingExtraError(msg, extra="cuda")
     _load_driver()
     try:
-        cupy = import_module("cupy")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # CuPy remarks on folders of CUDA that kernels here do not need
+            cupy = import_module("cupy")
         cuda = cupy.cuda
         wanted, there = int(cuda.driver.get_build_version()), int(cuda.runtime.driverGetVersion())
     except (ImportError, OSError, AttributeError, RuntimeError) as error:

@@ -23,13 +23,17 @@ _TIME_LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class _Probe:
-    """How the devices of a driver are listed and tried: what a child process runs, and where the driver is from."""
+    """How the devices of a driver are listed and tried: what a child process runs, and where the driver is from.
+
+    The patience is by how much more time than an OpenCL driver's the child process may take.
+    """
 
     words: tuple[str, ...]
     name: str
     found_by: str
     embedded: bool = False
     vendor: Vendor | None = None
+    patience: float = 1.0
 
 
 @dataclass
@@ -53,7 +57,7 @@ def survey() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
     probes = [_opencl_probe(vendor) for vendor in find_vendors()]
     problems: tuple[str, ...] = ()
     if cupy_is_installed():
-        probes.append(_Probe(("perflex._devices_probe_cuda",), "CUDA", f"CuPy ({cupy_name()})"))
+        probes.append(_Probe(("perflex._devices_probe_cuda",), "CUDA", f"CuPy ({cupy_name()})", patience=3.0))
     elif find_library(CUDA_LIBRARY) is not None:
         problems = (f"CUDA devices are not looked for: {cuda_absence()}",)
     with ThreadPoolExecutor(max_workers=max(1, len(probes))) as pool:
@@ -123,9 +127,9 @@ def _child(probe: _Probe, tried: list[int]) -> tuple[str, list[dict[str, Any]]]:
         environment["OCL_ICD_VENDORS"] = str(vendor_folder([probe.vendor]))
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     words = [sys.executable, "-P", "-m", *probe.words, *map(str, tried)]
-    ending = ""
+    ending, limit_s = "", _TIME_LIMIT_S * probe.patience
     try:
-        done = subprocess.run(words, env=environment, capture_output=True, timeout=_TIME_LIMIT_S, check=False)  # noqa: S603
+        done = subprocess.run(words, env=environment, capture_output=True, timeout=limit_s, check=False)  # noqa: S603
         output, complaint = done.stdout, done.stderr
         if done.returncode < 0:
             ending = f"the driver crashed ({_signal_name(-done.returncode)})"
@@ -134,7 +138,7 @@ def _child(probe: _Probe, tried: list[int]) -> tuple[str, list[dict[str, Any]]]:
             ending = f"the driver failed ({last[-1] if last else f'exit code {done.returncode}'})"
     except subprocess.TimeoutExpired as error:
         output = error.stdout or b""
-        ending = f"the driver gave no answer within {_TIME_LIMIT_S:g} s"
+        ending = f"the driver gave no answer within {limit_s:g} s"
     return ending, _objects(output)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import nullcontext
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,9 @@ class CudaBackend:
             try:
                 module = cupy.RawModule(code=source, options=_OPTIONS, backend="nvrtc")
                 log = StringIO()
-                module.compile(log_stream=log)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # CuPy turns compilers' remarks into warnings
+                    module.compile(log_stream=log)
             except cupy.cuda.compiler.CompileException as error:
                 text = str(error)
                 lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,6 +1,7 @@
-"""Compiles the CUDA source of every default variant of every generator for two GPUs: cuda_sources.py [ARCH ...].
+"""Compiles the CUDA source of default variants of all generators for two GPUs: cuda_sources.py [--unrolled] [ARCH ...].
 
-Prints how many there are, those that fail or spill, and the range of registers by generator. No GPU is needed.
+Prints how many there are, those that fail or spill, and the range of registers by generator. No GPU is needed. loopy
+takes many minutes to unroll the innermost loops of all; without ``--unrolled`` that is left to the compiler.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import warnings
 from collections import defaultdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[1]))
+
+import loopy as lp
+from loopy.kernel.data import UnrollTag
 
 from oracles.nvrtc import compile_cuda
 from perflex._launch_plan import plan_launch
@@ -19,7 +23,14 @@ from perflex.errors import PerflexError
 from uipick import ALL_GENERATORS, KernelCollection
 
 
-def main(architectures: list[str]) -> int:
+def rolled(kernel: lp.TranslationUnit) -> lp.TranslationUnit:
+    entry = kernel.default_entrypoint
+    if "k_inner" not in entry.all_inames():
+        return kernel
+    return kernel.with_kernel(lp.untag_inames(entry, "k_inner", UnrollTag))
+
+
+def main(architectures: list[str], *, unrolled: bool) -> int:
     warnings.simplefilter("ignore")
     sources: dict[str, tuple[str, str]] = {}
     failures, count, start = [], 0, time.monotonic()
@@ -27,8 +38,9 @@ def main(architectures: list[str]) -> int:
         kernels = KernelCollection([generator]).generate_kernels([generator.name])
         for kernel in {id(kernel.kernel): kernel for kernel in kernels}.values():
             count += 1
+            unit = kernel.kernel if unrolled else rolled(kernel.kernel)
             try:
-                sources.setdefault(plan_launch(kernel.kernel, "cuda").source, (generator.name, kernel.name))
+                sources.setdefault(plan_launch(unit, "cuda").source, (generator.name, kernel.name))
             except PerflexError as error:
                 failures.append(f"{kernel.name}: {error.message}")
     print(f"{count} kernels, {len(sources)} sources, generated in {time.monotonic() - start:.0f} s")
@@ -55,4 +67,5 @@ def main(architectures: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or ["sm_80", "sm_90"]))
+    asked = [word for word in sys.argv[1:] if word != "--unrolled"]
+    sys.exit(main(asked or ["sm_80", "sm_90"], unrolled="--unrolled" in sys.argv))
