@@ -12,6 +12,8 @@ import warnings
 from collections import defaultdict
 from pathlib import Path
 
+# The project first: tests/uipick is a folder of tests.
+sys.path[:0] = [str(Path(__file__).parents[2])]
 sys.path.append(str(Path(__file__).parents[1]))
 
 import loopy as lp
