@@ -11,21 +11,17 @@ import time
 import warnings
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 # The project first: tests/uipick is a folder of tests.
 sys.path[:0] = [str(Path(__file__).parents[2])]
 sys.path.append(str(Path(__file__).parents[1]))
 
-import loopy as lp
-from loopy.kernel.data import UnrollTag
 
-from oracles.nvrtc import compile_cuda
-from perflex._launch_plan import plan_launch
-from perflex.errors import PerflexError
-from uipick import ALL_GENERATORS, KernelCollection
+def rolled(kernel: Any) -> Any:
+    import loopy as lp
+    from loopy.kernel.data import UnrollTag
 
-
-def rolled(kernel: lp.TranslationUnit) -> lp.TranslationUnit:
     entry = kernel.default_entrypoint
     if "k_inner" not in entry.all_inames():
         return kernel
@@ -33,6 +29,11 @@ def rolled(kernel: lp.TranslationUnit) -> lp.TranslationUnit:
 
 
 def main(architectures: list[str], *, unrolled: bool) -> int:
+    from oracles.nvrtc import compile_cuda
+    from perflex._launch_plan import plan_launch
+    from perflex.errors import PerflexError
+    from uipick import ALL_GENERATORS, KernelCollection
+
     warnings.simplefilter("ignore")
     sources: dict[str, tuple[str, str]] = {}
     failures, count, start = [], 0, time.monotonic()
