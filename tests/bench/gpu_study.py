@@ -6,23 +6,23 @@ Parts, in this order: `device` (facts), `launch` (timer, cost of a launch), `cei
 against calibrated parameters), `evaluation` (the paper's three studies), `stencil` (25-point stencil in 168 work-group
 shapes and foldings), `matmul` (a space of more than 300 tiled matrix multiplications). Each has a share of the budget;
 what one leaves over the next ones have. Results are CSV and YAML files in DIR, each row on disk as soon as it is known;
-`report.md` says what was run, what was not and why, with goals beside results. The run ends by itself: a part whose time
-is up keeps what it has; SIGTERM, or the end of the budget, ends it within seconds, status 124; a driver that hangs does
-not keep it. Samples are kept in DIR/store.sqlite, so that another run with the same DIR goes on with an evaluation that
-was cut. Nothing about the device is changed.
+`report.md` says what was run, what was not and why, with goals beside results. The run ends by itself: a part whose
+time is up keeps what it has; SIGTERM, or the end of the budget, ends it within seconds, status 124; a driver that hangs
+does not keep it. Samples are kept in DIR/store.sqlite, so that another run with the same DIR goes on with an evaluation
+that was cut. Nothing about the device is changed.
 
 On a GPU machine without network
 --------------------------------
 Wheels are prepared where there is a network, for the GPU machine's Python (3.11 or 3.12): loopy, islpy-barvinok (not
-islpy), pymbolic, pytools, genpy, cgen, codepy, constantdict, immutabledict, pyopencl, and whatever else is missing there;
-for perflex itself `pip wheel --no-deps --wheel-dir WHEELS .` in this folder. Then::
+islpy), pyopencl, what these need, and whatever else of pyproject.toml is missing there; for perflex itself
+`pip wheel --no-deps --wheel-dir WHEELS .` in the top folder. Then::
 
     python3 -m pip install --no-index --no-deps --target SITE WHEELS/*.whl
     PYTHONPATH=SITE python3 tests/bench/gpu_study.py --out OUT --budget 8min
 
-The device is chosen by name (`--device cuda`, `--device nvidia`, ...), through OpenCL where the driver offers it and CUDA
-where it does not; by default it is the first GPU that works. `perflex devices` (`python3 -m perflex devices`) says which
-there are. With cores to spare, code is generated in other processes (`--workers`).
+The device is chosen by name (`--device cuda`, `--device nvidia`, ...), through OpenCL where the driver offers it and
+CUDA where it does not; by default it is the first GPU that works. `python3 -m perflex devices` says which there are.
+With cores to spare, code is generated in other processes (`--workers`).
 
 On a CPU device all parts run with small sizes, `--budget 3min`, as a test of this program; one machine's volumes stand
 in for the volumes that a CPU does not have, and that part's prediction means nothing there.
@@ -130,9 +130,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--device", help="parts of the device's name; by default the first GPU that works")
     parser.add_argument("--only", type=_part_names, default=(), help=f"of {','.join(part.name for part in PARTS)}")
     parser.add_argument("--machine", help="machine file or name for volumes; by default the device's own")
-    parser.add_argument(
-        "--workers", type=int, help="processes that generate code; by default by cores, 0 on CPU devices"
-    )
+    parser.add_argument("--workers", type=int, help="processes that generate code; by default 0 on CPU devices")
     return parser.parse_args()
 
 

@@ -63,11 +63,11 @@ def _madd(dtype: str) -> Quantity:
         parameter=f"p_f{short}madd",
         feature=f"f_op_{dtype}_madd",
         configurations=tuple(
-            (*base, f"lsize_0:{x}", f"lsize_1:{y}", f"nvars:{variables}", "m:1024")
+            (*base, f"lsize_0:{x}", f"lsize_1:{y}", f"lid_stride_1:{x}", f"nvars:{variables}", "m:1024")
             for x, y in shapes
             for variables in (16, 32)
         ),
-        calibration=(*base, "lsize_0:16", "lsize_1:16", "nvars:32", "m:768"),
+        calibration=(*base, "lsize_0:16", "lsize_1:16", "lid_stride_1:16", "nvars:32", "m:768"),
         count=("nelements", 1024),
         amount=_madds,
     )

@@ -79,7 +79,7 @@ def _most_bytes(setting: Setting) -> int:
 
 
 def _data_sheet(setting: Setting, keep: Any) -> None:
-    """Keep what the device's machine file says, for comparison; clocks and bandwidths are the greatest possible ones."""
+    """Keep what the device's machine file says: the greatest clock and bandwidth, which no kernel reaches."""
     if setting.machine is None or not setting.own_machine:
         return
     machine = load_machine(setting.machine)
@@ -130,7 +130,7 @@ def _copies(setting: Setting, time: Allotted, keep: Any) -> _Ceiling:
     for kernel, outcome in zip(kernels, outcomes, strict=True):
         size = 4 * int(str(kernel.arguments["nelements"]))
         configuration = f"float32 width {kernel.arguments['width']}, work-groups of 256"
-        row = {"quantity": "copy", "source": "kernel", "configuration": configuration, "size": size}
+        row: dict[str, Any] = {"quantity": "copy", "source": "kernel", "configuration": configuration, "size": size}
         if isinstance(outcome, MeasurementFailure):
             keep({**row, "remark": outcome.reason})
             continue
@@ -171,7 +171,7 @@ def _best(setting: Setting, time: Allotted, quantity: Quantity, keep: Any) -> _C
     outcomes = measure([_job(k) for k in kernels], setting.device, _OPTIONS, time.progress) if kernels else []
     best: _Ceiling | None = None
     for kernel, outcome in zip(kernels, outcomes, strict=True):
-        row = {"quantity": quantity.name, "source": "kernel", "configuration": kernel.name}
+        row: dict[str, Any] = {"quantity": quantity.name, "source": "kernel", "configuration": kernel.name}
         if isinstance(outcome, MeasurementFailure):
             keep({**row, "remark": outcome.reason})
             continue

@@ -23,8 +23,8 @@ __all__ = ["device_facts"]
 _PACKAGES = ("perflex", "loopy", "islpy-barvinok", "pyopencl", "numpy", "scipy", "cupy", "cupy-cuda12x", "cupy-cuda13x")
 _SMI_FIELDS = (
     "name", "uuid", "driver_version", "vbios_version", "compute_cap", "memory.total", "clocks.sm", "clocks.mem",
-    "clocks.max.sm", "clocks.max.mem", "clocks.applications.graphics", "power.limit", "temperature.gpu", "ecc.mode.current",
-    "mig.mode.current", "persistence_mode", "pstate",
+    "clocks.max.sm", "clocks.max.mem", "clocks.applications.graphics", "power.limit", "temperature.gpu",
+    "ecc.mode.current", "mig.mode.current", "persistence_mode", "pstate",
 )  # fmt: skip
 _SMI_LIMIT_S = 15.0
 

@@ -56,8 +56,8 @@ def launch_cost(setting: Setting, time: Allotted, run: PartRun) -> None:
         f"Timer: the driver says {1e9 * resolution:.0f} ns"
         + (f", the smallest difference seen is {1e9 * min(steps):.0f} ns. " if steps else ". ")
         + f"An empty launch of one work-group of {small['work_items']} work-items takes "
-        f"{1e6 * small['single_median_s']:.2f} us alone and {1e6 * small['back_to_back_median_s']:.2f} us back to back; "
-        f"the host needs {1e6 * small['host_per_launch_s']:.2f} us for each of many."
+        f"{1e6 * small['single_median_s']:.2f} us alone and {1e6 * small['back_to_back_median_s']:.2f} us back to "
+        f"back; the host needs {1e6 * small['host_per_launch_s']:.2f} us for each of many."
     )
 
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "Prepared", "Variant", "prepared", "timed_variants"]
 
-BATCH = 12
+# Kernels that are timed together; those of a batch that time is too short for are lost.
+BATCH, SMALL_BATCH = 12, 4
 _WAIT_S = 0.5
 
 
@@ -154,9 +155,10 @@ def _batches(
 ) -> Iterator[list[Prepared]]:
     for_pool = deque(variants)
     ahead: deque[Future[Prepared]] = deque()
+    size = BATCH if workers else SMALL_BATCH
     while for_pool or ahead:
         batch: list[Prepared] = []
-        while len(batch) < BATCH and (for_pool or ahead):
+        while len(batch) < size and (for_pool or ahead):
             time.check()
             if pool is None:
                 batch.append(prepared(plan, for_pool.popleft()))

@@ -53,10 +53,13 @@ def star25(shape: Shape) -> lp.TranslationUnit:
     fold_y, fold_z = FOLDINGS[shape.folding]
     points, axis = max(fold_y, fold_z), "y" if fold_y > 1 else "z"
     column = points + 2 * RADIUS
-    domains = [
+    outer = (
         f"{{[gx, gy, gz, lx, ly, lz]: 0 <= lx < {shape.x} and 0 <= ly < {shape.y} and 0 <= lz < {shape.z} "
         f"and 0 <= gx and 0 <= gy and 0 <= gz and {_place('x', shape.x, 1)} < nx "
-        f"and {_place('y', shape.y, fold_y)} < ny and {_place('z', shape.z, fold_z)} < nz}}",
+        f"and {_place('y', shape.y, fold_y)} < ny and {_place('z', shape.z, fold_z)} < nz}}"
+    )
+    domains = [
+        outer,
         f"{{[p]: 0 <= p < {points}}}",
         f"{{[c]: 0 <= c < {column}}}",
     ]
