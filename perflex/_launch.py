@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._launch_buffers import BufferPool, out_of_memory
+from perflex._launch_buffers import BufferPool
+from perflex._launch_memory import OpenCLMemory, out_of_opencl_memory
 from perflex._launch_request import launch_request
 from perflex.errors import DeviceError, MeasurementError
 
@@ -102,7 +103,8 @@ class OpenCLBackend:
         self.device = device
         self._cl_device, self._context = open_device(device, drivers_shown=drivers_shown)
         self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        self._pool = BufferPool(self._context, self._queue, int(_POOL_SHARE * device.global_memory_bytes))
+        memory = OpenCLMemory(self._context, self._queue)
+        self._pool = BufferPool(memory, int(_POOL_SHARE * device.global_memory_bytes))
         self._programs: dict[str, Any] = {}
 
     @property
@@ -230,7 +232,7 @@ class OpenCLRunnable:
             return tuple((last.profile.end - first.profile.start) * 1e-9 for first, last in events)
         except cl.Error as error:
             label = self._request.label
-            if out_of_memory(error):
+            if out_of_opencl_memory(error):
                 self._pool.release()
                 msg = f"{label}: the device ran out of memory ({error}); choose smaller sizes"
                 raise MeasurementError(msg, kernel=label, kind="memory") from error
@@ -239,10 +241,8 @@ class OpenCLRunnable:
 
     def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
         """Return an array's buffer as the last launch left it, shape ``(length,)``."""
-        import pyopencl as cl
-
         data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
-        cl.enqueue_copy(self._queue, data, self._bound()[self._request.slots[name][0]])
+        self._pool.memory.read(self._bound()[self._request.slots[name][0]], data)
         return data
 
     def _bound(self) -> dict[Slot, Any]:

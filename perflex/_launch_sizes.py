@@ -146,7 +146,7 @@ def check_limits(launch: SizedLaunch, buffer_bytes: Mapping[str, int], device: D
     Raises
     ------
     MeasurementError
-        A work-group, local memory, one buffer or all buffers exceed what the device has.
+        A work-group, the work-groups of an axis, local memory, one buffer or all buffers exceed what the device has.
     """
     for grid in launch.grids:
         work_items = int(np.prod(grid.work_group))
@@ -162,6 +162,9 @@ def check_limits(launch: SizedLaunch, buffer_bytes: Mapping[str, int], device: D
         for axis, (size, limit) in enumerate(zip(grid.work_group, limits, strict=False)):
             if device.max_work_item_sizes and size > limit:
                 _refuse(label, f"{size} work-items on axis {axis}", limit, "work-items", device)
+        for axis, (count, limit) in enumerate(zip(grid.groups, device.max_groups, strict=False)):
+            if count > limit:
+                _refuse(label, f"{count} work-groups on axis {axis}", limit, "work-groups", device)
     if launch.local_bytes > device.local_memory_bytes:
         _refuse(label, f"{launch.local_bytes} B of local memory", device.local_memory_bytes, "B", device)
     for name, size in buffer_bytes.items():

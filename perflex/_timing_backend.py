@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["Backend", "IsolatingDevice", "RunLimits", "Runnable", "TimedDevice"]
+    from perflex._launch_request import LaunchRequest
+
+__all__ = ["Backend", "IsolatingDevice", "KernelBackend", "RunLimits", "Runnable", "TimedDevice"]
 
 
 class Runnable(Protocol):
@@ -54,8 +56,20 @@ class Backend(Protocol):
         ...
 
 
+class KernelBackend(Backend, Protocol):
+    """Builds and runs kernels on a real device, whatever it is reached through."""
+
+    def build(self, request: LaunchRequest) -> Runnable:
+        """Build what was generated and checked before; errors as `prepare`."""
+        ...
+
+    def responds(self) -> bool:
+        """Return whether the device still works: some drivers lose everything after one failed launch."""
+        ...
+
+
 class TimedDevice(Protocol):
-    """Anything that kernels can be timed on: an OpenCL device, a fake one."""
+    """Anything that kernels can be timed on: a real device, a fake one."""
 
     def backend(self) -> Backend:
         """Return what runs and times kernels there."""
