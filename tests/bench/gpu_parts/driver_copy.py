@@ -40,19 +40,21 @@ def _opencl_copies(device: Any, nbytes: int) -> list[float]:
 
 
 def _cuda_copies(device: Any, nbytes: int) -> list[float]:
-    import cupy
+    from perflex._cuda_context import CudaContext
 
-    with cupy.cuda.Device(getattr(device, "ordinal", 0)):
-        source = cupy.ones(nbytes // 4, dtype=cupy.float32)
-        target = cupy.empty_like(source)
-        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-        times = []
-        for _ in range(_TRIALS + 1):
-            begin.record()
-            target.data.copy_from_device_async(source.data, nbytes, cupy.cuda.get_current_stream())
-            end.record()
-            end.synchronize()
-            times.append(1e-3 * cupy.cuda.get_elapsed_time(begin, end))
-        del source, target
-        cupy.get_default_memory_pool().free_all_blocks()
-        return times[1:]
+    context = CudaContext(device)
+    cuda, stream = context.cupy.cuda, context.stream
+    # Freed with their owners, not kept in a pool.
+    source, target = (cuda.MemoryPointer(cuda.Memory(nbytes), 0) for _ in range(2))
+    source.memset(1, nbytes)
+    target.memset(1, nbytes)
+    cuda.runtime.deviceSynchronize()
+    begin, end = cuda.Event(), cuda.Event()
+    times = []
+    for _ in range(_TRIALS + 1):
+        begin.record(stream)
+        target.copy_from_device_async(source, nbytes, stream)
+        end.record(stream)
+        end.synchronize()
+        times.append(1e-3 * cuda.get_elapsed_time(begin, end))
+    return times[1:]

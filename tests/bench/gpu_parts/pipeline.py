@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError
@@ -49,6 +50,8 @@ class Plan:
         Where the variants are to run.
     machine, registers
         For features that need a machine.
+    compile_ahead
+        Whether what prepares kernels compiles them, too.
     """
 
     build: Callable[..., Any]
@@ -57,6 +60,7 @@ class Plan:
     device: Any
     machine: str | None = None
     registers: int | None = None
+    compile_ahead: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,29 @@ def prepared(plan: Plan, variant: Variant) -> Prepared:
         features = _features(plan, kernel)
         if not isinstance(plan.device, Device):  # a fake one takes the kernel itself
             return Prepared(variant, kernel, features)
-        return Prepared(variant, launch_request(kernel, plan.sizes, variant.label, plan.device), features)
+        request = launch_request(kernel, plan.sizes, variant.label, plan.device)
+        if plan.compile_ahead:
+            _compile_ahead(plan.device, request)
+        return Prepared(variant, request, features)
     except PerflexError as error:
         return Prepared(variant, failure=error.message.replace("\n", " "))
     except Exception as error:  # noqa: BLE001 - one variant that loopy cannot make must not cost all others
         return Prepared(variant, failure=f"{type(error).__name__}: {error}".replace("\n", " ")[:300])
+
+
+@lru_cache(maxsize=1)
+def _compiler(device: Any) -> Any:
+    return device.backend()
+
+
+def _compile_ahead(device: Any, request: Any) -> None:
+    """Compile for CUDA, whose compiled kernels CuPy keeps on disk: the process that times finds them there."""
+    if getattr(device, "api", "opencl") != "cuda":
+        return
+    try:
+        _compiler(device).build(request)
+    except PerflexError:
+        return  # the process that times is told the same, and says so
 
 
 def _features(plan: Plan, kernel: Any) -> dict[str, float]:
@@ -133,6 +155,7 @@ def timed_variants(
         Not all are timed; complete batches were yielded before.
     """
     done = 0
+    plan = replace(plan, compile_ahead=setting.workers > 0)
     device = _TakesRequests(plan.device)
     workers = code_workers(setting.workers) if setting.workers else nullcontext()
     with workers as pool:
