@@ -19,6 +19,8 @@ __all__ = ["CUT_STATUS", "ends_by_itself"]
 
 # As `timeout` reports it.
 CUT_STATUS = 124
+# A library that keeps Python's lock keeps the thread from working, too; this much later the C runtime ends it.
+_LAST_S = 3.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 
 
@@ -55,12 +57,14 @@ def ends_by_itself(seconds: float, grace: float, last_words: Callable[[str], Non
             last_words(told[0] if told else "the whole budget is spent, and it did not react")
             os._exit(CUT_STATUS)
 
+    faulthandler.dump_traceback_later(seconds + grace + _LAST_S, exit=True)
     before = {number: signal.signal(number, raise_cut) for number in _SIGNALS}
     threading.Thread(target=end, args=(seconds + grace,), daemon=True).start()
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         over.set()
         for number, handler in before.items():

@@ -129,6 +129,8 @@ def _compile_ahead(device: Any, request: Any) -> None:
 
 
 def _features(plan: Plan, kernel: Any) -> dict[str, float]:
+    if not plan.features:
+        return {}
     from perflex import using_machine
     from perflex.features import extract_scop, parse_feature
 
