@@ -47,22 +47,31 @@ class _Ceiling:
 
 def ceilings(setting: Setting, time: Allotted, run: PartRun) -> None:
     """Write ``ceilings.csv`` and a calibration for each rate; goals are parameters within 5 % of their ceilings."""
-    with rows_kept(setting.folder / "ceilings.csv", COLUMNS) as keep:
-        _data_sheet(setting, keep)
-        _driver_copies(setting, time, keep)
-        found = [_copies(setting, time, keep)]
-        _compare_copy(setting, time, found[0], keep, run)
-        for quantity in quantities(getattr(setting.device, "compute_units", 1), on_gpu=setting.on_gpu):
-            try:
-                ceiling = _best(setting, time, quantity, keep)
-                if ceiling is not None:
-                    found.append(ceiling)
-                if ceiling is not None and quantity.calibration:
-                    _compare(setting, time, quantity, ceiling, keep, run)
-            except PerflexError as error:
-                run.notes.append(f"{quantity.name}: {error.message}")
-    names = "; ".join(f"{c.quantity} {_shown(c.rate, c.unit)} ({c.configuration})" for c in found)
-    run.notes.append(f"Ceilings: {names}. All of them in `ceilings.csv`.")
+    found: list[_Ceiling] = []
+    try:
+        with rows_kept(setting.folder / "ceilings.csv", COLUMNS) as keep:
+            _data_sheet(setting, keep)
+            _driver_copies(setting, time, keep)
+            found.append(_copies(setting, time, keep))
+            _compare_copy(setting, time, found[0], keep, run)
+            for quantity in quantities(getattr(setting.device, "compute_units", 1), on_gpu=setting.on_gpu):
+                try:
+                    _one(setting, time, quantity, found, keep, run)
+                except PerflexError as error:
+                    run.notes.append(f"{quantity.name}: {error.message}")
+    finally:
+        names = "; ".join(f"{c.quantity} {_shown(c.rate, c.unit)} ({c.configuration})" for c in found)
+        run.notes.append(f"Ceilings: {names or 'none'}. All in `ceilings.csv`.")
+
+
+def _one(setting: Setting, time: Allotted, quantity: Quantity, found: list[_Ceiling], keep: Any, run: PartRun) -> None:
+    ceiling = _best(setting, time, quantity, keep)
+    if ceiling is None:
+        run.notes.append(f"{quantity.name}: no kernel could be timed.")
+        return
+    found.append(ceiling)
+    if quantity.calibration:
+        _compare(setting, time, quantity, ceiling, keep, run)
 
 
 def _kind(setting: Setting) -> str:
@@ -121,7 +130,7 @@ def _copies(setting: Setting, time: Allotted, keep: Any) -> _Ceiling:
     """Keep copy bandwidth by size; return the best beyond caches."""
     kernels = [
         kernels_of((*_COPY, f"width:{width}"), nelements=elements)
-        for elements in copy_sizes(_most_bytes(setting))
+        for elements in copy_sizes(_most_bytes(setting))[:: 1 if setting.on_gpu else -2]
         for width in (1, 4)
     ]
     outcomes = measure([_job(k) for k in kernels], setting.device, _OPTIONS, time.progress)
