@@ -42,7 +42,7 @@ from gpu_parts.ceilings import ceilings
 from gpu_parts.ending import CUT_STATUS, ends_by_itself
 from gpu_parts.evaluations import evaluations
 from gpu_parts.facts import device_facts
-from gpu_parts.keeping import write_text
+from gpu_parts.keeping import set_earlier_aside, write_text
 from gpu_parts.launch_cost import launch_cost
 from gpu_parts.matmul import matmul_space
 from gpu_parts.parts import Part, Setting, run_parts
@@ -78,6 +78,7 @@ def main() -> int:
     folder = arguments.out
     folder.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("PERFLEX_STORE", str(folder / "store.sqlite"))
+    set_earlier_aside(folder / "report.md")
     budget = Budget(arguments.budget, reserve=RESERVE * arguments.budget)
     runs: Sequence[PartRun] = []
     name = arguments.device or "the default device"

@@ -18,7 +18,7 @@ from bench.gpu_parts.budget import Allotted, Budget, CutShortError, TimeUpError,
 from bench.gpu_parts.ending import CUT_STATUS, ends_by_itself
 from bench.gpu_parts.evaluations import merged, ranked
 from bench.gpu_parts.facts import device_facts
-from bench.gpu_parts.keeping import rows_kept
+from bench.gpu_parts.keeping import rows_kept, set_earlier_aside
 from bench.gpu_parts.matmul_kernels import LOCAL_BYTES, settings_of_space
 from bench.gpu_parts.matmul_kernels import build as tiled
 from bench.gpu_parts.parts import Goal, Part, PartRun, Setting, run_parts
@@ -177,6 +177,15 @@ def test_each_row_is_on_disk_at_once(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"rows\.csv has no column second"):
             keep({"second": 1})
     assert [row["seconds"] for row in read_rows(path)] == ["1.23457e-05", ""]
+
+
+def test_reports_of_earlier_runs_stay(tmp_path: Path) -> None:
+    path = tmp_path / "report.md"
+    for text in ("first", "second", "third"):
+        set_earlier_aside(path)
+        path.write_text(text)
+    kept = {name.name: name.read_text() for name in tmp_path.iterdir()}
+    assert kept == {"report-1.md": "first", "report-2.md": "second", "report.md": "third"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -6,6 +6,7 @@ import csv
 import math
 import os
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["rows_kept", "write_text", "write_yaml_file"]
+__all__ = ["rows_kept", "set_earlier_aside", "write_text", "write_yaml_file"]
 
 
 @contextmanager
@@ -49,6 +50,14 @@ def _cell(value: Any) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def set_earlier_aside(path: Path) -> None:
+    """Rename a file of an earlier run, ``report.md`` to ``report-1.md``, or the next number that is free."""
+    if not path.exists():
+        return
+    taken = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(1))
+    path.rename(next(name for name in taken if not name.exists()))
 
 
 def write_text(path: Path, text: str) -> Path:
