@@ -27,7 +27,7 @@ def cupy_is_installed() -> bool:
 
 def cupy_name() -> str:
     """Return CuPy's name and version, which say what CUDA it is made for: ``cupy-cuda13x 14.2.0``."""
-    for name in sorted({name for name in metadata.packages_distributions().get("cupy", ())}):
+    for name in sorted(set(metadata.packages_distributions().get("cupy", ()))):
         return f"{name} {metadata.version(name)}"
     return "CuPy"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cgen.cuda import CudaConstant
 from loopy.kernel.data import AddressSpace
+from loopy.target import DummyHostASTBuilder
 from loopy.target.cuda import CUDACASTBuilder, CudaTarget
 from loopy.target.opencl import get_opencl_callables, opencl_symbol_mangler
 from loopy.types import NumpyType
@@ -96,12 +97,24 @@ def _vector_types() -> dict[tuple[str, int], np.dtype[Any]]:
 _VECTORS = _vector_types()
 
 
+# loopy keeps generated code on disk; it counts what changes code that is made here.
+_VERSION = 1
+
+
 class CudaDialect(CudaTarget):  # type: ignore[misc]
     """loopy's CUDA target with OpenCL's functions and vectors."""
+
+    hash_fields = (*CudaTarget.hash_fields, "version")
+    comparison_fields = (*CudaTarget.comparison_fields, "version")
+    version = _VERSION
 
     def get_device_ast_builder(self) -> _Builder:
         """Return what makes code of kernels."""
         return _Builder(self)
+
+    def get_host_ast_builder(self) -> _Host:
+        """Return what stands in for code of the host."""
+        return _Host(self)
 
     def get_dtype_registry(self) -> Any:
         """Return the names of types, those of vectors included."""
@@ -117,6 +130,17 @@ class CudaDialect(CudaTarget):  # type: ignore[misc]
     def vector_dtype(self, base: Any, count: int) -> Any:
         """Return the vector of so many elements; LookupError where there is none."""
         return NumpyType(_VECTORS[base.numpy_dtype.name, count])
+
+
+class _Host(DummyHostASTBuilder):  # type: ignore[misc]
+    @property
+    def can_implement_conditionals(self) -> bool:
+        """True: loopy makes no more than the first device program where the host cannot have conditions."""
+        return True
+
+    def emit_if(self, condition_str: str, ast: Any) -> Any:  # noqa: ARG002 - loopy's signature
+        """Return what the host does in any case: nothing is written of it."""
+        return ast
 
 
 class _Builder(CUDACASTBuilder):  # type: ignore[misc]

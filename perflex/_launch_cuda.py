@@ -173,7 +173,8 @@ class CudaRunnable:
 
     def _portions(self, launches: int) -> Iterator[int]:
         """Divide launches so that a stream takes the commands of each portion without making the host wait."""
-        most = max(1, _MOST_COMMANDS // (len(self._functions) + len(self._restored) + 2))
+        each = len(self._functions) + (len(self._restored) + 2 if self._restored else 0)
+        most = max(1, _MOST_COMMANDS // each)
         for first in range(0, launches, most):
             yield min(most, launches - first)
 

@@ -148,6 +148,18 @@ def check_limits(launch: SizedLaunch, buffer_bytes: Mapping[str, int], device: D
     MeasurementError
         A work-group, the work-groups of an axis, local memory, one buffer or all buffers exceed what the device has.
     """
+    _check_grids(launch, device, label)
+    if launch.local_bytes > device.local_memory_bytes:
+        _refuse(label, f"{launch.local_bytes} B of local memory", device.local_memory_bytes, "B", device)
+    for name, size in buffer_bytes.items():
+        if size > device.max_allocation_bytes:
+            _refuse(label, f"array {name} of {size} B", device.max_allocation_bytes, "B per buffer", device)
+    total = sum(buffer_bytes.values())
+    if total > device.global_memory_bytes:
+        _refuse(label, f"{total} B of device memory", device.global_memory_bytes, "B", device)
+
+
+def _check_grids(launch: SizedLaunch, device: Device, label: str) -> None:
     for grid in launch.grids:
         work_items = int(np.prod(grid.work_group))
         if work_items > device.max_work_group_size:
@@ -165,14 +177,6 @@ def check_limits(launch: SizedLaunch, buffer_bytes: Mapping[str, int], device: D
         for axis, (count, limit) in enumerate(zip(grid.groups, device.max_groups, strict=False)):
             if count > limit:
                 _refuse(label, f"{count} work-groups on axis {axis}", limit, "work-groups", device)
-    if launch.local_bytes > device.local_memory_bytes:
-        _refuse(label, f"{launch.local_bytes} B of local memory", device.local_memory_bytes, "B", device)
-    for name, size in buffer_bytes.items():
-        if size > device.max_allocation_bytes:
-            _refuse(label, f"array {name} of {size} B", device.max_allocation_bytes, "B per buffer", device)
-    total = sum(buffer_bytes.values())
-    if total > device.global_memory_bytes:
-        _refuse(label, f"{total} B of device memory", device.global_memory_bytes, "B", device)
 
 
 def _refuse(label: str, need: str, limit: int, unit: str, device: Device) -> None:

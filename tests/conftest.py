@@ -27,8 +27,9 @@ os.environ["PERFLEX_STORE"] = str(Path(_STORE_FOLDER.name, "store.sqlite"))
 
 @pytest.fixture(scope="session")
 def real_devices() -> list[Device]:
-    """Every device that works and keeps time, the default one first."""
+    """Every OpenCL device that works and keeps time, the default one first."""
     infos = [info for info in list_devices() if info.usable and not info.device.is_simulator]
+    infos = [info for info in infos if info.device.api == "opencl"]
     if not infos:
         pytest.skip("no usable OpenCL device")
     return [info.device for info in sorted(infos, key=lambda info: not info.default)]
@@ -36,5 +37,14 @@ def real_devices() -> list[Device]:
 
 @pytest.fixture(scope="session")
 def default_device(real_devices: list[Device]) -> Device:
-    """The device that is taken when none is named."""
+    """The OpenCL device that is taken when none is named."""
     return real_devices[0]
+
+
+@pytest.fixture(scope="session")
+def cuda_device() -> Device:
+    """A real device that is reached through CUDA."""
+    for info in list_devices():
+        if info.usable and info.device.api == "cuda":
+            return info.device
+    pytest.skip("no usable CUDA device")
