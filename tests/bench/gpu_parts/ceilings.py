@@ -29,7 +29,7 @@ WITHIN = 0.05
 _OPTIONS = TimingOptions(trials=15, min_trials=5, budget_s=0.4)
 _QUICK = TimingOptions(trials=3, min_trials=3, budget_s=0.4)
 # A ceiling's kernels take this long, so that neither the launch nor the last wave of work-groups counts.
-_LONG_S = {"gpu": 8e-3, "cpu": 2e-2}
+_LONG_S = {"gpu": 5e-3, "cpu": 2e-2}
 _FIRST_COUNTS = {"nelements": 65536, "ngroups": 256, "m": 8}
 # Arrays that no cache holds, beside the last cache where its size is known.
 _BEYOND_CACHES = {"gpu": 256 * 2**20, "cpu": 128 * 2**20}

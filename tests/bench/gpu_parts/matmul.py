@@ -33,7 +33,7 @@ FEATURES = (
     *RESIDENCY_FEATURES,
     *VOLUME_FEATURES,
 )
-COLUMNS = (*PARAMETERS, "n", *FEATURES, "seconds", "spread", "gflops", "failure")
+COLUMNS = (*PARAMETERS, "n", *FEATURES, "registers", "spilled_bytes", "seconds", "spread", "gflops", "failure")
 _N = {"gpu": 2048, "cpu": 256}
 _OPTIONS = TimingOptions(trials=9, min_trials=3, budget_s=0.1)
 
@@ -86,6 +86,7 @@ def _describe(setting: Setting, n: int, variants: int) -> None:
         "constraints": list(CONSTRAINTS),
         "variants": variants,
         "features": list(FEATURES),
+        "registers": "columns registers and spilled_bytes of a work-item, where the device tells",
         "machine": setting.machine,
         "time": "column seconds, median of up to 9 timings; empty where the column failure says why",
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +48,8 @@ class Plan:
         Identifiers to evaluate.
     device
         Where the variants are to run.
-    machine, registers
-        For features that need a machine.
-    compile_ahead
-        Whether what prepares kernels compiles them, too.
+    machine
+        For features that need one.
     """
 
     build: Callable[..., Any]
@@ -59,16 +57,25 @@ class Plan:
     features: tuple[str, ...]
     device: Any
     machine: str | None = None
-    registers: int | None = None
-    compile_ahead: bool = False
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings, and a label."""
+    """Settings and a label.
+
+    Attributes
+    ----------
+    settings
+        Arguments of the plan's function.
+    label
+        For messages; unique.
+    registers
+        32-bit registers that a work-item takes, for features of devices that do not tell; None for no limit.
+    """
 
     settings: Mapping[str, Any]
     label: str
+    registers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,8 @@ class Prepared:
     job
         What the device's backend takes; None if it failed.
     features
-        Their values; those that the kernel does not have on this machine are missing.
+        Their values; those that the kernel does not have on this machine are missing. Where the device tells,
+        ``registers`` and ``spilled_bytes`` of a work-item are among them.
     failure
         In one line; empty if there is none.
     """
@@ -100,13 +108,12 @@ def prepared(plan: Plan, variant: Variant) -> Prepared:
 
     try:
         kernel = plan.build(**variant.settings)
-        features = _features(plan, kernel)
         if not isinstance(plan.device, Device):  # a fake one takes the kernel itself
-            return Prepared(variant, kernel, features)
+            return Prepared(variant, kernel, _features(plan, kernel, variant.registers))
         request = launch_request(kernel, plan.sizes, variant.label, plan.device)
-        if plan.compile_ahead:
-            _compile_ahead(plan.device, request)
-        return Prepared(variant, request, features)
+        told = _compiled_ahead(plan.device, request)
+        registers = int(told["registers"]) if told else variant.registers
+        return Prepared(variant, request, {**_features(plan, kernel, registers), **told})
     except PerflexError as error:
         return Prepared(variant, failure=error.message.replace("\n", " "))
     except Exception as error:  # noqa: BLE001 - one variant that loopy cannot make must not cost all others
@@ -118,17 +125,22 @@ def _compiler(device: Any) -> Any:
     return device.backend()
 
 
-def _compile_ahead(device: Any, request: Any) -> None:
-    """Compile for CUDA, whose compiled kernels CuPy keeps on disk: the process that times finds them there."""
+def _compiled_ahead(device: Any, request: Any) -> dict[str, float]:
+    """Compile for CUDA, where CuPy keeps the result on disk for the process that times, and return what it takes."""
     if getattr(device, "api", "opencl") != "cuda":
-        return
+        return {}
     try:
-        _compiler(device).build(request)
-    except PerflexError:
-        return  # the process that times is told the same, and says so
+        functions = _compiler(device).build(request)._functions
+        facts = [dict(function.attributes) for function in functions]
+        return {
+            "registers": float(max(known["num_regs"] for known in facts)),
+            "spilled_bytes": float(max(known["local_size_bytes"] for known in facts)),
+        }
+    except (PerflexError, AttributeError, KeyError):
+        return {}  # the process that times is told the same, and says so
 
 
-def _features(plan: Plan, kernel: Any) -> dict[str, float]:
+def _features(plan: Plan, kernel: Any, registers: int | None) -> dict[str, float]:
     if not plan.features:
         return {}
     from perflex import using_machine
@@ -137,7 +149,7 @@ def _features(plan: Plan, kernel: Any) -> dict[str, float]:
     scop = extract_scop(kernel)
     group = int(getattr(plan.device, "sub_group_size", 32))
     values = {}
-    with using_machine(plan.machine, registers=plan.registers):
+    with using_machine(plan.machine, registers=registers):
         for name in plan.features:
             try:
                 values[name] = float(parse_feature(name).value(scop, plan.sizes, group))
@@ -157,7 +169,6 @@ def timed_variants(
         Not all are timed; complete batches were yielded before.
     """
     done = 0
-    plan = replace(plan, compile_ahead=setting.workers > 0)
     device = _TakesRequests(plan.device)
     workers = code_workers(setting.workers) if setting.workers else nullcontext()
     with workers as pool:
