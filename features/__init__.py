@@ -10,6 +10,7 @@ A kernel that loopy never saw is described by hand as a `Scop`. A user's own fea
 
 from __future__ import annotations
 
+from perflex.features._build_features import BuildFamily
 from perflex.features._certainty import Certainty
 from perflex.features._chain_features import ChainFamily
 from perflex.features._counted import CountedFeature, CountedFootprint, Quantity
@@ -82,3 +83,4 @@ register_family(MemoryAccessFamily())
 register_family(FootprintFamily())
 register_family(LaunchFamily())
 register_family(MachineFamily())
+register_family(BuildFamily())

@@ -5,12 +5,13 @@ The machine is the one of `perflex._machines.using_machine`; without one these f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex._machines.choice import Choice, current_choice
+from perflex._resources import current_resources
 from perflex.features._feature import Amount
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class MachineFeature:
         return result
 
     def _at(self, scop: Scop, sizes: Mapping[str, int]) -> float:
-        choice = current_choice(self.identifier)
+        choice = _with_build(current_choice(self.identifier))
         kind = next(kind for kind in _KINDS if self.identifier in kind.units)
         # Kept on the Scop, as counts are: a model asks for several features of one computation.
         kept: dict[Any, Mapping[str, float]] = scop.__dict__.setdefault("_on_machines", {})
@@ -145,6 +146,14 @@ class MachineFeature:
     def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
         """Return one byte for volumes."""
         return Amount(1.0, "B") if self.unit == "B" else None
+
+
+def _with_build(choice: Choice) -> Choice:
+    """Return the choice with the registers that the kernel at hand was built with, where nothing else was stated."""
+    built = current_resources()
+    if choice.registers is not None or built is None or built.registers is None:
+        return choice
+    return replace(choice, registers=built.registers)
 
 
 class MachineFamily:

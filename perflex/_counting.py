@@ -9,6 +9,7 @@ from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
 from perflex._machines.choice import Choice, chosen_machine, using_machine
+from perflex._resources import using_resources
 from perflex._store import current_store, using_store
 from perflex.errors import ExecutorError, UnsupportedKernelError
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
+    from perflex._resources import Resources
     from perflex._timing import Progress
     from perflex.features import Amount, Feature
 
@@ -53,6 +55,7 @@ def count_rows(
     sub_group_size: int,
     executor: Executor | None = None,
     progress: Progress | None = None,
+    resources: Sequence[Resources | None] | None = None,
 ) -> list[CountedRow]:
     """Count features of kernels.
 
@@ -68,6 +71,8 @@ def count_rows(
         Where to count; here if there is none.
     progress
         Called with (done, total, what) as work proceeds.
+    resources
+        What each kernel takes as it was built, for features that depend on that.
 
     Raises
     ------
@@ -76,13 +81,15 @@ def count_rows(
     PerflexError
         As the features; of the first row that has one.
     """
+    built = resources or [None] * len(rows)
     if executor is not None:
-        return _in_executor(features, rows, sub_group_size, executor, progress)
+        return _in_executor(features, rows, built, sub_group_size, executor, progress)
     counted = []
     for number, (kernel, sizes, label) in enumerate(rows):
         if progress is not None:
             progress(number, len(rows), f"counting {label}")
-        counted.append(_count(features, kernel, sizes, sub_group_size))
+        with using_resources(built[number]):
+            counted.append(_count(features, kernel, sizes, sub_group_size))
     return counted
 
 
@@ -108,19 +115,24 @@ def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], s
 
 def _count_portion(
     features: Sequence[Feature],
-    portion: Sequence[tuple[Any, Mapping[str, Any]]],
+    portion: Sequence[tuple[Any, Mapping[str, Any], Resources | None]],
     sub_group_size: int,
     store: str,
     choice: Choice | None,
 ) -> list[CountedRow]:
     """Count in a worker, which may be another process."""
     with using_store(store), using_machine(choice):
-        return [_count(features, kernel, sizes, sub_group_size) for kernel, sizes in portion]
+        counted = []
+        for kernel, sizes, built in portion:
+            with using_resources(built):
+                counted.append(_count(features, kernel, sizes, sub_group_size))
+        return counted
 
 
 def _in_executor(
     features: Sequence[Feature],
     rows: Sequence[tuple[Any, Mapping[str, Any], str]],
+    built: Sequence[Resources | None],
     sub_group_size: int,
     executor: Executor,
     progress: Progress | None,
@@ -135,7 +147,7 @@ def _in_executor(
     pending: list[tuple[list[int], Future[list[CountedRow]]]] = []
     try:
         for numbers in _portions([kernel for kernel, _, _ in rows]):
-            portion = [(rows[number][0], dict(rows[number][1])) for number in numbers]
+            portion = [(rows[number][0], dict(rows[number][1]), built[number]) for number in numbers]
             pending.append((numbers, executor.submit(_count_portion, features, portion, sub_group_size, store, choice)))
         for numbers, future in pending:
             if progress is not None:

@@ -77,9 +77,9 @@ def _opencl_probe(vendor: Vendor) -> _Probe:
 
 
 def _info(report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earlier: list[DeviceInfo]) -> DeviceInfo:
-    limits = {name: tuple(facts.pop(name, ())) for name in ("max_work_item_sizes", "max_groups")}
+    lists: dict[str, Any] = {name: tuple(facts.pop(name, ())) for name in ("max_work_item_sizes", "max_groups")}
     size = int(verdict.get("sub_group_size", facts.pop("sub_group_size", 1)))
-    device = Device(**facts, **limits, sub_group_size=size)
+    device = Device(**facts, **lists, sub_group_size=size)
     names = ("platform", "vendor", "name", "driver")
     ordinal = sum(all(getattr(info.device, n) == getattr(device, n) for n in names) for info in earlier)
     return DeviceInfo(

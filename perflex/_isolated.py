@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex._isolated_process import WorkerLostError, WorkerProcess
 from perflex._launch_request import launch_request
+from perflex._resources import Resources
 from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
@@ -102,12 +103,12 @@ class IsolatedBackend:
         self._numbers += 1
         place = _Place(self.worker(), self._numbers)
         try:
-            place.worker.ask("build", place.number, request, self.limits.build_s)
+            resources = place.worker.ask("build", place.number, request, self.limits.build_s)
         except WorkerLostError as lost:
             doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
             self._fatal[request.source] = lost.kind, f"{doing} ({lost.reason})"
             raise _failure(request.label, *self._fatal[request.source]) from lost
-        return place
+        return replace(place, resources=resources)
 
     def remember_endless(self, request: LaunchRequest) -> None:
         """Keep that a kernel does not end with some sizes: with larger ones it is not worth another time limit."""
@@ -128,6 +129,11 @@ class IsolatedRunnable:
         """Build it in the process at work."""
         self._place = self._backend.place(self._request)
         self._fastest_s = None  # the first launch in a process does more than later ones
+
+    @property
+    def resources(self) -> Resources:
+        """What the kernel takes of the device, as far as the driver tells."""
+        return (None if self._place is None else self._place.resources) or Resources()
 
     def run(self, launches: int) -> tuple[float, ...]:
         """Run back to back and return the device time of each launch in seconds, taken in the other process.
@@ -164,10 +170,11 @@ class IsolatedRunnable:
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """Where a built kernel is found."""
+    """Where a built kernel is found, and what it takes there."""
 
     worker: WorkerProcess
     number: int
+    resources: Resources | None = None
 
 
 def _at_least(sizes: Mapping[str, int], others: Mapping[str, int]) -> bool:

@@ -18,7 +18,7 @@ from perflex._open_device import backend_of
 from perflex.errors import MeasurementError, PerflexError
 
 if TYPE_CHECKING:
-    from perflex._timing_backend import KernelBackend
+    from perflex._timing_backend import BuiltKernel, KernelBackend
 
 __all__ = ["main"]
 
@@ -49,16 +49,17 @@ def _end_with_parent(parent: int) -> None:
 
 
 def _serve(connection: Connection[Any, Any], backend: KernelBackend) -> None:
-    runnables: dict[int, Any] = {}
+    runnables: dict[int, BuiltKernel] = {}
     while True:
         try:
             what, number, argument = connection.recv()
         except (EOFError, ConnectionResetError):
             return
         try:
-            result = None
+            result: Any
             if what == "build":
                 runnables[number] = backend.build(argument)
+                result = runnables[number].resources
             else:
                 result = runnables[number].run(argument)
             connection.send(("done", result, True))

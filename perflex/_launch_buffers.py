@@ -75,6 +75,10 @@ def sample_data(dtype: np.dtype[Any], length: int, seed: int = 0) -> NDArray[Any
     return np.zeros(length, dtype)
 
 
+def _refusals(memory: DeviceMemory) -> tuple[type[Exception], ...]:
+    return (*memory.errors, MemoryError)
+
+
 class BufferPool:
     """Device buffers by slot, within a memory budget; the longest unused go first.
 
@@ -116,7 +120,7 @@ class BufferPool:
             self._make_room(size, self._budget, keep=sizes)
             try:
                 self._buffers[slot] = self._filled_with_room(slot, size, sizes), size
-            except (*self.memory.errors, MemoryError) as error:
+            except _refusals(self.memory) as error:
                 self.release()  # what comes next must not suffer from what was held for this kernel
                 msg = f"{label}: the device has no room for a buffer of {size} B ({error}); choose smaller sizes"
                 raise MeasurementError(msg, kernel=label, kind="memory") from error

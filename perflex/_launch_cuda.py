@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex._cuda_context import CudaContext
 from perflex._launch_request import launch_request
+from perflex._resources import Resources, most_of, resources_in_log
 from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CudaBackend", "CudaRunnable"]
 
 _MESSAGE_LINES = 4
-_OPTIONS = ("--std=c++17",)
+_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 # A stream takes about a thousand commands before the host has to wait, which it must not while the stream is held.
 _MOST_COMMANDS = 400
 
@@ -43,6 +45,7 @@ class CudaBackend:
         self.device = device
         self._context = CudaContext(device)
         self._modules: dict[str, Any] = {}
+        self._logs: dict[str, Mapping[str, Resources]] = {}
 
     @property
     def timer_resolution_s(self) -> float:
@@ -82,7 +85,11 @@ class CudaBackend:
             raise self._context.failure(request.label, "cannot load what was built", error, "prepare") from error
         for grid, known in zip(request.launch.grids, facts, strict=True):
             self._check_built(int(np.prod(grid.work_group)), known, request.label)
-        return CudaRunnable(request, functions, self._context)
+        told = self._logs[request.source]
+        resources = most_of(
+            _resources(told.get(name), known) for (name, _), known in zip(request.programs, facts, strict=True)
+        )
+        return CudaRunnable(request, functions, self._context, resources)
 
     def responds(self) -> bool:
         """Return whether the device still works: an illegal access loses it for the process."""
@@ -97,7 +104,8 @@ class CudaBackend:
             cupy = self._context.cupy
             try:
                 module = cupy.RawModule(code=source, options=_OPTIONS, backend="nvrtc")
-                module.compile()
+                log = StringIO()
+                module.compile(log_stream=log)
             except cupy.cuda.compiler.CompileException as error:
                 text = str(error)
                 lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -107,6 +115,8 @@ class CudaBackend:
             except (RuntimeError, OSError) as error:
                 raise self._context.failure(label, f"does not build on {self.device}", error, "prepare") from error
             self._modules[source] = module
+            # Empty where CuPy had the binary from an earlier process; spills are not known then.
+            self._logs[source] = resources_in_log(log.getvalue())
         return self._modules[source]
 
     def _check_built(self, work_items: int, facts: Mapping[str, int], label: str) -> None:
@@ -125,6 +135,13 @@ class CudaBackend:
             raise MeasurementError(msg, kernel=label, device=self.device)
 
 
+def _resources(told: Resources | None, facts: Mapping[str, int]) -> Resources:
+    """Return what a device program takes: what the driver knows, and spills, which only the compiler tells."""
+    private_bytes = int(facts["local_size_bytes"])
+    spill_bytes = told.spill_bytes if told is not None else None if private_bytes else 0
+    return Resources(int(facts["num_regs"]), private_bytes, spill_bytes, int(facts["shared_size_bytes"]))
+
+
 class CudaRunnable:
     """A built kernel with sizes.
 
@@ -134,7 +151,10 @@ class CudaRunnable:
     programs (global barriers) count from the start of the first to the end of the last, gaps included.
     """
 
-    def __init__(self, request: LaunchRequest, functions: Sequence[Any], context: CudaContext) -> None:
+    def __init__(
+        self, request: LaunchRequest, functions: Sequence[Any], context: CudaContext, resources: Resources
+    ) -> None:
+        self.resources = resources
         self._request = request
         self._functions = functions
         self._context = context

@@ -65,8 +65,8 @@ def find_library(
         Where to look beside the places of the dynamic linker; by default where drivers are known to be put.
     """
     environment = os.environ if environment is None else environment
-    for folder in filter(None, environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
-        if path := _in_folder(Path(folder), name):
+    for entry in filter(None, environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
+        if path := _in_folder(Path(entry), name):
             return Found(path, on_path=Path(path).name == name)
     cached = linker_cache().get(name)
     if cached is not None:

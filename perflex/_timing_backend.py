@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     import loopy as lp
 
     from perflex._launch_request import LaunchRequest
+    from perflex._resources import Resources
 
-__all__ = ["Backend", "IsolatingDevice", "KernelBackend", "RunLimits", "Runnable", "TimedDevice"]
+__all__ = ["Backend", "BuiltKernel", "IsolatingDevice", "KernelBackend", "RunLimits", "Runnable", "TimedDevice"]
 
 
 class Runnable(Protocol):
@@ -28,6 +29,15 @@ class Runnable(Protocol):
         MeasurementError
             The device reports an error; its ``kind``, where it has one, is the failure's.
         """
+        ...
+
+
+class BuiltKernel(Runnable, Protocol):
+    """A kernel that was built for a real device."""
+
+    @property
+    def resources(self) -> Resources:
+        """What it takes of the device, as far as the driver tells."""
         ...
 
 
@@ -59,7 +69,7 @@ class Backend(Protocol):
 class KernelBackend(Backend, Protocol):
     """Builds and runs kernels on a real device, whatever it is reached through."""
 
-    def build(self, request: LaunchRequest) -> Runnable:
+    def build(self, request: LaunchRequest) -> BuiltKernel:
         """Build what was generated and checked before; errors as `prepare`."""
         ...
 

@@ -50,6 +50,14 @@ class RawModule:
             if done.returncode:
                 raise CompileException(done.stderr)
             self._library = ctypes.CDLL(str(library))
+        if log_stream is not None:
+            for name in _KERNEL.findall(self.code):
+                log_stream.write(
+                    f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\n"
+                    f"ptxas info    : Function properties for {name}\n"
+                    f"ptxas         .     0 bytes stack frame, {setting('SPILLS', 0)} bytes spill stores\n"
+                    f"ptxas info    : Used {setting('REGISTERS', 32)} registers, used 1 barriers\n"
+                )
 
     def get_function(self, name: str) -> RawKernel:
         if self._library is None:
