@@ -121,7 +121,7 @@ def _setting(arguments: argparse.Namespace) -> Setting:
     machine = arguments.machine or (own.name if own is not None else None if on_gpu else STAND_IN)
     workers = default_workers(on_gpu=on_gpu) if arguments.workers is None else arguments.workers
     is_own = bool(arguments.machine) if own is None else machine == own.name
-    return Setting(device, arguments.out.resolve(), machine, own_machine=is_own, workers=workers)
+    return Setting(device, arguments.out.resolve(), machine, own_machine=is_own, workers=workers, small=arguments.small)
 
 
 def _arguments() -> argparse.Namespace:
@@ -132,6 +132,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", type=_part_names, default=(), help=f"of {','.join(part.name for part in PARTS)}")
     parser.add_argument("--machine", help="machine file or name for volumes; by default the device's own")
     parser.add_argument("--workers", type=int, help="processes that generate code; by default 0 on CPU devices")
+    parser.add_argument("--small", action="store_true", help="sizes of a CPU device on a GPU, to try this program")
     return parser.parse_args()
 
 

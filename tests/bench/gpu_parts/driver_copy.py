@@ -43,18 +43,18 @@ def _cuda_copies(device: Any, nbytes: int) -> list[float]:
     from perflex._cuda_context import CudaContext
 
     context = CudaContext(device)
-    cuda, stream = context.cupy.cuda, context.stream
-    # Freed with their owners, not kept in a pool.
-    source, target = (cuda.MemoryPointer(cuda.Memory(nbytes), 0) for _ in range(2))
-    source.memset(1, nbytes)
-    target.memset(1, nbytes)
-    cuda.runtime.deviceSynchronize()
-    begin, end = cuda.Event(), cuda.Event()
-    times = []
-    for _ in range(_TRIALS + 1):
-        begin.record(stream)
-        target.copy_from_device_async(source, nbytes, stream)
-        end.record(stream)
-        end.synchronize()
-        times.append(1e-3 * cuda.get_elapsed_time(begin, end))
-    return times[1:]
+    cuda, memory = context.cupy.cuda, context.memory
+    source, target = (memory.allocate(nbytes) for _ in range(2))
+    try:
+        begin, end = cuda.Event(), cuda.Event()
+        times = []
+        for _ in range(_TRIALS + 1):
+            begin.record(context.stream)
+            memory.copy(target, source, nbytes)
+            end.record(context.stream)
+            memory.finish()
+            times.append(1e-3 * cuda.get_elapsed_time(begin, end))
+        return times[1:]
+    finally:
+        memory.free(source)
+        memory.free(target)

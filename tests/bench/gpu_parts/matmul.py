@@ -12,6 +12,7 @@ from .keeping import rows_kept, write_yaml_file
 from .matmul_kernels import CONSTRAINTS, PARAMETERS, build, settings_of_space
 from .parts import Goal
 from .pipeline import Plan, Variant, timed_variants
+from .stencil import BUILT_FEATURES
 
 if TYPE_CHECKING:
     from .budget import Allotted
@@ -32,8 +33,9 @@ FEATURES = (
     "f_sub_groups",
     *RESIDENCY_FEATURES,
     *VOLUME_FEATURES,
+    *BUILT_FEATURES,
 )
-COLUMNS = (*PARAMETERS, "n", *FEATURES, "registers", "spilled_bytes", "seconds", "spread", "gflops", "failure")
+COLUMNS = (*PARAMETERS, "n", *FEATURES, "seconds", "spread", "gflops", "failure")
 _N = {"gpu": 2048, "cpu": 256}
 _OPTIONS = TimingOptions(trials=9, min_trials=3, budget_s=0.1)
 
@@ -86,7 +88,6 @@ def _describe(setting: Setting, n: int, variants: int) -> None:
         "constraints": list(CONSTRAINTS),
         "variants": variants,
         "features": list(FEATURES),
-        "registers": "columns registers and spilled_bytes of a work-item, where the device tells",
         "machine": setting.machine,
         "time": "column seconds, median of up to 9 timings; empty where the column failure says why",
     }

@@ -35,6 +35,8 @@ class Setting:
         Whether that is the device's own one.
     workers
         Processes that generate code beside this one; 0 for none.
+    small
+        Whether a GPU is to have the sizes of a CPU.
     """
 
     device: Any
@@ -42,11 +44,12 @@ class Setting:
     machine: str | None = None
     own_machine: bool = True
     workers: int = 0
+    small: bool = False
 
     @property
     def on_gpu(self) -> bool:
         """Whether sizes are to be a GPU's."""
-        return getattr(self.device, "kind", "") == "gpu"
+        return getattr(self.device, "kind", "") == "gpu" and not self.small
 
 
 @dataclass(frozen=True)

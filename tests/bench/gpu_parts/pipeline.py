@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
+    from perflex._devices import Device
+    from perflex._launch_request import LaunchRequest
+    from perflex._resources import Resources
     from perflex._timing import Timing, TimingOptions
+    from perflex._timing_backend import KernelBackend
 
     from .budget import Allotted
     from .parts import Setting
@@ -89,8 +93,7 @@ class Prepared:
     job
         What the device's backend takes; None if it failed.
     features
-        Their values; those that the kernel does not have on this machine are missing. Where the device tells,
-        ``registers`` and ``spilled_bytes`` of a work-item are among them.
+        Their values; those that the kernel does not have on this machine are missing.
     failure
         In one line; empty if there is none.
     """
@@ -109,11 +112,11 @@ def prepared(plan: Plan, variant: Variant) -> Prepared:
     try:
         kernel = plan.build(**variant.settings)
         if not isinstance(plan.device, Device):  # a fake one takes the kernel itself
-            return Prepared(variant, kernel, _features(plan, kernel, variant.registers))
+            return Prepared(variant, kernel, _features(plan, kernel, variant.registers, None))
         request = launch_request(kernel, plan.sizes, variant.label, plan.device)
-        told = _compiled_ahead(plan.device, request)
-        registers = int(told["registers"]) if told else variant.registers
-        return Prepared(variant, request, {**_features(plan, kernel, registers), **told})
+        built = _built_ahead(plan.device, request)
+        told = built is not None and built.registers is not None
+        return Prepared(variant, request, _features(plan, kernel, None if told else variant.registers, built))
     except PerflexError as error:
         return Prepared(variant, failure=error.message.replace("\n", " "))
     except Exception as error:  # noqa: BLE001 - one variant that loopy cannot make must not cost all others
@@ -121,35 +124,31 @@ def prepared(plan: Plan, variant: Variant) -> Prepared:
 
 
 @lru_cache(maxsize=1)
-def _compiler(device: Any) -> Any:
+def _builder(device: Device) -> KernelBackend:
     return device.backend()
 
 
-def _compiled_ahead(device: Any, request: Any) -> dict[str, float]:
-    """Compile for CUDA, where CuPy keeps the result on disk for the process that times, and return what it takes."""
-    if getattr(device, "api", "opencl") != "cuda":
-        return {}
+def _built_ahead(device: Device, request: LaunchRequest) -> Resources | None:
+    """Build for a GPU, and return what that takes; drivers keep it on disk for the process that times."""
+    if device.kind != "gpu":
+        return None
     try:
-        functions = _compiler(device).build(request)._functions
-        facts = [dict(function.attributes) for function in functions]
-        return {
-            "registers": float(max(known["num_regs"] for known in facts)),
-            "spilled_bytes": float(max(known["local_size_bytes"] for known in facts)),
-        }
-    except (PerflexError, AttributeError, KeyError):
-        return {}  # the process that times is told the same, and says so
+        return _builder(device).build(request).resources
+    except PerflexError:
+        return None  # the process that times is told the same, and says so
 
 
-def _features(plan: Plan, kernel: Any, registers: int | None) -> dict[str, float]:
+def _features(plan: Plan, kernel: Any, registers: int | None, built: Resources | None) -> dict[str, float]:
     if not plan.features:
         return {}
     from perflex import using_machine
+    from perflex._resources import using_resources
     from perflex.features import extract_scop, parse_feature
 
     scop = extract_scop(kernel)
     group = int(getattr(plan.device, "sub_group_size", 32))
     values = {}
-    with using_machine(plan.machine, registers=registers):
+    with using_machine(plan.machine, registers=registers), using_resources(built):
         for name in plan.features:
             try:
                 values[name] = float(parse_feature(name).value(scop, plan.sizes, group))

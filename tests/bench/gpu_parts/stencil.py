@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["Rates", "measured_rates", "stencil_shapes"]
 
 WITHIN = 0.05
-FEATURES = (*VOLUME_FEATURES, *RESIDENCY_FEATURES, "f_thread_groups", "f_sub_groups")
+BUILT_FEATURES = ("f_registers", "f_private_bytes", "f_spill_bytes")
+FEATURES = (*VOLUME_FEATURES, *RESIDENCY_FEATURES, *BUILT_FEATURES, "f_thread_groups", "f_sub_groups")
 COLUMNS = (
     "block_x", "block_y", "block_z", "folding", "nx", "ny", "nz", "seconds", "spread", "glups", "predicted_s",
-    "limiter", *FEATURES, "registers", "spilled_bytes", "failure",
+    "limiter", *FEATURES, "failure",
 )  # fmt: skip
 # Arrays of 640 x 512 x 512 with their halos: the paper's. On a CPU, a size that takes milliseconds.
 _SIZES = {"gpu": {"nx": 632, "ny": 504, "nz": 504}, "cpu": {"nx": 120, "ny": 104, "nz": 104}}
