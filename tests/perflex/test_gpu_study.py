@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import yaml
+from cuda_for_tests import fake_cupy, fake_gpu  # noqa: F401 - fixtures
 
 from bench.gpu_parts import stencil
 from bench.gpu_parts.budget import Allotted, Budget, CutShortError, TimeUpError, parse_seconds
@@ -22,7 +23,7 @@ from bench.gpu_parts.keeping import rows_kept, set_earlier_aside
 from bench.gpu_parts.matmul_kernels import LOCAL_BYTES, settings_of_space
 from bench.gpu_parts.matmul_kernels import build as tiled
 from bench.gpu_parts.parts import Goal, Part, PartRun, Setting, run_parts
-from bench.gpu_parts.pipeline import Plan, Variant, timed_variants
+from bench.gpu_parts.pipeline import Plan, Variant, prepared, timed_variants
 from bench.gpu_parts.report import report_text
 from bench.gpu_parts.stencil_kernels import Shape, shapes, star25
 from perflex._evaluation import STUDIES
@@ -361,6 +362,24 @@ def test_stencils_of_all_foldings_are_right(default_device: Device, folding: str
                 expected += weight * np.roll(u, sign * distance, axis)[inner, inner, inner]
     assert np.ptp(expected) > 0
     np.testing.assert_allclose(v[inner, inner, inner], expected, rtol=1e-12)
+
+
+def _small_stencil(**settings: Any) -> Any:
+    return star25(Shape(**settings))
+
+
+def test_registers_of_built_kernels_stand_beside_their_volumes(fake_gpu: Device) -> None:  # noqa: F811
+    features = ("f_registers", "f_occupancy", "f_vol_dram_load", "f_no_such_thing")
+    sizes = {"nx": 16, "ny": 8, "nz": 4}
+    plan = Plan(_small_stencil, sizes, features, fake_gpu, "H100-SXM")
+    shape = {"x": 8, "y": 4, "z": 2, "folding": "none"}
+    found = prepared(plan, Variant(shape, "built", registers=200))
+    assert not found.failure
+    assert found.features.keys() == set(features[:3])
+    built = fake_gpu.backend().prepare(_small_stencil(**shape), sizes, "built")
+    assert found.features["f_registers"] == built.resources.registers != 200
+    unknown = prepared(Plan(_small_stencil, sizes, features, FakeDevice(_law), "H100-SXM"), Variant(shape, "v1", 200))
+    assert unknown.features["f_registers"] == 200
 
 
 def test_the_space_of_matrix_multiplications_is_large_and_fits() -> None:
