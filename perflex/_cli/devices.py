@@ -56,6 +56,7 @@ def _texts(infos: Sequence[DeviceInfo]) -> list[str]:
         texts.append(
             f"[bold]{escape(name)}[/]{' (default)' if info.default else ''}: {verdict}\n"
             f"    {escape(str(device))}\n    {facts}\n"
-            f"    driver {escape(device.driver)}\n    reached through {API_NAMES[device.api]}, found by {escape(info.found_by)}"
+            f"    driver {escape(device.driver)}\n"
+            f"    reached through {API_NAMES[device.api]}, found by {escape(info.found_by)}"
         )
     return texts

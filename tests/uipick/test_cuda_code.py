@@ -38,17 +38,28 @@ def rolled(kernel):
     return kernel.with_kernel(lp.untag_inames(entry, "k_inner", UnrollTag))
 
 
-def registers_in(binary, name):
-    """Registers of a kernel as the ELF file has them: in the upper byte of its section's info field."""
+def registers_in(binary):
+    """Registers by kernel as the ELF file has them: attribute 0x2f of .nv.info, pairs of symbol and count."""
     (begin,) = struct.unpack_from("<Q", binary, 40)
     size, count, names = struct.unpack_from("<HHH", binary, 58)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", binary, begin + size * number) for number in range(count)]
-    text = sections[names][4]
-    for section in sections:
-        start = text + section[0]
-        if binary[start : binary.index(b"\0", start)].decode() == f".text.{name}":
-            return section[7] >> 24
-    return None
+    headers = [struct.unpack_from("<IIQQQQIIQQ", binary, begin + size * number) for number in range(count)]
+    sections = {_name(binary, headers[names][4] + header[0]): header[4:6] for header in headers}
+    place, length = sections[".nv.info"]
+    symbols, strings = sections[".symtab"][0], sections[".strtab"][0]
+    found, end = {}, place + length
+    while place < end:
+        form, attribute, extent = struct.unpack_from("<BBH", binary, place)
+        place += 4
+        if form == 4 and attribute == 0x2F:
+            symbol, registers = struct.unpack_from("<II", binary, place)
+            (name,) = struct.unpack_from("<I", binary, symbols + 24 * symbol)
+            found[_name(binary, strings + name)] = registers
+        place += extent if form == 4 else 0
+    return found
+
+
+def _name(binary, start):
+    return binary[start : binary.index(b"\0", start)].decode()
 
 
 @pytest.mark.parametrize("generator", ALL_GENERATORS, ids=lambda generator: generator.name)
@@ -64,6 +75,8 @@ def test_each_generators_kernels_compile_and_fit(generator):
             compiled = compile_cuda(plan.source, arch)
             assert compiled.binary
             assert set(compiled.resources) == {program.name for program in plan.programs}
+            stated = {name: taken.registers for name, taken in compiled.resources.items()}
+            assert registers_in(compiled.binary) == stated
             for program in plan.programs:
                 items = 1
                 for extent in program.work_group:
@@ -71,8 +84,6 @@ def test_each_generators_kernels_compile_and_fit(generator):
                 taken = compiled.resources[program.name]
                 assert 0 < taken.registers <= min(255, 65536 // items)
                 assert taken.spill_bytes == 0
-                # The number of registers as the machine code itself states it.
-                assert registers_in(compiled.binary, program.name) == taken.registers
 
 
 def test_vectors_are_loaded_as_wide_as_the_hardware_can(one):
