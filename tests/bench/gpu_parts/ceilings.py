@@ -12,10 +12,11 @@ from perflex.errors import PerflexError
 from .ceiling_kernels import Quantity, copy_sizes, kernels_of, quantities, with_count
 from .driver_copy import driver_copy_s
 from .keeping import rows_kept
+from .open_once import OpenOnce
 from .parts import Goal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from uipick import MeasurementKernel
 
@@ -45,18 +46,30 @@ class _Ceiling:
     configuration: str
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What all steps need: the part's arguments, what keeps rows, and the device, opened once."""
+
+    setting: Setting
+    time: Allotted
+    run: PartRun
+    keep: Callable[[Mapping[str, Any]], None]
+    device: OpenOnce
+
+
 def ceilings(setting: Setting, time: Allotted, run: PartRun) -> None:
     """Write ``ceilings.csv`` and a calibration for each rate; goals are parameters within 5 % of their ceilings."""
     found: list[_Ceiling] = []
     try:
-        with rows_kept(setting.folder / "ceilings.csv", COLUMNS) as keep:
-            _data_sheet(setting, keep)
-            _driver_copies(setting, time, keep)
-            found.append(_copies(setting, time, keep))
-            _compare_copy(setting, time, found[0], keep, run)
+        with rows_kept(setting.folder / "ceilings.csv", COLUMNS) as keep, OpenOnce(setting.device) as device:
+            work = _Work(setting, time, run, keep, device)
+            _data_sheet(work)
+            _driver_copies(work)
+            found.append(_copies(work))
+            _compare_copy(work, found[0])
             for quantity in quantities(getattr(setting.device, "compute_units", 1), on_gpu=setting.on_gpu):
                 try:
-                    _one(setting, time, quantity, found, keep, run)
+                    _one(work, quantity, found)
                 except PerflexError as error:
                     run.notes.append(f"{quantity.name}: {error.message}")
     finally:
@@ -64,14 +77,14 @@ def ceilings(setting: Setting, time: Allotted, run: PartRun) -> None:
         run.notes.append(f"Ceilings: {names or 'none'}. All in `ceilings.csv`.")
 
 
-def _one(setting: Setting, time: Allotted, quantity: Quantity, found: list[_Ceiling], keep: Any, run: PartRun) -> None:
-    ceiling = _best(setting, time, quantity, keep)
+def _one(work: _Work, quantity: Quantity, found: list[_Ceiling]) -> None:
+    ceiling = _best(work, quantity)
     if ceiling is None:
-        run.notes.append(f"{quantity.name}: no kernel could be timed.")
+        work.run.notes.append(f"{quantity.name}: no kernel could be timed.")
         return
     found.append(ceiling)
     if quantity.calibration:
-        _compare(setting, time, quantity, ceiling, keep, run)
+        _compare(work, quantity, ceiling)
 
 
 def _kind(setting: Setting) -> str:
@@ -87,11 +100,11 @@ def _most_bytes(setting: Setting) -> int:
     return min(most, *(limit for limit in limits if limit))
 
 
-def _data_sheet(setting: Setting, keep: Any) -> None:
+def _data_sheet(work: _Work) -> None:
     """Keep what the device's machine file says: the greatest clock and bandwidth, which no kernel reaches."""
-    if setting.machine is None or not setting.own_machine:
+    if work.setting.machine is None or not work.setting.own_machine:
         return
-    machine = load_machine(setting.machine)
+    machine = load_machine(work.setting.machine)
     facts = machine.known()
     cycles = facts.get("compute_units", 0.0) * facts.get("clock_hz", 0.0)
     rates = {
@@ -102,7 +115,7 @@ def _data_sheet(setting: Setting, keep: Any) -> None:
     }
     for quantity, (rate, unit) in rates.items():
         if rate:
-            keep(
+            work.keep(
                 {
                     "quantity": quantity,
                     "source": "data sheet",
@@ -113,39 +126,39 @@ def _data_sheet(setting: Setting, keep: Any) -> None:
             )
 
 
-def _driver_copies(setting: Setting, time: Allotted, keep: Any) -> None:
+def _driver_copies(work: _Work) -> None:
     """Keep the rates of copies by the driver; where it copies is no matter of perflex's, so its faults are remarks."""
-    for elements in copy_sizes(_most_bytes(setting))[-3:]:
-        time.check()
+    for elements in copy_sizes(_most_bytes(work.setting))[-3:]:
+        work.time.check()
         row = {"quantity": "copy", "source": "driver", "configuration": "driver's own copy", "size": 4 * elements}
         try:
-            seconds = driver_copy_s(setting.device, 4 * elements)
+            seconds = driver_copy_s(work.setting.device, 4 * elements)
         except (RuntimeError, ImportError, ValueError, AttributeError, PerflexError) as error:
-            keep({**row, "remark": f"{type(error).__name__}: {error}".replace("\n", " ")[:200]})
+            work.keep({**row, "remark": f"{type(error).__name__}: {error}".replace("\n", " ")[:200]})
             return
-        keep({**row, "seconds": seconds, "rate": 8 * elements / seconds, "unit": "B/s"})
+        work.keep({**row, "seconds": seconds, "rate": 8 * elements / seconds, "unit": "B/s"})
 
 
-def _copies(setting: Setting, time: Allotted, keep: Any) -> _Ceiling:
+def _copies(work: _Work) -> _Ceiling:
     """Keep copy bandwidth by size; return the best beyond caches."""
     kernels = [
         kernels_of((*_COPY, f"width:{width}"), nelements=elements)
-        for elements in copy_sizes(_most_bytes(setting))[:: 1 if setting.on_gpu else -2]
+        for elements in copy_sizes(_most_bytes(work.setting))[:: 1 if work.setting.on_gpu else -2]
         for width in (1, 4)
     ]
-    outcomes = measure([_job(k) for k in kernels], setting.device, _OPTIONS, time.progress)
+    outcomes = measure([_job(k) for k in kernels], work.device, _OPTIONS, work.time.progress)
     best = _Ceiling("copy", "B/s", 0.0, "none")
-    large = min(_BEYOND_CACHES[_kind(setting)], _most_bytes(setting))
+    large = min(_BEYOND_CACHES[_kind(work.setting)], _most_bytes(work.setting))
     for kernel, outcome in zip(kernels, outcomes, strict=True):
         size = 4 * int(str(kernel.arguments["nelements"]))
         configuration = f"float32 width {kernel.arguments['width']}, work-groups of 256"
         row: dict[str, Any] = {"quantity": "copy", "source": "kernel", "configuration": configuration, "size": size}
         if isinstance(outcome, MeasurementFailure):
-            keep({**row, "remark": outcome.reason})
+            work.keep({**row, "remark": outcome.reason})
             continue
         rate = 2 * size / outcome.seconds
         remark = "" if size >= large else "not beyond caches"
-        keep(
+        work.keep(
             {**row, "seconds": outcome.seconds, "spread": outcome.spread, "rate": rate, "unit": "B/s", "remark": remark}
         )
         if size >= large and rate > best.rate:
@@ -153,40 +166,42 @@ def _copies(setting: Setting, time: Allotted, keep: Any) -> _Ceiling:
     return best
 
 
-def _compare_copy(setting: Setting, time: Allotted, ceiling: _Ceiling, keep: Any, run: PartRun) -> None:
+def _compare_copy(work: _Work, ceiling: _Ceiling) -> None:
     """Calibrate the cost of a copied element from sizes between those that were tried."""
     if not ceiling.rate:
-        run.notes.append("No copy beyond caches could be timed.")
+        work.run.notes.append("No copy beyond caches could be timed.")
         return
-    elements = _most_bytes(setting) // 4
+    elements = _most_bytes(work.setting) // 4
     width = 4 if "width 4" in ceiling.configuration else 1
     sizes = [elements * part // 16 // 1024 * 1024 for part in (9, 11, 13, 15)]
     kernels = [kernels_of((*_COPY, f"width:{width}"), nelements=size) for size in sizes]
     expression = "p_launch * f_sync_kernel_launch + p_copy * f_mem_access_global_float32"
-    _calibrated(setting, time, "copy", expression, "p_copy", kernels, ceiling, keep, run)
+    _calibrated(work, "copy", expression, "p_copy", kernels, ceiling)
 
 
-def _best(setting: Setting, time: Allotted, quantity: Quantity, keep: Any) -> _Ceiling | None:
+def _best(work: _Work, quantity: Quantity) -> _Ceiling | None:
     """Keep the rates of all configurations; return the best."""
     first = [with_count(quantity, tags, _FIRST_COUNTS[quantity.count[0]]) for tags in quantity.configurations]
-    pilots = measure([_job(k) for k in first], setting.device, _QUICK, time.progress)
+    pilots = measure([_job(k) for k in first], work.device, _QUICK, work.time.progress)
     kernels = []
     for tags, kernel, pilot in zip(quantity.configurations, first, pilots, strict=True):
         if isinstance(pilot, MeasurementFailure):
-            keep({"quantity": quantity.name, "source": "kernel", "configuration": _words(tags), "remark": pilot.reason})
+            work.keep(
+                {"quantity": quantity.name, "source": "kernel", "configuration": _words(tags), "remark": pilot.reason}
+            )
             continue
-        longer = _LONG_S[_kind(setting)] / pilot.seconds
+        longer = _LONG_S[_kind(work.setting)] / pilot.seconds
         kernels.append(with_count(quantity, tags, longer * float(str(kernel.arguments[quantity.count[0]]))))
-    outcomes = measure([_job(k) for k in kernels], setting.device, _OPTIONS, time.progress) if kernels else []
+    outcomes = measure([_job(k) for k in kernels], work.device, _OPTIONS, work.time.progress) if kernels else []
     best: _Ceiling | None = None
     for kernel, outcome in zip(kernels, outcomes, strict=True):
         row: dict[str, Any] = {"quantity": quantity.name, "source": "kernel", "configuration": kernel.name}
         if isinstance(outcome, MeasurementFailure):
-            keep({**row, "remark": outcome.reason})
+            work.keep({**row, "remark": outcome.reason})
             continue
         rate = quantity.amount(kernel.arguments) / outcome.seconds
         size = int(str(kernel.arguments[quantity.count[0]]))
-        keep(
+        work.keep(
             {
                 **row,
                 "size": size,
@@ -201,49 +216,46 @@ def _best(setting: Setting, time: Allotted, quantity: Quantity, keep: Any) -> _C
     return best
 
 
-def _compare(setting: Setting, time: Allotted, quantity: Quantity, ceiling: _Ceiling, keep: Any, run: PartRun) -> None:
+def _compare(work: _Work, quantity: Quantity, ceiling: _Ceiling) -> None:
     """Calibrate the quantity's parameter with kernels of several lengths beside empty ones."""
     name = quantity.count[0]
     tags = quantity.calibration
     pilot = with_count(quantity, tags, _FIRST_COUNTS[name])
-    (outcome,) = measure([_job(pilot)], setting.device, _QUICK, time.progress)
+    (outcome,) = measure([_job(pilot)], work.device, _QUICK, work.time.progress)
     if isinstance(outcome, MeasurementFailure):
-        run.notes.append(f"{quantity.name}: {outcome.reason}")
+        work.run.notes.append(f"{quantity.name}: {outcome.reason}")
         return
     counted = float(str(pilot.arguments[name]))
-    longer = 2 if setting.on_gpu else 5
+    longer = 2 if work.setting.on_gpu else 5
     kernels = [with_count(quantity, tags, longer * length / outcome.seconds * counted) for length in quantity.lengths_s]
     kernels += [kernels_of(("empty", "lsize_0:16", "lsize_1:16"), ngroups=groups) for groups in (16, 256, 4096, 16384)]
-    _calibrated(setting, time, quantity.name, quantity.expression, quantity.parameter, kernels, ceiling, keep, run)
+    _calibrated(work, quantity.name, quantity.expression, quantity.parameter, kernels, ceiling)
 
 
 def _calibrated(
-    setting: Setting,
-    time: Allotted,
+    work: _Work,
     name: str,
     expression: str,
     parameter: str,
     kernels: Sequence[MeasurementKernel],
     ceiling: _Ceiling,
-    keep: Any,
-    run: PartRun,
 ) -> None:
     from perflex import Model, calibrate
     from perflex._wall_time import wall_time_identifier
 
-    model = Model(wall_time_identifier(setting.device), expression)
-    calibration = calibrate(model, kernels, device=setting.device, timing=_OPTIONS, progress=time.progress)
+    model = Model(wall_time_identifier(work.setting.device), expression)
+    calibration = calibrate(model, kernels, device=work.setting.device, timing=_OPTIONS, progress=work.time.progress)
     file = f"calibration_ceiling_{parameter.removeprefix('p_')}.yaml"
-    calibration.save(setting.folder / file)
+    calibration.save(work.setting.folder / file)
     found = next(p for p in calibration.fit.parameters if p.name == parameter)
     row = {"quantity": name, "source": "parameter", "configuration": f"{parameter} of {file}"}
     if found.rate is None or found.rate_unit != ceiling.unit:
-        keep({**row, "remark": f"{parameter} has no rate in {ceiling.unit} ({found.flags or found.rate_unit})"})
-        run.notes.append(f"{name}: {parameter} has no rate in {ceiling.unit}.")
+        work.keep({**row, "remark": f"{parameter} has no rate in {ceiling.unit} ({found.flags or found.rate_unit})"})
+        work.run.notes.append(f"{name}: {parameter} has no rate in {ceiling.unit}.")
         return
     ratio = found.rate / ceiling.rate
-    keep({**row, "rate": found.rate, "unit": found.rate_unit, "of_ceiling": ratio})
-    run.goals.append(
+    work.keep({**row, "rate": found.rate, "unit": found.rate_unit, "of_ceiling": ratio})
+    work.run.goals.append(
         Goal(
             what=f"{name}: rate of the calibrated {parameter} against the ceiling",
             goal=f"within {100 * WITHIN:.0f} %",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import PerflexError
 
 from .budget import TimeUpError
+from .open_once import OpenOnce
 from .timing import in_batches
 from .workers import code_workers
 
@@ -168,9 +169,8 @@ def timed_variants(
         Not all are timed; complete batches were yielded before.
     """
     done = 0
-    device = _TakesRequests(plan.device)
     workers = code_workers(setting.workers) if setting.workers else nullcontext()
-    with workers as pool:
+    with workers as pool, OpenOnce(plan.device) as device:
         batches = _batches(plan, variants, pool, setting.workers, time)
         try:
             for batch in batches:
@@ -211,40 +211,3 @@ def _result(future: Future[Prepared], time: Allotted) -> Prepared:
             return future.result(timeout=_WAIT_S)
         except TimeoutError:
             continue
-
-
-@dataclass(frozen=True)
-class _TakesRequests:
-    """A device whose backends take code that was generated before."""
-
-    device: Any
-
-    def __str__(self) -> str:
-        return str(self.device)
-
-    def backend(self) -> _RequestBackend:
-        return _RequestBackend(self.device.backend())
-
-    def isolated_backend(self, limits: Any) -> _RequestBackend:
-        isolated = getattr(self.device, "isolated_backend", None)
-        return _RequestBackend(self.device.backend() if isolated is None else isolated(limits))
-
-
-class _RequestBackend:
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    @property
-    def timer_resolution_s(self) -> float:
-        return float(self._inner.timer_resolution_s)
-
-    def prepare(self, job: Any, sizes: Mapping[str, int], label: str) -> Any:
-        from perflex._launch_request import LaunchRequest
-
-        if not isinstance(job, LaunchRequest):
-            return self._inner.prepare(job, sizes, label)
-        prepare = getattr(self._inner, "prepare_request", None) or self._inner.build
-        return prepare(job)
-
-    def close(self) -> None:
-        self._inner.close()
