@@ -86,8 +86,8 @@ def main() -> int:
     def changed(now: Sequence[PartRun], ended: str = "") -> None:
         nonlocal runs
         runs = now
-        words = {"budget_s": budget.seconds, "used_s": budget.used, "ended": ended}
-        write_text(folder / "report.md", report_text(name, now, **words, folder=folder))
+        text = report_text(name, now, budget_s=budget.seconds, used_s=budget.used, ended=ended, folder=folder)
+        write_text(folder / "report.md", text)
         for part in now:
             if part.state == "begun":
                 print(f"{budget.used:6.0f} s  {part.name}: {part.allotted:.0f} s", flush=True)

@@ -175,6 +175,8 @@ def _compare_copy(work: _Work, ceiling: _Ceiling) -> None:
     width = 4 if "width 4" in ceiling.configuration else 1
     sizes = [elements * part // 16 // 1024 * 1024 for part in (9, 11, 13, 15)]
     kernels = [kernels_of((*_COPY, f"width:{width}"), nelements=size) for size in sizes]
+    # Sizes so close together leave the cost of a launch open.
+    kernels += _empty(1, 16)
     expression = "p_launch * f_sync_kernel_launch + p_copy * f_mem_access_global_float32"
     _calibrated(work, "copy", expression, "p_copy", kernels, ceiling)
 
@@ -228,7 +230,7 @@ def _compare(work: _Work, quantity: Quantity, ceiling: _Ceiling) -> None:
     counted = float(str(pilot.arguments[name]))
     longer = 2 if work.setting.on_gpu else 5
     kernels = [with_count(quantity, tags, longer * length / outcome.seconds * counted) for length in quantity.lengths_s]
-    kernels += [kernels_of(("empty", "lsize_0:16", "lsize_1:16"), ngroups=groups) for groups in (16, 256, 4096, 16384)]
+    kernels += _empty(16, 256, 4096, 16384)
     _calibrated(work, quantity.name, quantity.expression, quantity.parameter, kernels, ceiling)
 
 
@@ -263,6 +265,10 @@ def _calibrated(
             met=abs(ratio - 1) <= WITHIN,
         )
     )
+
+
+def _empty(*groups: int) -> list[MeasurementKernel]:
+    return [kernels_of(("empty", "lsize_0:16", "lsize_1:16"), ngroups=number) for number in groups]
 
 
 def _job(kernel: MeasurementKernel) -> tuple[Any, Any, str]:
