@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from perflex._api import API_NAMES
 from perflex.errors import MeasurementError
 
@@ -84,6 +86,8 @@ class LaunchPlan:
         Local memory of one work-group in bytes, symbolic.
     assumptions
         The kernel's assumptions on its parameters, an ``islpy.BasicSet``.
+    most_elements
+        Elements of an array that the code's subscripts reach: integers of the kernel's index type.
     """
 
     name: str
@@ -94,6 +98,7 @@ class LaunchPlan:
     parameters: tuple[str, ...]
     local_bytes: Any
     assumptions: Any
+    most_elements: int
 
 
 # Generating code takes 100 ms and more, and one kernel is launched with many sizes. The plan lives as long
@@ -196,6 +201,7 @@ def _from_linearized(unit: lp.TranslationUnit, name: str, source: str) -> Launch
         parameters=tuple(sorted(parameters | _symbols(programs, arrays, local_bytes))),
         local_bytes=local_bytes,
         assumptions=entry.assumptions,
+        most_elements=int(np.iinfo(entry.index_dtype.numpy_dtype).max),
     )
 
 

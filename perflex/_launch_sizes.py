@@ -64,7 +64,8 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
     MissingSizeError
         Size parameters have no value; names all of them.
     MeasurementError
-        The sizes violate the kernel's assumptions, do not fit its arguments, or leave nothing to launch.
+        The sizes violate the kernel's assumptions, do not fit its arguments, leave nothing to launch, or make an array
+        larger than subscripts reach.
     """
     missing = [name for name in plan.parameters if name not in sizes]
     if missing:
@@ -75,13 +76,14 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
     grids = tuple(
         _grid(program.groups, program.work_group, values, f"{label}: {program.name}") for program in plan.programs
     )
+    scalars = {
+        name: _scalar(name, dtype, values[name] if dtype.kind in "iu" else sizes.get(name, _FLOAT_SCALAR), label)
+        for name, dtype in plan.scalars.items()
+    }
     return SizedLaunch(
         grids=grids,
-        lengths={name: _length(array, values) for name, array in plan.arrays.items()},
-        scalars={
-            name: _scalar(name, dtype, values[name] if dtype.kind in "iu" else sizes.get(name, _FLOAT_SCALAR), label)
-            for name, dtype in plan.scalars.items()
-        },
+        lengths={name: _length(array, values, plan.most_elements, label) for name, array in plan.arrays.items()},
+        scalars=scalars,
         local_bytes=_number(plan.local_bytes, values),
     )
 
@@ -114,8 +116,15 @@ def _grid(groups: tuple[Any, ...], work_group: tuple[Any, ...], values: Mapping[
     return Grid(*numbers)
 
 
-def _length(array: ArrayPlan, values: Mapping[str, int]) -> int:
+def _length(array: ArrayPlan, values: Mapping[str, int], most: int, label: str) -> int:
     last = sum((_number(n, values) - 1) * _number(stride, values) for n, stride in array.extents)
+    # Beyond, a subscript would become negative: the launch would read and write elsewhere.
+    if last // array.lanes > most:
+        msg = (
+            f"{label}: array {array.name} has {last + array.lanes} elements, subscripts of this kernel's code reach "
+            f"{most}; choose smaller sizes, or a kernel with a larger index_dtype"
+        )
+        raise MeasurementError(msg, kernel=label, access=array.name)
     return max(1, array.lanes + last + _number(array.offset, values))
 
 
