@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perflex._calibrate import calibrate
     from perflex._calibration import Calibration
     from perflex._diagnosis import Diagnosis, diagnose
+    from perflex._ecm_model import ecm_model
     from perflex._fit import FitResult, fit_model
     from perflex._gather import gather_feature_values
     from perflex._interval import PredictionInterval
@@ -48,6 +49,7 @@ __all__ = [
     "annotate",
     "calibrate",
     "diagnose",
+    "ecm_model",
     "fit_capacity_curve",
     "fit_model",
     "gather_feature_values",
@@ -74,6 +76,7 @@ _HOME = {
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
     "diagnose": "perflex._diagnosis",
+    "ecm_model": "perflex._ecm_model",
     "fit_capacity_curve": "perflex._volumes.refit",
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",
