@@ -43,8 +43,8 @@ class Model:
         ``partial_overlap(g, o, p_edge, p_hidden)`` and ``smooth_max(x, y, ..., p_sharp)``, which is between the sum
         (p_sharp 0) and the maximum and, unlike ``max``, can be fitted; ``saturate(t_single, t_mem, cores)``, the time
         on some cores that share a memory, ``max(t_single / cores, t_mem)``, and ``smooth_saturate(t_single, t_mem,
-        cores, p_sharp)``, which can be fitted (`perflex.ecm_model` writes out all of an ECM model). Blanks and line breaks may stand between
-        names, never inside one.
+        cores, p_sharp)``, which can be fitted (`perflex.ecm_model` writes out all of an ECM model). Blanks and line
+        breaks may stand between names, never inside one.
 
     Raises
     ------

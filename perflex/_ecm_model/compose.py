@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from perflex._machines import Machine
 
-__all__ = ["cores_by_domain", "compose", "on_cores", "saturated", "saturation_cores"]
+__all__ = ["compose", "cores_by_domain", "on_cores", "saturated", "saturation_cores"]
 
 
 # Any: numbers or arrays, throughout.

@@ -65,18 +65,25 @@ def chain_kernel() -> lp.TranslationUnit:
     scalars and of vectors, and no sequence of them is shorter.
     """
     operations = ["x = x + step", "x = x ^ pattern"] * (CHAIN_LENGTH // 2)
+    body = ["<int32> step = ngroups + 12345", "<int32> pattern = m + 67890", "<int32> x = l0", "for round", *operations]
+    # One work-item: a runtime that makes no vectors of them would run one after the other.
     return _kernel(
         "dependent_chain",
         ["{[round]: 0 <= round < m}"],
-        ["<int32> step = ngroups + 12345", "<int32> pattern = m + 67890", "<int32> x = l0", "for round"]
-        + [*operations, "end", "data[g0, l0] = x"],
-        ("data", "int32", f"ngroups, {_ITEMS}"),
+        [*body, "end", "data[g0, l0] = x"],
+        ("data", "int32", "ngroups, 1"),
         ["m", "ngroups"],
+        items=1,
     )
 
 
 def _kernel(
-    name: str, loops: Sequence[str], body: Sequence[str], array: tuple[str, str, str], sizes: Sequence[str]
+    name: str,
+    loops: Sequence[str],
+    body: Sequence[str],
+    array: tuple[str, str, str],
+    sizes: Sequence[str],
+    items: int = _ITEMS,
 ) -> lp.TranslationUnit:
     import loopy as lp
     import numpy as np
@@ -84,7 +91,7 @@ def _kernel(
     import perflex._islpy  # noqa: F401 - mends what loopy misses
 
     kernel = lp.make_kernel(
-        [f"{{[g0, l0]: 0 <= g0 < ngroups and 0 <= l0 < {_ITEMS}}}", *loops],
+        [f"{{[g0, l0]: 0 <= g0 < ngroups and 0 <= l0 < {items}}}", *loops],
         "\n".join(["for g0, l0", *body, "end"]),
         [
             lp.GlobalArg(array[0], np.dtype(array[1]), array[2], is_input=True, is_output=True),

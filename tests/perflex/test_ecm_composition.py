@@ -148,6 +148,6 @@ def test_in_core_time_counts_slots_of_floating_point_units() -> None:
 
 def test_unknown_throughput_is_no_guess() -> None:
     root = kernel("flops_sqrt_pattern", "dtype:float32")
-    with pytest.raises(UnsupportedKernelError, match="f_op_float32_sqrt.*supply its in-core time"):
+    with pytest.raises(UnsupportedKernelError, match=r"f_op_float32_sqrt.*supply its in-core time"):
         in_core_cycles(load_machine("EPYC-7452"), root)
     assert in_core_cycles(load_machine("EPYC-7452"), kernel("gmem_copy", "dtype:float32", "width:1")) == "0"
