@@ -1,0 +1,233 @@
+"""Bytes that a nest touches in a window of time, at given sizes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex._ecm.polynomials import at_least, larger, select, smaller
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perflex._ecm.nests import Nest
+    from perflex._ecm.numbers_of import Numbers
+
+__all__ = ["Footprints", "Window", "outermost"]
+
+# A window of time: iterations of each loop of a nest, outermost first; the first that is not zero is positive.
+Window = tuple[int, ...]
+
+
+def outermost(window: Window) -> int:
+    """Return the loop that a window reaches over; the number of loops for an empty window."""
+    return next((place for place, distance in enumerate(window) if distance), len(window))
+
+
+class Footprints:
+    """What the groups of a nest touch; numbers are floats, arrays or traced polynomials.
+
+    Attributes
+    ----------
+    nest
+        The nest.
+    extents
+        Iterations of each loop.
+    """
+
+    def __init__(self, nest: Nest, numbers: Numbers, line: int, whole: Mapping[str, Any]) -> None:
+        self.nest = nest
+        self.extents = numbers.extents(nest)
+        self._line = line
+        self._whole = whole
+        self._steps = [
+            [[(step.loop, abs(step.factor) * numbers.scale(step.scale)) for step in axis.steps] for axis in group.axes]
+            for group in nest.groups
+        ]
+        self._strides = [
+            [numbers.size(axis.stride) * group.itemsize / axis.fold for axis in group.axes] for group in nest.groups
+        ]
+        self._touched: dict[tuple[int, Window], Any] = {}
+
+    def reach(self, place: int, axis: int, first: int) -> tuple[Any, Any]:
+        """Return how many indices of an axis the loops from `first` on visit, and over which range of indices."""
+        count: Any = 1
+        reach: Any = 1
+        for loop, step in self._steps[place][axis]:
+            if loop >= first:
+                extent = self.extents[loop]
+                further = reach + step * (extent - 1)
+                count = select(step <= reach, smaller(further, count * extent), count * extent)
+                reach = further
+        return count, reach
+
+    def new_bytes(self, place: int, first: int) -> Any:
+        """Return the bytes that all iterations of the loops from `first` on bring in, in the steady state.
+
+        Rows count without the rest of their last line, except in blocks: there the next block needs it again.
+        """
+        group, line = self.nest.groups[place], self._line
+        segment: Any = group.itemsize
+        blocks: Any = 1
+        split = False
+        for axis, (steps, stride) in enumerate(zip(self._steps[place], self._strides[place], strict=True)):
+            count, reach = self.reach(place, axis, first)
+            if axis == 0:
+                executed = [step for loop, step in steps if loop >= first]
+                dense = not executed or executed[0] * stride < line
+                split = any(loop < first for loop, _ in steps) and bool(executed)
+            else:
+                dense = ((segment >= stride) | (stride < line)) & (blocks <= 1)
+            if not steps:
+                reach = 1 + group.halo[axis] if axis == 0 else reach
+            segment, blocks = (
+                select(dense, segment + (reach - 1) * stride, segment),
+                select(dense, blocks, blocks * count),
+            )
+        if split:
+            rest = group.halo[0] * self._strides[place][0] + line - group.itemsize
+            segment = segment + rest
+        return blocks * at_least(segment, line)
+
+    def box(self, place: int, first: int, below: int = 0) -> tuple[Any, Any]:
+        """Return the bytes that the loops from `first` on touch, and how far they reach without a gap, 0 if not.
+
+        What other iterations touch beside them counts for the reach, along the axes before `below`.
+        """
+        group, line = self.nest.groups[place], self._line
+        segment: Any = group.itemsize
+        blocks: Any = 1
+        slack: Any = line - group.itemsize
+        for axis, (steps, stride) in enumerate(zip(self._steps[place], self._strides[place], strict=True)):
+            count, reach = self.reach(place, axis, first)
+            if axis == 0:
+                executed = [step for loop, step in steps if loop >= first]
+                dense = not executed or executed[0] * stride < line
+            else:
+                dense = (segment + slack >= stride) & (blocks <= 1)
+            segment, blocks = (
+                select(dense, segment + (reach - 1) * stride, segment),
+                select(dense, blocks, blocks * count),
+            )
+            if steps and axis < below:
+                slack = slack + self.nest.halos[steps[0][0]] * steps[0][1] * stride
+        alone = blocks <= 1
+        touched = select(alone, segment, blocks * (segment + line - group.itemsize))
+        return touched, select(alone, segment + slack, 0)
+
+    def touched(self, place: int, window: Window) -> Any:
+        """Return the bytes that one access touches in a window."""
+        key = place, window
+        if key not in self._touched:
+            self._touched[key] = self._touched_in(place, window)
+        return self._touched[key]
+
+    def _touched_in(self, place: int, window: Window) -> Any:
+        over = outermost(window)
+        if over == len(window):
+            return 0
+        step = self._step(place, over)
+        if step is None:
+            return at_least(self.box(place, over + 1)[0], self._line)
+        axis, distance, width = step
+        touched, reach = self.box(place, over + 1, axis)
+        # Rows that follow one another in memory: what an iteration touches is the step from row to row.
+        joined = (reach >= width) & (touched <= width)
+        linear = self._linear(place, window, over, width)
+        _, inner = self.reach(place, axis, over + 1)
+        again = touched / inner * smaller(distance, inner) if _plain(inner) else touched
+        return select(joined, linear, at_least(touched, self._line) + (window[over] - 1) * again)
+
+    def _linear(self, place: int, window: Window, over: int, width: Any) -> Any:
+        total = window[over] * width
+        for loop in range(over + 1, len(window)):
+            step = self._step(place, loop) if window[loop] else None
+            if step is not None:
+                total = total + window[loop] * step[2]
+        return total
+
+    def _step(self, place: int, loop: int) -> tuple[int, Any, Any] | None:
+        """Return the axis that a loop moves, by how many indices and bytes; None if the group does not move with it."""
+        for axis, steps in enumerate(self._steps[place]):
+            for moved, step in steps:
+                if moved == loop:
+                    return axis, step, step * self._strides[place][axis]
+        return None
+
+    def footprint(self, place: int, window: Window) -> Any:
+        """Return the bytes that a group touches in a window: the union of what its accesses touch."""
+        group = self.nest.groups[place]
+        each = self.touched(place, window)
+        # A stream of its own has a line of its own, however little of it the window touches.
+        apart = at_least(each, self._line)
+        total = each
+        for gap in group.gaps:
+            total = total + (self.touched(place, gap) if gap <= window else apart)
+        return smaller(total, larger(self._whole[group.array], self._line))
+
+    def reached(self, place: int) -> Any:
+        """Return the bytes between the first and last that a group touches, halo included, axis by axis."""
+        total: Any = self.nest.groups[place].itemsize
+        for axis, steps in enumerate(self._steps[place]):
+            _, reach = self.reach(place, axis, 0)
+            halo = self.nest.groups[place].halo[axis]
+            if steps:
+                halo = larger(halo, self.nest.halos[steps[0][0]] * steps[0][1])
+            total = total * (reach + halo)
+        return total
+
+    def total(self, window: Window, over: int) -> Any:
+        """Return the bytes that all groups touch, each array's that an earlier nest touched counted once."""
+        total: Any = 0
+        for place, group in enumerate(self.nest.groups):
+            if group.covered is None or over > group.covered:
+                total = total + self.footprint(place, window)
+        return total
+
+    def tightened(self, place: int, window: Window) -> Window:
+        """Return the window from the last touch before reuse over one iteration of a loop to the first after it.
+
+        A group that does not move with the loops right inside touches the same until their last iteration.
+        """
+        over = outermost(window)
+        if over == len(window) or window != tuple(int(loop == over) for loop in range(len(window))):
+            return window
+        while over + 1 < len(window) and self._step(place, over + 1) is None:
+            over += 1
+        return tuple(int(loop == over) for loop in range(len(window)))
+
+    def carried(self, place: int, gap: Window) -> list[tuple[Any, Window]]:
+        """Return how the reuse over a gap splits: parts, and the window of each.
+
+        In a loop that is blocked, the last iterations of a block find what they need in the next block.
+        """
+        events: list[tuple[Any, Window]] = [(1, gap)]
+        for axis, steps in enumerate(self._steps[place]):
+            # Along a row, the rest of its last line says the same.
+            if axis == 0 and steps and np.all(steps[0][1] * self._strides[place][0] < self._line):
+                continue
+            for (inner, _), (outer, _) in pairwise(steps):
+                split: list[tuple[Any, Window]] = []
+                for part, window in events:
+                    if not window[inner]:
+                        split.append((part, window))
+                        continue
+                    over = smaller(abs(window[inner]) / self.extents[inner], 1.0)
+                    moved = list(window)
+                    moved[outer] = 1 if window[inner] > 0 else -1
+                    moved[inner] = 0
+                    split += [(part * (1 - over), window), (part * over, _forward(moved))]
+                events = split
+        return events
+
+
+def _forward(window: Sequence[int]) -> Window:
+    first = next((distance for distance in window if distance), 0)
+    return tuple(-distance for distance in window) if first < 0 else tuple(window)
+
+
+def _plain(number: Any) -> bool:
+    """Return whether it is a number to divide by."""
+    return not hasattr(number, "terms")
