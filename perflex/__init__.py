@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from perflex._blocks import BlockChoice, choose_block
     from perflex._calibrate import calibrate
     from perflex._calibration import Calibration
     from perflex._diagnosis import Diagnosis, diagnose
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from perflex.features import InstructionCounts, annotate
 
 __all__ = [
+    "BlockChoice",
     "Calibration",
     "Diagnosis",
     "FeatureTable",
@@ -48,6 +50,7 @@ __all__ = [
     "RankedVariant",
     "annotate",
     "calibrate",
+    "choose_block",
     "diagnose",
     "ecm_model",
     "fit_capacity_curve",
@@ -63,6 +66,7 @@ __version__ = "0.1.0"
 
 # Names are loaded when first used: loopy and sympy alone take most of a second.
 _HOME = {
+    "BlockChoice": "perflex._blocks",
     "Calibration": "perflex._calibration",
     "Diagnosis": "perflex._diagnosis",
     "FeatureTable": "perflex._table",
@@ -75,6 +79,7 @@ _HOME = {
     "RankedVariant": "perflex._rank",
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
+    "choose_block": "perflex._blocks",
     "diagnose": "perflex._diagnosis",
     "ecm_model": "perflex._ecm_model",
     "fit_capacity_curve": "perflex._volumes.refit",

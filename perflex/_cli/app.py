@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from perflex._cli.block import block
 from perflex._cli.calibrate import calibrate
 from perflex._cli.catalog import catalog
 from perflex._cli.compare import compare
@@ -56,7 +57,20 @@ def _options(
     session.debug = debug
 
 
-for command in (demo, devices, catalog, features, calibrate, diagnose, predict, rank, volumes, compare, evaluate):
+for command in (
+    demo,
+    devices,
+    catalog,
+    features,
+    calibrate,
+    diagnose,
+    predict,
+    rank,
+    volumes,
+    compare,
+    evaluate,
+    block,
+):
     app.command()(command)
 app.add_typer(machine, name="machine")
 app.add_typer(store, name="store")
