@@ -14,6 +14,7 @@ from perflex.features._certainty import Certainty
 from perflex.features._chain_features import ChainFamily
 from perflex.features._counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features._counts import AccessCounts, ScopCounts, counts_of
+from perflex.features._ecm_features import EcmFamily
 from perflex.features._feature import (
     Amount,
     Feature,
@@ -82,3 +83,4 @@ register_family(MemoryAccessFamily())
 register_family(FootprintFamily())
 register_family(LaunchFamily())
 register_family(MachineFamily())
+register_family(EcmFamily())

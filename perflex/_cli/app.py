@@ -15,6 +15,7 @@ from perflex._cli.devices import devices
 from perflex._cli.diagnose import diagnose
 from perflex._cli.evaluate import evaluate
 from perflex._cli.features import features
+from perflex._cli.layers import layers
 from perflex._cli.machine import machine
 from perflex._cli.predict import predict, rank
 from perflex._cli.session import session_of
@@ -57,20 +58,9 @@ def _options(
     session.debug = debug
 
 
-for command in (
-    demo,
-    devices,
-    catalog,
-    features,
-    calibrate,
-    diagnose,
-    predict,
-    rank,
-    volumes,
-    compare,
-    evaluate,
-    block,
-):
+for command in (demo, devices, catalog, features, calibrate, diagnose, predict, rank):
+    app.command()(command)
+for command in (volumes, layers, block, compare, evaluate):
     app.command()(command)
 app.add_typer(machine, name="machine")
 app.add_typer(store, name="store")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._ecm.polynomials import at_least, larger, select, smaller
+from perflex._ecm.polynomials import at_least, is_multiple, larger, select, smaller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,8 +87,7 @@ class Footprints:
                 select(dense, blocks, blocks * count),
             )
         if split:
-            rest = group.halo[0] * self._strides[place][0] + line - group.itemsize
-            segment = segment + rest
+            segment = self._row_in_block(place, segment, first)
         return blocks * at_least(segment, line)
 
     def box(self, place: int, first: int, below: int = 0) -> tuple[Any, Any]:
@@ -114,8 +113,32 @@ class Footprints:
             if steps and axis < below:
                 slack = slack + self.nest.halos[steps[0][0]] * steps[0][1] * stride
         alone = blocks <= 1
-        touched = select(alone, segment, blocks * (segment + line - group.itemsize))
+        whole = self._placed(place, first) & (self._start(place) % line == 0) & is_multiple(segment, line)
+        touched = select(alone, segment, blocks * select(whole, segment, segment + line - group.itemsize))
         return touched, select(alone, segment + slack, 0)
+
+    def _row_in_block(self, place: int, segment: Any, first: int) -> Any:
+        """Return the bytes of the lines of a row in a block, with its halo."""
+        group, line = self.nest.groups[place], self._line
+        span = segment + group.halo[0] * self._strides[place][0]
+        start = self._start(place)
+        lines = (start + span - group.itemsize) // line - start // line + 1
+        return select(self._placed(place, first), lines * line, span + line - group.itemsize)
+
+    def _start(self, place: int) -> float:
+        """Return where the first access of a row begins, in bytes from the row's beginning."""
+        group = self.nest.groups[place]
+        return float(min(stream.offset[0] for stream in group.streams) * group.itemsize)
+
+    def _placed(self, place: int, first: int) -> Any:
+        """Return whether every row in a block begins at the same place in a cache line."""
+        placed: Any = self.nest.groups[place].placed
+        for loop, step in self._steps[place][0] if placed else ():
+            if loop < first:
+                placed = placed & is_multiple(step * self._strides[place][0], self._line)
+        for stride in self._strides[place][1:] if placed is not False else ():
+            placed = placed & is_multiple(stride, self._line)
+        return placed
 
     def touched(self, place: int, window: Window) -> Any:
         """Return the bytes that one access touches in a window."""

@@ -113,6 +113,8 @@ class StreamGroup:
         Index of the loop in whose iteration an earlier nest has touched the same, if one has.
     text
         An access as written, for messages.
+    placed
+        Whether the offsets say where in a cache line rows begin: the array begins with a line, loops begin with 0.
     """
 
     array: str
@@ -125,6 +127,7 @@ class StreamGroup:
     covered: int | None
     text: str
     fold: int = 1
+    placed: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._ecm.polynomials import Traced, at_least, polynomial_text, smaller, trace
+from perflex._ecm.polynomials import Traced, at_least, smaller, trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,5 +83,5 @@ class Numbers:
         # A last block that is not full counts for its part.
         total = self.size(loop.extent)
         if self._traced:
-            return Traced.symbol(f"({polynomial_text(total)})/{loop.base}", max(total.value / block.value, 1.0))
+            return at_least(total * Traced.symbol(loop.base, block.value, -1), 1.0)
         return at_least(total / block, 1.0)

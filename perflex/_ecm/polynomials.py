@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perflex.features._polynomial_pieces import Affine
     from perflex.features._quasipolynomial import QuasiPolynomial
 
-__all__ = ["Traced", "at_least", "inequality", "larger", "polynomial_text", "select", "smaller", "trace"]
+__all__ = ["Traced", "at_least", "inequality", "is_multiple", "larger", "polynomial_text", "select", "smaller", "trace"]
 
 Monomial = tuple[tuple[str, int], ...]
 
@@ -47,9 +47,9 @@ class Traced:
         self.known = known or {}
 
     @classmethod
-    def symbol(cls, name: str, value: float) -> Traced:
-        """Return a size."""
-        return cls({((name, 1),): Fraction(1)}, value, {name: value})
+    def symbol(cls, name: str, value: float, power: int = 1) -> Traced:
+        """Return a power of a size."""
+        return cls({((name, power),): Fraction(1)}, value**power, {name: value})
 
     def _other(self, other: Any) -> Traced:
         return other if isinstance(other, Traced) else Traced({(): Fraction(other)}, float(other))
@@ -80,7 +80,7 @@ class Traced:
                 powers = dict(left)
                 for name, exponent in right:
                     powers[name] = powers.get(name, 0) + exponent
-                monomial = tuple(sorted(powers.items()))
+                monomial = tuple(sorted((name, exponent) for name, exponent in powers.items() if exponent))
                 terms[monomial] = terms.get(monomial, Fraction(0)) + one * two
         return Traced(terms, self.value * more.value, {**self.known, **more.known})
 
@@ -124,6 +124,11 @@ class Traced:
 def select(condition: Any, yes: Any, no: Any) -> Any:
     """Return `yes` where the condition holds, else `no`; element by element for arrays."""
     return np.where(condition, yes, no) if isinstance(condition, np.ndarray) else (yes if condition else no)
+
+
+def is_multiple(number: Any, of: int) -> Any:
+    """Return whether a number is a multiple, for traced ones at the sizes given."""
+    return (number.value if isinstance(number, Traced) else number) % of == 0
 
 
 def smaller(one: Any, two: Any) -> Any:

@@ -57,16 +57,28 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
                     break
             else:
                 found.append((loops, statement.domain, [(statement, pieces[statement.name])]))
-        nests = [_nest(scop, loops, members) for loops, _, members in found]
+        nests = covered_groups([_nest(scop, loops, members) for loops, _, members in found])
+        result = Nests(
+            scop.name,
+            nests,
+            tuple(launch.repeats for launch in scop.launches),
+            tuple((array.name, array.shape) for array in scop.arrays),
+        )
+        _read_texts(result)
     if not nests:
         msg = f"kernel {scop.name!r} accesses no global or local memory, so it has no cache volumes"
         raise UnsupportedKernelError(msg, kernel=scop.name)
-    return Nests(
-        scop.name,
-        covered_groups(nests),
-        tuple(launch.repeats for launch in scop.launches),
-        tuple((array.name, array.shape) for array in scop.arrays),
-    )
+    return result
+
+
+def _read_texts(nests: Nests) -> None:
+    """Let all polynomials be printed while isl is locked; they are looked up by what is printed."""
+    polynomials = [*nests.repeats, *(extent for _, shape in nests.shapes for extent in shape)]
+    for nest in nests.nests:
+        polynomials += [nest.count, *(loop.extent for loop in nest.loops)]
+        polynomials += [axis.stride for group in nest.groups for axis in group.axes]
+    for polynomial in polynomials:
+        _ = polynomial.text
 
 
 def _order(schedule: Sequence[int | str]) -> tuple[tuple[int, str], ...]:

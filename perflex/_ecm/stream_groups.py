@@ -172,7 +172,12 @@ def _group(scop: Scop, loops: Sequence[Loop], found: Sequence[_Subscript]) -> St
     axes = tuple(Axis(first.access.strides[axis], first.steps[axis]) for axis in order)
     found_streams = [Stream(offset, *count) for offset, count in counts.items()]
     streams, gaps, halo = ordered_streams(axes, found_streams, len(loops))
-    return StreamGroup(array.name, array.space, array.itemsize, axes, streams, gaps, halo, None, first.access.text)
+    placed = array.alignment % _NEAR_BYTES == 0 and not any(first.rest)
+    along = [loops[step.loop] for step in axes[0].steps] if axes else []
+    placed = placed and all(loop.block is not None or loop.name == "lane" for loop in along)
+    return StreamGroup(
+        array.name, array.space, array.itemsize, axes, streams, gaps, halo, None, first.access.text, placed=placed
+    )
 
 
 def ordered_streams(

@@ -55,8 +55,8 @@ def main() -> None:
         sizes = dict(zip(("nx", "ny", "nz"), grid, strict=True))
         plain = blocked_stencil(RADIUS[points], (96, 12, 6), arguments.lanes)
         chosen = choose_block(plain, sizes, machine, criterion, lanes=arguments.lanes).block
-        for block in dict.fromkeys([*blocks_of(grid, machine.cores or 1), chosen]):
-            cases.append((points, grid, block, block == chosen, sizes))
+        blocks = dict.fromkeys([*blocks_of(grid, machine.cores or 1), chosen])
+        cases += [(points, grid, block, block == chosen, sizes) for block in blocks]
     jobs = [(blocked_stencil(RADIUS[p], b, arguments.lanes), s, f"{p} {g} {b}") for p, g, b, _, s in cases]
     options = TimingOptions(trials=15, min_trials=7, budget_s=0.2, precision=0.01)
     times = [outcome.seconds if isinstance(outcome, Timing) else None for outcome in measure(jobs, device, options)]

@@ -28,7 +28,7 @@ def terms(radius: int) -> str:
 
 @cache
 def blocked_stencil(radius: int, block: tuple[int, int, int], lanes: int, dtype: str = "float64") -> lp.TranslationUnit:
-    """Return a star stencil of a radius in blocks of points along x, y and z; rows are computed `lanes` points at once."""
+    """Return a star stencil in blocks of points along x, y and z; rows are computed `lanes` points at once."""
     grid = f"nz + {2 * radius}, ny + {2 * radius}, nx + {2 * radius}"
     kernel = lp.make_kernel(
         "{[z, y, x]: 0 <= z < nz and 0 <= y < ny and 0 <= x < nx}",
