@@ -59,6 +59,7 @@ def machine_document(
     sources = {
         "os": ("reported", f"Linux (/sys/devices/system/cpu, /sys/devices/system/node, /proc/cpuinfo), {date}"),
         "clock": ("measured", f"chain of dependent integer additions and exclusive ors, one cycle each; {where}"),
+        "operations": ("measured", f"independent multiply-adds of one core, two operations each; {where}"),
         "one_core": (
             "measured",
             f"loads, and loads with stores, of working sets inside each level by one core; {where}",
@@ -103,6 +104,9 @@ def _facts(cpu: ReportedCpu, found: Bandwidths) -> dict[str, Any]:
     if cpu.domains and cpu.cores % domains == 0:
         facts["cores_per_domain"] = _quantity(cpu.cores // domains, "core", "os")
         facts["domains"] = _quantity(domains, "domain", "os")
+    for dtype, rate in found.operations.items():
+        fact = f"fp{dtype.removeprefix('float')}_per_cycle"
+        facts[fact] = _quantity(_rounded(rate / found.clock_hz), "op/cycle", "operations")
     if cpu.simd_bytes:
         facts["simd_bytes"] = _quantity(cpu.simd_bytes, "B", "os")
     load, store = _penalties(cpu, found)

@@ -10,13 +10,29 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["CHAIN_LENGTH", "CHUNK_BYTES", "chain_kernel", "load_kernel", "stream_kernel", "update_kernel"]
+__all__ = [
+    "CHAIN_LENGTH",
+    "CHUNK_BYTES",
+    "MADDS",
+    "MADD_SIZES",
+    "chain_kernel",
+    "load_kernel",
+    "madd_kernel",
+    "stream_kernel",
+    "update_kernel",
+]
 
 # Work-items of a work-group, and rows that each has in an iteration: a vector each, and few enough to be registers.
 _ITEMS, _CHAINS = 16, 8
 _ELEMENT_BYTES = 4
 CHUNK_BYTES = _ITEMS * _CHAINS * _ELEMENT_BYTES
 """Working sets are multiples of this."""
+# Private variables, each a vector: more than the multiply-adds that are under way at once.
+_VARIABLES = 16
+MADD_SIZES = {"nelements": 16}
+"""Sizes of `madd_kernel` for one work-group; beside them there is ``m``, the iterations."""
+MADDS = _VARIABLES * _ITEMS
+"""Multiply-adds of one iteration of `madd_kernel`."""
 CHAIN_LENGTH = 32
 """Dependent operations of one iteration of the chain, each of one cycle."""
 
@@ -25,6 +41,15 @@ CHAIN_LENGTH = 32
 def load_kernel() -> lp.TranslationUnit:
     """Return the kernel that loads a work-group's working set, m times over: the catalog's ``gmem_working_set``."""
     return _catalog("gmem_working_set", f"lsize_0:{_ITEMS}", f"chains:{_CHAINS}", "working_set:131072", "m:8")
+
+
+@lru_cache(maxsize=2)
+def madd_kernel(dtype: str) -> lp.TranslationUnit:
+    """Return the catalog's ``flops_madd_pattern`` with `MADDS` multiply-adds per iteration and work-group."""
+    return _catalog(
+        "flops_madd_pattern", f"dtype:{dtype}", f"lsize_0:{_ITEMS}", "lsize_1:1", "groups_fit:True",
+        f"lid_stride_1:{_ITEMS}", f"nvars:{_VARIABLES}", f"nelements:{_ITEMS}", "m:128",
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=2)

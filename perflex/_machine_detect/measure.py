@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 from perflex._machine_detect.kernels import (
     CHAIN_LENGTH,
     CHUNK_BYTES,
+    MADD_SIZES,
+    MADDS,
     chain_kernel,
     load_kernel,
+    madd_kernel,
     stream_kernel,
     update_kernel,
 )
@@ -31,6 +34,7 @@ __all__ = ["Bandwidths", "Rates", "measure_rates"]
 # Bytes that a core goes through in the shorter of two launches, and how many times as many in the longer.
 _BYTES, _QUICK_BYTES, _TIMES = 64 * 2**20, 16 * 2**20, 3
 _CHAIN_ROUNDS = 20_000
+_MADD_ROUNDS = 64_000
 # How many times the last cache a working set in memory is.
 _BEYOND = 4
 _STREAMS = {"copy": ("gmem_copy", 1), "triad": ("gmem_triad", 2)}
@@ -60,6 +64,8 @@ class Bandwidths:
     ----------
     clock_hz
         Clock of a core under this load.
+    operations
+        Floating point operations per second of one core, a multiply-add counted as two, by element type.
     one_core
         Rates of one core, by level name and ``"memory"``.
     all_cores
@@ -69,6 +75,7 @@ class Bandwidths:
     """
 
     clock_hz: float
+    operations: Mapping[str, float]
     one_core: Mapping[str, Rates]
     all_cores: Mapping[str, Rates]
     streams: Mapping[str, float]
@@ -117,6 +124,7 @@ def measure_rates(
     from perflex._timing import Measured, Timing, measure
 
     sets = _working_sets(caches, cores)
+    dtypes = ("float32", "float64") if getattr(device, "double_precision", True) else ("float32",)
     volume = _QUICK_BYTES if quick else _BYTES
     jobs: list[Job] = []
     for one in sets:
@@ -128,6 +136,11 @@ def measure_rates(
                 for m in (rounds, _TIMES * rounds)
             ]
     jobs += [(chain_kernel(), {"m": m, "ngroups": 1}, f"chain {m}") for m in (_CHAIN_ROUNDS, _TIMES * _CHAIN_ROUNDS)]
+    for dtype in dtypes:
+        jobs += [
+            (madd_kernel(dtype), {"m": m, **MADD_SIZES}, f"madd {dtype} {m}")
+            for m in (_MADD_ROUNDS, _TIMES * _MADD_ROUNDS)
+        ]
     elements = _rounded(_BEYOND * caches[-1].size_bytes, 8 * 1024) // 8
     jobs += [(stream_kernel(kernel), {"nvectors": elements}, name) for name, (kernel, _) in _STREAMS.items()]
     measured: Measured = measure(jobs, device, options, progress)
@@ -137,7 +150,9 @@ def measure_rates(
             msg = f"the machine cannot be measured: {outcome.reason}"
             raise MachineError(msg)
         seconds.append(outcome.seconds)
-    pairs = [_rate(jobs[i], jobs[i + 1], seconds[i], seconds[i + 1]) for i in range(0, 4 * len(sets) + 2, 2)]
+    paired = len(jobs) - len(_STREAMS)
+    pairs = [_rate(jobs[i], jobs[i + 1], seconds[i], seconds[i + 1]) for i in range(0, paired, 2)]
+    operations = {dtype: 2 * MADDS * rounds for dtype, rounds in zip(dtypes, pairs[-len(dtypes) :], strict=True)}
     rates: dict[int, dict[str, Rates]] = {}
     for index, one in enumerate(sets):
         load, update = (one.groups * one.size_bytes * rounds for rounds in pairs[2 * index : 2 * index + 2])
@@ -146,7 +161,7 @@ def measure_rates(
         name: (loads + 2) * 8 * elements / time
         for (name, (_, loads)), time in zip(_STREAMS.items(), seconds[-len(_STREAMS) :], strict=True)
     }
-    return Bandwidths(pairs[-1] * CHAIN_LENGTH, rates[1], rates[cores], streams)
+    return Bandwidths(pairs[2 * len(sets)] * CHAIN_LENGTH, operations, rates[1], rates[cores], streams)
 
 
 def _working_sets(caches: Sequence[ReportedCache], cores: int) -> list[_Set]:
