@@ -72,6 +72,10 @@ class EcmFeature:
         if self.level not in known:
             msg = f"machine {machine.name} has no level {self.level} ({self.identifier}); it has {', '.join(known)}"
             raise MachineError(msg, machine=machine.name, feature=self.identifier)
+        if not self.matches(scop, sizes):
+            # A kernel that only computes, or does nothing, moves nothing.
+            scop.check_sizes(sizes)
+            return 0.0
         found = _estimated(scop, sizes, choice)
         if self.identifier not in found:
             fact = "memory_streams" if self.level == "mem" else f"load and store_bytes_per_cycle of {self.level}"

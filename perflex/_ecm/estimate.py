@@ -102,19 +102,16 @@ def estimate_ecm(
         beyond = traffic.beyond(plans, write_allocate=levels[0].write_allocate)
         fits_next = (everything < after.bytes_per_core(cores)) if after is not None else False
         found.append(rules.crossing(beyond, after, fits=fits_next))
-    stream: Any = ""
-    traffics = []
-    for level, crossed in zip([*levels, None], found, strict=True):
-        if level is None:
-            cycles, stream = memory_cycles(where, crossed.loads, crossed.evicts)
-        else:
-            cycles = cache_cycles(level, crossed.loads, crossed.evicts)
-        traffics.append(_level(level.name if level is not None else MEMORY, crossed, cycles, iterations))
+    caches = [
+        _level(level.name, crossed, cache_cycles(level, crossed.loads, crossed.evicts), iterations)
+        for level, crossed in zip(levels, found[:-1], strict=True)
+    ]
     last = found[-1]
+    cycles, stream = memory_cycles(where, last.loads, last.evicts)
     return EcmEstimate(
         kernel=scop.name,
         machine=where.name,
-        levels=tuple(traffics),
+        levels=(*caches, _level(MEMORY, last, cycles, iterations)),
         iterations=iterations,
         memory_stream=stream,
         memory_penalty=memory_penalty(where, last.loads, last.evicts, levels[-1].line_bytes) / iterations,
@@ -144,10 +141,11 @@ def _spread(
             msg = f"a block of loop {name!r} must have one iteration or more"
             raise FeatureError(msg, variant=name)
     shape = np.broadcast_shapes(*(np.shape(value) for part in both for value in part.values()))
-    if not shape:
-        given, chosen = ({name: int(value) for name, value in part.items()} for part in both)
-        return given, chosen, shape
-    given, chosen = ({name: np.broadcast_to(np.asarray(value), shape) for name, value in part.items()} for part in both)
+
+    def spread(value: Any) -> Any:
+        return np.broadcast_to(np.asarray(value), shape) if shape else int(value)
+
+    given, chosen = ({name: spread(value) for name, value in part.items()} for part in both)
     return given, chosen, shape
 
 

@@ -82,7 +82,14 @@ def _folded_group(kernel: str, nest: Nest, group: StreamGroup, folds: Mapping[in
         axes, [Stream(offset, *count) for offset, count in counts.items()], len(nest.loops)
     )
     return replace(
-        group, itemsize=group.itemsize * total, fold=total, axes=tuple(axes), streams=streams, gaps=gaps, halo=halo
+        group,
+        itemsize=group.itemsize * total,
+        fold=total,
+        axes=tuple(axes),
+        near=None,
+        streams=streams,
+        gaps=gaps,
+        halo=halo,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from perflex._ecm.polynomials import at_least, is_multiple, larger, select, smaller
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perflex._ecm.nests import Nest
     from perflex._ecm.numbers_of import Numbers
@@ -123,7 +125,12 @@ class Footprints:
         span = segment + group.halo[0] * self._strides[place][0]
         start = self._start(place)
         lines = (start + span - group.itemsize) // line - start // line + 1
-        return select(self._placed(place, first), lines * line, span + line - group.itemsize)
+        rest = select(self._placed(place, first), lines * line, span + line - group.itemsize) - segment
+        return segment + rest * self._inside(loop for loop, _ in self._steps[place][0] if loop < first)
+
+    def _inside(self, outer: Iterable[int]) -> Any:
+        """Return the part of the edges of blocks that are not edges of the whole range, from the loops over blocks."""
+        return 1.0 - 1.0 / prod(self.extents[loop] for loop in outer)
 
     def _start(self, place: int) -> float:
         """Return where the first access of a row begins, in bytes from the row's beginning."""
@@ -187,7 +194,9 @@ class Footprints:
         apart = at_least(each, self._line)
         total = each
         for gap in group.gaps:
-            total = total + (self.touched(place, gap) if gap <= window else apart)
+            same, beside = self.beside(place, gap)
+            more = self.touched(place, gap) if gap <= window else apart
+            total = total + (more * (1 - same) if same and beside <= window else more)
         return smaller(total, larger(self._whole[group.array], self._line))
 
     def reached(self, place: int) -> Any:
@@ -221,23 +230,45 @@ class Footprints:
             over += 1
         return tuple(int(loop == over) for loop in range(len(window)))
 
+    def beside(self, place: int, gap: Window) -> tuple[Fraction, Window]:
+        """Return the part of two accesses' elements that lie in the same line, and the window between them there.
+
+        That is for accesses along a row whose loop is not the innermost: they meet in a line long before the one comes
+        to the other's element.
+        """
+        over = outermost(gap)
+        step = self._step(place, over) if over < len(gap) else None
+        group = self.nest.groups[place]
+        if step is None or step[0] != 0 or group.near is None or over == len(gap) - 1:
+            return Fraction(0), gap
+        distance = abs(gap[over]) * group.near
+        if distance >= self._line:
+            return Fraction(0), gap
+        rest = tuple(0 if loop == over else value for loop, value in enumerate(gap))
+        return 1 - Fraction(distance, self._line), _forward(rest)
+
     def carried(self, place: int, gap: Window) -> list[tuple[Any, Window]]:
         """Return how the reuse over a gap splits: parts, and the window of each.
 
         In a loop that is blocked, the last iterations of a block find what they need in the next block.
         """
+        same, beside = self.beside(place, gap)
+        if same:
+            over = outermost(gap)
+            return [(float(same), beside), (float(1 - same), tuple(int(loop == over) for loop in range(len(gap))))]
         events: list[tuple[Any, Window]] = [(1, gap)]
         for axis, steps in enumerate(self._steps[place]):
             # Along a row, the rest of its last line says the same.
             if axis == 0 and steps and np.all(steps[0][1] * self._strides[place][0] < self._line):
                 continue
-            for (inner, _), (outer, _) in pairwise(steps):
+            for depth, ((inner, _), (outer, _)) in enumerate(pairwise(steps)):
+                inside = 1.0 if depth else self._inside(loop for loop, _ in steps[1:])
                 split: list[tuple[Any, Window]] = []
                 for part, window in events:
                     if not window[inner]:
                         split.append((part, window))
                         continue
-                    over = smaller(abs(window[inner]) / self.extents[inner], 1.0)
+                    over = smaller(abs(window[inner]) / self.extents[inner], 1.0) * inside
                     moved = list(window)
                     moved[outer] = 1 if window[inner] > 0 else -1
                     moved[inner] = 0

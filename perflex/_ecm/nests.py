@@ -113,6 +113,8 @@ class StreamGroup:
         Index of the loop in whose iteration an earlier nest has touched the same, if one has.
     text
         An access as written, for messages.
+    near
+        Bytes from one iteration to the next of the loop along rows, where that is the same for all sizes.
     placed
         Whether the offsets say where in a cache line rows begin: the array begins with a line, loops begin with 0.
     """
@@ -128,6 +130,7 @@ class StreamGroup:
     text: str
     fold: int = 1
     placed: bool = False
+    near: int | None = None
 
 
 @dataclass(frozen=True)

@@ -111,12 +111,14 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
         loops.append(Loop(f"gid{axis}", node, extent, part, base, block))
     for depth, name in enumerate(statement.loops):
         if depth == outer:
-            node, more = _item_loops(launch.items, extents[axes : axes + items], (*node, *region), bool(inner), lanes)
+            node, more = _item_loops(
+                axes, launch.items, extents[axes : axes + items], (*node, *region), bool(inner), lanes
+            )
             loops += more
         node = (*node, statement.schedule[2 * depth], name)
         loops.append(Loop(name, node, extents[axes + items + depth], base=name))
     if outer == len(statement.loops):
-        _, more = _item_loops(launch.items, extents[axes : axes + items], (*node, *region), False, lanes)
+        _, more = _item_loops(axes, launch.items, extents[axes : axes + items], (*node, *region), False, lanes)
         loops += more
     if items and inner and min(lanes, launch.items[0]) > 1:
         lane = QuasiPolynomial.constant(min(lanes, launch.items[0]))
@@ -125,7 +127,7 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
 
 
 def _item_loops(
-    items: Sequence[int], extents: Sequence[Any], node: tuple[object, ...], vectorised: bool, lanes: int
+    groups: int, items: Sequence[int], extents: Sequence[Any], node: tuple[object, ...], vectorised: bool, lanes: int
 ) -> tuple[tuple[object, ...], list[Loop]]:
     loops = []
     for axis in reversed(range(len(items))):
@@ -134,7 +136,9 @@ def _item_loops(
         width = min(lanes, items[0]) if vectorised and axis == 0 else 1
         if width > 1:
             extent, block = QuasiPolynomial.constant(-(-block // width)), -(-block // width)
-        loops.append(Loop(f"lid{axis}", node, extent, "inner", f"lid{axis}", block))
+        # Without groups along the axis there is nothing outside of the block.
+        part = ("inner", f"lid{axis}", block) if axis < groups else ("whole", f"lid{axis}", None)
+        loops.append(Loop(f"lid{axis}", node, extent, *part))
     return node, loops
 
 

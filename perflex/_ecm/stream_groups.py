@@ -176,8 +176,24 @@ def _group(scop: Scop, loops: Sequence[Loop], found: Sequence[_Subscript]) -> St
     along = [loops[step.loop] for step in axes[0].steps] if axes else []
     placed = placed and all(loop.block is not None or loop.name == "lane" for loop in along)
     return StreamGroup(
-        array.name, array.space, array.itemsize, axes, streams, gaps, halo, None, first.access.text, placed=placed
+        array.name,
+        array.space,
+        array.itemsize,
+        axes,
+        streams,
+        gaps,
+        halo,
+        None,
+        first.access.text,
+        placed=placed,
+        near=_near_bytes(axes, array.itemsize),
     )
+
+
+def _near_bytes(axes: Sequence[Axis], itemsize: int) -> int | None:
+    if not axes or not axes[0].steps or axes[0].stride.parameters or axes[0].steps[0].scale is not None:
+        return None
+    return abs(axes[0].steps[0].factor) * int(axes[0].stride.evaluate({})) * itemsize
 
 
 def ordered_streams(
