@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perflex._calibrate import calibrate
     from perflex._calibration import Calibration
     from perflex._diagnosis import Diagnosis, diagnose
-    from perflex._ecm_model import ecm_model
+    from perflex._ecm_model import ecm_model, in_core_cycles
     from perflex._fit import FitResult, fit_model
     from perflex._gather import gather_feature_values
     from perflex._interval import PredictionInterval
@@ -56,6 +56,7 @@ __all__ = [
     "fit_capacity_curve",
     "fit_model",
     "gather_feature_values",
+    "in_core_cycles",
     "load_machine",
     "rank",
     "scale_features_by_output",
@@ -85,6 +86,7 @@ _HOME = {
     "fit_capacity_curve": "perflex._volumes.refit",
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",
+    "in_core_cycles": "perflex._ecm_model",
     "load_machine": "perflex._machines",
     "rank": "perflex._rank",
     "scale_features_by_output": "perflex._table",

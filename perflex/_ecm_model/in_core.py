@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import UnsupportedKernelError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from perflex._machines import Machine
 
 __all__ = ["in_core_cycles"]
@@ -16,7 +18,7 @@ _ONE_SLOT = ("add", "mul", "madd")
 _FACTS = {"float32": "fp32_per_cycle", "float64": "fp64_per_cycle"}
 
 
-def in_core_cycles(machine: Machine, kernel: Any, *, sub_group_size: int = 32) -> str:
+def in_core_cycles(machine: Machine | str | Path, kernel: Any, *, sub_group_size: int = 32) -> str:
     """Return the cycles of a kernel's arithmetic on one core, as an expression over operation counts.
 
     Additions, multiplications and multiply-adds each take one slot of a floating point unit, of which a core has
@@ -27,7 +29,7 @@ def in_core_cycles(machine: Machine, kernel: Any, *, sub_group_size: int = 32) -
     Parameters
     ----------
     machine
-        Its throughput for each element type that the kernel computes in.
+        The machine, its name, or its file; with its throughput for each element type that the kernel computes in.
     kernel
         Loopy kernel, measurement kernel, or Scop.
     sub_group_size
@@ -40,8 +42,10 @@ def in_core_cycles(machine: Machine, kernel: Any, *, sub_group_size: int = 32) -
     MachineError
         The machine's throughput is not known.
     """
+    from perflex._machines import load_machine
     from perflex.features import Scop, extract_scop
 
+    machine = load_machine(machine)
     scop = kernel if isinstance(kernel, Scop) else extract_scop(getattr(kernel, "kernel", kernel))
     terms: dict[str, list[str]] = {}
     for dtype, kind in sorted({(op.dtype, op.kind) for statement in scop.statements for op in statement.operations}):

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from perflex._ecm_model.compose import cores_by_domain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from perflex._machines import Machine
     from perflex._model import Model
 
 __all__ = ["ecm_model"]
 
 
-def ecm_model(machine: Machine, *, cores: int = 1, in_core: str = "0", output: str = "f_cl_wall_time") -> Model:
+def ecm_model(
+    machine: Machine | str | Path, *, cores: int = 1, in_core: str = "0", output: str = "f_cl_wall_time"
+) -> Model:
     """Return the ECM model of a machine: the time of a launch without any parameter to be fitted.
 
     The features ``f_ecm_cycles_<level>`` of all levels, composed in the machine's overlap hypothesis, on some cores
@@ -22,8 +26,8 @@ def ecm_model(machine: Machine, *, cores: int = 1, in_core: str = "0", output: s
     Parameters
     ----------
     machine
-        With cache levels and a clock; kernels have to be evaluated for this machine (``machine=`` of predictions, or
-        `using_machine`).
+        A machine with cache levels and a clock, its name, or its file; kernels have to be evaluated for this machine
+        (``machine=`` of predictions, or `using_machine`).
     cores
         Working cores.
     in_core
@@ -39,15 +43,17 @@ def ecm_model(machine: Machine, *, cores: int = 1, in_core: str = "0", output: s
 
     Raises
     ------
-    MachineError
-        The machine has no cache levels, no clock, or fewer cores.
+    MachineError, FileFormatError
+        There is no such machine, or it has no cache levels, no clock, or fewer cores.
     ModelSyntaxError
         `in_core` cannot be read.
 
     Source: YaskSite, Equations 6 and 7.
     """
+    from perflex._machines import load_machine
     from perflex._model import Model
 
+    machine = load_machine(machine)
     clock = machine.need("clock_hz")
     beyond = memory = "f_ecm_cycles_mem"
     for level in reversed(machine.need_levels()):

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflex import Model, ecm_model, fit_model, load_machine, scale_features_by_output
-from perflex._ecm_model import compose, in_core_cycles, on_cores, saturated, saturation_cores
+from perflex import Model, ecm_model, fit_model, in_core_cycles, load_machine, scale_features_by_output, using_machine
+from perflex._ecm_model import compose, on_cores, saturated, saturation_cores
 from perflex._table import FeatureTable
 from perflex.errors import MachineError, UnsupportedKernelError
 from uipick import ALL_GENERATORS, KernelCollection
@@ -46,7 +46,7 @@ def test_every_row_of_the_reference_recomputes_from_a_model_string() -> None:
     for row in reference_rows():
         machine = load_machine(MACHINES[row["machine"]])
         in_core, times = parts(row)
-        model = ecm_model(machine, in_core=repr(in_core))
+        model = ecm_model(MACHINES[row["machine"]], in_core=repr(in_core))
         assert not model.params()
         values = {f"f_ecm_cycles_{level}": value for level, value in times.items()}
         seconds = model.evaluate({}, {name: values[name] for name in model.input_features()})
@@ -144,6 +144,24 @@ def test_in_core_time_counts_slots_of_floating_point_units() -> None:
     assert model.eval_with_kernel({}, up, up.sizes, sub_group_size=1) == 64 * 64 * 8 / 8
     wider = Model("f_cl_wall_time", in_core_cycles(rome, up, sub_group_size=32))
     assert wider.eval_with_kernel({}, up, up.sizes, sub_group_size=32) == 64 * 64 * 8 / 8
+
+
+def test_the_model_of_a_kernel_is_its_estimate_composed() -> None:
+    """All of it from a kernel and a machine: volumes and cycles of the estimator, Equations 6 and 7, no parameter."""
+    from perflex._ecm import estimate_ecm
+    from perflex.features import extract_scop
+
+    rome = load_machine("EPYC-7452")
+    step = kernel("pirk", "kernel:rhs", "dtype:float64", "lsize_0:32", "lsize_1:4", "nx:256", "ny:256", "nz:64")
+    model = ecm_model(rome, cores=4, in_core=in_core_cycles(rome, step))
+    with using_machine(rome):
+        seconds = model.eval_with_kernel({}, step, step.sizes, sub_group_size=32)
+    levels = estimate_ecm(extract_scop(step.kernel), step.sizes, rome).levels
+    cycles = {name: level.launch_cycles for name, level in zip(("l1", "l2", "l3", "mem"), levels, strict=True)}
+    # Each stage adds six neighbours up: five additions, one multiplication, one multiply-add; 8 in a cycle.
+    in_core = 4 * 7 * 256 * 256 * 64 / 8
+    expected = on_cores(rome, compose(rome, in_core, cycles), cycles["mem"], 4) / rome.clock_hz
+    assert seconds == pytest.approx(expected, rel=1e-12)
 
 
 def test_unknown_throughput_is_no_guess() -> None:
