@@ -83,6 +83,7 @@ def choose_block(
     *,
     cores: int | None = None,
     lanes: int = 1,
+    tiles_per_core: int = 1,
 ) -> BlockChoice:
     """Choose the block sizes of a stencil without running it.
 
@@ -107,6 +108,9 @@ def choose_block(
         Working cores; by default all of the machine.
     lanes
         Row lengths are multiples of this (or whole rows): elements of a vector.
+    tiles_per_core
+        Fewest tiles per core. With 1, all wait for a core that is disturbed; a runtime that gives out tiles as cores
+        become free can level that out when there are several.
 
     Returns
     -------
@@ -132,14 +136,17 @@ def choose_block(
 
     where = load_machine(machine)
     workers = int(where.need("cores")) if cores is None else cores
-    if workers < 1 or lanes < 1:
-        msg = f"{workers} cores and {lanes} lanes are no way to work; give one or more of each"
+    if min(workers, lanes, tiles_per_core) < 1:
+        msg = f"{workers} cores, {lanes} lanes and {tiles_per_core} tiles per core: give one or more of each"
         raise BlockError(msg)
     wanted = _criterion(where, criterion)
     scop = kernel if isinstance(kernel, Scop) else extract_scop(getattr(kernel, "kernel", kernel))
     stencil = read_grids(scop, sizes)
     blocks = _candidates(stencil.extents, lanes)
-    holds = np.ones(len(blocks), bool)
+    holds = prod(stencil.extents) // np.prod(blocks, axis=1) >= tiles_per_core * workers
+    if not holds.any():
+        msg = f"{stencil.name} has no {tiles_per_core} tiles for each of {workers} cores at these sizes; ask for fewer"
+        raise BlockError(msg)
     needs = [(level, reuse, needed_bytes(stencil, reuse, blocks)) for level, reuse in wanted]
     for level, reuse, need in needs:
         met = need < level.bytes_per_core(workers)

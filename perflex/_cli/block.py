@@ -28,6 +28,7 @@ def block(
     ] = None,
     cores: Annotated[int | None, typer.Option("--cores", min=1, help="Working cores; by default all.")] = None,
     lanes: Annotated[int, typer.Option("--lanes", min=1, help="Rows are multiples of so many points.")] = 1,
+    tiles_per_core: Annotated[int, typer.Option("--tiles-per-core", min=1, help="Fewest tiles per core.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Choose block sizes of a stencil such that caches hold rows or planes of a block, without running it."""
@@ -35,7 +36,15 @@ def block(
     from perflex._cli.arguments import load_kernel, read_pairs, read_sizes
 
     wanted = read_pairs(criterion or (), "--criterion", "L3=plane") or None
-    found = choose_block(load_kernel(kernel), read_sizes(sizes or ()), machine, wanted, cores=cores, lanes=lanes)
+    found = choose_block(
+        load_kernel(kernel),
+        read_sizes(sizes or ()),
+        machine,
+        wanted,
+        cores=cores,
+        lanes=lanes,
+        tiles_per_core=tiles_per_core,
+    )
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
         return

@@ -108,6 +108,8 @@ def test_the_block_is_the_best_of_all_that_meet_the_criterion(star, machine, cri
         if x % 16 or any(need(reuse, x, y) >= available[level] for level, reuse in criterion.items()):
             continue
         tiles = prod(SIZES.values()) // (x * y * z)
+        if tiles < cores:
+            continue
         score = (-(-tiles // cores) * cores / tiles, -x, tiles, -y)
         best = min(best or (score, (x, y, z)), (score, (x, y, z)))
     assert found.block == best[1]
@@ -122,6 +124,16 @@ def test_no_blocks_where_everything_fits(star) -> None:
     assert [(held.level, held.reuse) for held in found.conditions] == [("L2", "row"), ("L3", "plane")]
     # Four cores need four tiles: whole rows, and the fewest points in halos for that.
     assert choose_block(star, SIZES, "EPYC-7452", cores=4).block == (128, 96, 16)
+
+
+def test_more_tiles_can_be_asked_for(star) -> None:
+    """Eight tiles for each of two cores: whole rows, of all such blocks the one cut least along y."""
+    found = choose_block(star, SIZES, "EPYC-7452", {}, cores=2, tiles_per_core=8)
+    assert (found.block, found.tiles, found.tiles_per_core) == ((128, 96, 4), 16, 8)
+    with pytest.raises(BlockError, match="no 1000000 tiles for each of 2 cores"):
+        choose_block(star, SIZES, "EPYC-7452", {}, cores=2, tiles_per_core=10**6)
+    with pytest.raises(BlockError, match="give one or more of each"):
+        choose_block(star, SIZES, "EPYC-7452", {}, cores=0)
 
 
 def test_halos_are_counted(star) -> None:
