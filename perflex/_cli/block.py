@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["block"]
 
 
-def block(
+def block(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
     sizes: Annotated[list[str] | None, typer.Argument(help="name=value of each size.")] = None,

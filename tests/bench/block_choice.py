@@ -15,6 +15,7 @@ import csv
 import statistics
 from itertools import product
 from pathlib import Path
+from typing import Literal
 
 from block_kernels import blocked_stencil
 
@@ -64,10 +65,8 @@ def main() -> None:
             rules = tuple(name for name, own in chosen.items() if own == block)
             cases.append((points, grid, block, rules, sizes))
     jobs = [(blocked_stencil(RADIUS[p], b, arguments.lanes), s, f"{p} {g} {b}") for p, g, b, _, s in cases]
-    statistic = "minimum" if arguments.minimum else "median"
-    options = TimingOptions(
-        trials=15, min_trials=7, budget_s=0.2, precision=0.01, statistic="minimum" if arguments.minimum else "median"
-    )
+    statistic: Literal["median", "minimum"] = "minimum" if arguments.minimum else "median"
+    options = TimingOptions(trials=15, min_trials=7, budget_s=0.2, precision=0.01, statistic=statistic)
     times = [outcome.seconds if isinstance(outcome, Timing) else None for outcome in measure(jobs, device, options)]
     rows = [(p, g, b, rules, t) for (p, g, b, rules, _), t in zip(cases, times, strict=True) if t is not None]
     losses: dict[str, list[float]] = {name: [] for name in RULES}
