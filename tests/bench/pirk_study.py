@@ -79,7 +79,7 @@ def main() -> None:
     kernels = jobs_of(sizes)
     (empty,) = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "lsize_0:32", "lsize_1:2", "ngroups:16"])
     jobs = [(kernel.kernel, kernel.sizes, " ".join(map(str, key))) for key, kernel in kernels.items()]
-    options = TimingOptions(trials=9, min_trials=4, budget_s=0.15, precision=0.02)
+    options = TimingOptions(trials=9, min_trials=4, budget_s=0.15, precision=0.02, statistic="minimum")
     *outcomes, launch = measure([*jobs, (empty.kernel, empty.sizes, "empty")], device, options)
     assert isinstance(launch, Timing)
     seconds = {key: o.seconds for key, o in zip(kernels, outcomes, strict=True) if isinstance(o, Timing)}
