@@ -58,9 +58,8 @@ def _options(
     session.debug = debug
 
 
-for command in (demo, devices, catalog, features, calibrate, diagnose, predict, rank):
-    app.command()(command)
-for command in (volumes, layers, block, compare, evaluate):
+_MEASURED = (demo, devices, catalog, features, calibrate, diagnose, predict, rank)
+for command in (*_MEASURED, volumes, layers, block, compare, evaluate):
     app.command()(command)
 app.add_typer(machine, name="machine")
 app.add_typer(store, name="store")

@@ -14,6 +14,7 @@ from perflex._cli.session import session_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex._cli.session import Session
     from perflex._ecm import Condition, EcmEstimate
 
 __all__ = ["layers"]
@@ -62,33 +63,48 @@ def layers(  # noqa: PLR0913 - one parameter per option
     def estimate(chosen: Mapping[str, int]) -> EcmEstimate:
         return estimate_ecm(scop, chosen, where, cores=cores, blocks=blocks, fold=folds, convention=convention.value)
 
-    output = session_of(context).output
-    if series is None:
+    if series is not None:
+        members = series_sizes(series, None, given, scop.parameters)
+        name = next(name for name in members[0] if name not in given)
         if out is not None:
-            msg = "--out is for the picture of a series; add --series NAME=FIRST:LAST:STEP"
-            raise ArgumentError(msg, word="--out")
-        found = estimate(given)
-        if as_json:
-            typer.echo(json.dumps({**_content(found), "sizes": given, "blocks": blocks}, indent=2))
-            return
-        output.print("\n".join(_lines(found, given)), markup=False, soft_wrap=True)
+            _check_picture(out)
+        _print_series(session_of(context), [(member[name], estimate(member)) for member in members], name, out, as_json)
         return
-    members = series_sizes(series, None, given, scop.parameters)
-    name = next(name for name in members[0] if name not in given)
-    rows = [(member[name], estimate(member)) for member in members]
     if out is not None:
-        from perflex._cli.writable import require_writable_file
+        msg = "--out is for the picture of a series; add --series NAME=FIRST:LAST:STEP"
+        raise ArgumentError(msg, word="--out")
+    found = estimate(given)
+    if as_json:
+        typer.echo(json.dumps({**_content(found), "sizes": given, "blocks": blocks}, indent=2))
+        return
+    session_of(context).output.print("\n".join(_lines(found, given)), markup=False, soft_wrap=True)
+
+
+def _check_picture(out: Path) -> None:
+    from perflex._cli.arguments import ArgumentError
+    from perflex._cli.writable import require_writable_file
+
+    if out.suffix.lower() != ".png":
+        msg = f"the picture is a PNG file; name it with --out {out.with_suffix('.png')}"
+        raise ArgumentError(msg, path=out)
+    require_writable_file(out)
+
+
+def _print_series(
+    session: Session, rows: list[tuple[int, EcmEstimate]], name: str, out: Path | None, as_json: bool
+) -> None:
+    if out is not None:
         from perflex._ecm.picture import draw_layers
 
-        require_writable_file(out)
         draw_layers(rows, name, out)
+    first = rows[0][1]
     if as_json:
         content = [{name: size, "volumes": _volumes(found)} for size, found in rows]
-        typer.echo(json.dumps({"kernel": scop.name, "machine": where.name, "series": content}, indent=2))
+        typer.echo(json.dumps({"kernel": first.kernel, "machine": first.machine, "series": content}, indent=2))
         return
-    output.print("\n".join(_series_lines(rows, name)), markup=False, soft_wrap=True)
+    session.output.print("\n".join(_series_lines(rows, name)), markup=False, soft_wrap=True)
     if out is not None:
-        output.print(f"picture: {out}", markup=False, soft_wrap=True)
+        session.output.print(f"picture: {out}", markup=False, soft_wrap=True)
 
 
 def _volumes(found: EcmEstimate) -> dict[str, float]:

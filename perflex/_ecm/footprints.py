@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -230,7 +229,7 @@ class Footprints:
             over += 1
         return tuple(int(loop == over) for loop in range(len(window)))
 
-    def beside(self, place: int, gap: Window) -> tuple[Fraction, Window]:
+    def beside(self, place: int, gap: Window) -> tuple[float, Window]:
         """Return the part of two accesses' elements that lie in the same line, and the window between them there.
 
         That is for accesses along a row whose loop is not the innermost: they meet in a line long before the one comes
@@ -240,12 +239,12 @@ class Footprints:
         step = self._step(place, over) if over < len(gap) else None
         group = self.nest.groups[place]
         if step is None or step[0] != 0 or group.near is None or over == len(gap) - 1:
-            return Fraction(0), gap
+            return 0.0, gap
         distance = abs(gap[over]) * group.near
         if distance >= self._line:
-            return Fraction(0), gap
+            return 0.0, gap
         rest = tuple(0 if loop == over else value for loop, value in enumerate(gap))
-        return 1 - Fraction(distance, self._line), _forward(rest)
+        return 1 - distance / self._line, _forward(rest)
 
     def carried(self, place: int, gap: Window) -> list[tuple[Any, Window]]:
         """Return how the reuse over a gap splits: parts, and the window of each.
@@ -255,7 +254,7 @@ class Footprints:
         same, beside = self.beside(place, gap)
         if same:
             over = outermost(gap)
-            return [(float(same), beside), (float(1 - same), tuple(int(loop == over) for loop in range(len(gap))))]
+            return [(same, beside), (1 - same, tuple(int(loop == over) for loop in range(len(gap))))]
         events: list[tuple[Any, Window]] = [(1, gap)]
         for axis, steps in enumerate(self._steps[place]):
             # Along a row, the rest of its last line says the same.

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from perflex._ecm.loop_parts import in_parts, loop_divisors
 from perflex._ecm.nests import Loop, Nest, Nests
-from perflex._ecm.stream_groups import covered_groups, groups_of, halos_of
+from perflex._ecm.stream_groups import covered_groups, dimension_names, groups_of, halos_of
 from perflex._islpy import ISL_LOCK, isl
 from perflex._volumes.description import describe
 from perflex.errors import UnsupportedKernelError
@@ -46,11 +47,14 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
     for piece in describe(scop).pieces:
         pieces[piece.statement].append(piece)
     found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Piece]]]]] = []
+    names = {statement.name: dimension_names(scop, statement) for statement in scop.statements}
+    divisors = loop_divisors([piece for own in pieces.values() for piece in own], names)
     with ISL_LOCK:
         for statement in sorted(scop.statements, key=lambda item: (item.launch, _order(item.schedule))):
             if statement.name not in pieces:
                 continue
-            loops = _loops(scop, statement, lanes)
+            own = {name: divisor for (launch, name), divisor in divisors.items() if launch == statement.launch}
+            loops = in_parts(_loops(scop, statement, 1 if "lid0" in own else lanes), own)
             for known, domain, members in found:
                 if known == loops and domain.is_equal(statement.domain):
                     members.append((statement, pieces[statement.name]))
@@ -185,12 +189,7 @@ def _region(scop: Scop, statement: Statement, outer: int) -> tuple[object, ...]:
 
 def _check_ranges(scop: Scop, statement: Statement) -> None:
     kinds = isl.dim_type
-    launch = scop.launches[statement.launch]
-    fixed = [
-        *(f"gid{axis}" for axis in range(len(launch.groups))),
-        *(f"lid{axis}" for axis in range(len(launch.items))),
-    ]
-    names = [*fixed, *statement.loops]
+    names = dimension_names(scop, statement)
     for conjunction in statement.domain.get_basic_sets():
         for constraint in conjunction.get_constraints():
             factors = {

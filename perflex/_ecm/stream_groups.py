@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from perflex._ecm.loop_parts import PARTED, divided_dimension
 from perflex._ecm.nests import Axis, Nest, Step, Stream, StreamGroup
 from perflex.errors import UnsupportedKernelError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from perflex.features._quasipolynomial import QuasiPolynomial
     from perflex.features._scop import Scop, Statement
 
-__all__ = ["covered_groups", "groups_of", "halos_of", "ordered_streams", "shared_loops"]
+__all__ = ["covered_groups", "dimension_names", "groups_of", "halos_of", "ordered_streams", "shared_loops"]
 
 # Elements of one row that are nearer than this lie in the same cache line.
 _NEAR_BYTES = 64
@@ -54,25 +55,32 @@ def groups_of(
     return tuple(_group(scop, loops, found) for found in alike.values())
 
 
-def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> dict[int, list[tuple[int, int, str | None]]]:
-    """Return, for each instance dimension, the loops that move it: (loop, factor, block size it is scaled by)."""
+def dimension_names(scop: Scop, statement: Statement) -> list[str]:
+    """Return the name of each instance dimension of a statement."""
     launch = scop.launches[statement.launch]
-    groups, items = len(launch.groups), len(launch.items)
-    names = [*(f"gid{axis}" for axis in range(groups)), *(f"lid{axis}" for axis in range(items)), *statement.loops]
+    groups = [f"gid{axis}" for axis in range(len(launch.groups))]
+    return [*groups, *(f"lid{axis}" for axis in range(len(launch.items))), *statement.loops]
+
+
+def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> dict[int, list[tuple[int, int]]]:
+    """Return, for each instance dimension, the loops that move it, and by how much: the innermost loop first."""
     places = {loop.name: position for position, loop in enumerate(loops)}
-    columns = {dimension: [(places[name], 1, None)] for dimension, name in enumerate(names)}
-    found: dict[int, list[tuple[int, int, str | None]]] = {key: list(value) for key, value in columns.items()}
-    if "lane" in places:
-        width = min(int(str(loops[places["lane"]].extent)), launch.items[0])
-        found[groups] = [(places["lane"], 1, None), (places["lid0"], width, None)]
-    return found
+    columns = {}
+    for dimension, name in enumerate(dimension_names(scop, statement)):
+        columns[dimension] = [(places[name], 1)]
+        inner = "lane" if name == "lid0" and "lane" in places else name
+        outer = name if inner == "lane" else f"{name}{PARTED}"
+        if outer in places and (inner == "lane" or outer != name):
+            width = int(str(loops[places[inner]].extent))
+            columns[dimension] = [(places[inner], 1), (places[outer], width)]
+    return columns
 
 
 def _subscripts(
     scop: Scop,
     pieces: Sequence[Piece],
     loops: Sequence[Loop],
-    columns: dict[int, list[tuple[int, int, str | None]]],
+    columns: dict[int, list[tuple[int, int]]],
 ) -> list[_Subscript]:
     """Return the accesses of a statement; one that cases of its domain repeat is one."""
     by_access: dict[tuple[str, str], list[dict[_Subscript, int]]] = defaultdict(list)
@@ -97,15 +105,15 @@ def _subscript(
     piece: Piece,
     access: AccessMap,
     loops: Sequence[Loop],
-    columns: dict[int, list[tuple[int, int, str | None]]],
+    columns: dict[int, list[tuple[int, int]]],
 ) -> _Subscript:
     steps, offsets, rests = [], [], []
     used: set[int] = set()
     for row, denominator in access.axes:
-        if denominator != 1 or any(_moves(piece, column) for column, _ in row if column[0] == "f"):
+        if denominator != 1 or any(_irregular(piece, loops, columns, column) for column, _ in row):
             msg = f"access {access.text} of kernel {scop.name!r} has // or % of a loop; no reuse is known"
             raise UnsupportedKernelError(msg, kernel=scop.name, access=access.text)
-        moved = _steps(row, loops, columns)
+        moved = _steps(piece, row, loops, columns)
         if used & {step.loop for step in moved}:
             msg = f"access {access.text} of kernel {scop.name!r} has a loop in two subscripts; no reuse is known"
             raise UnsupportedKernelError(msg, kernel=scop.name, access=access.text)
@@ -116,7 +124,7 @@ def _subscript(
             tuple(
                 (piece.floors[column[1]] if column[0] == "f" else column, value)
                 for column, value in row
-                if column[0] in {"p", "f"}
+                if column[0] == "p" or (column[0] == "f" and not _moves(piece, column))
             )
         )
     return _Subscript(access, tuple(steps), tuple(offsets), tuple(rests))
@@ -127,20 +135,39 @@ def _moves(piece: Piece, column: Column) -> bool:
     return any(inner[0] == "d" or (inner[0] == "f" and _moves(piece, inner)) for inner, _ in row)
 
 
-def _steps(row: Row, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int, str | None]]]) -> tuple[Step, ...]:
-    steps = [
-        Step(loop, value * factor, scale)
-        for column, value in row
-        if column[0] == "d"
-        for loop, factor, scale in columns[column[1]]
-    ]
+def _irregular(piece: Piece, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int]]], column: Column) -> bool:
+    """Return whether an index has a part that no loop moves evenly."""
+    if column[0] != "f" or not _moves(piece, column):
+        return False
+    dimension = divided_dimension(piece.floors[column[1]])
+    return dimension is None or not loops[columns[dimension][-1][0]].name.endswith(PARTED)
+
+
+def _steps(
+    piece: Piece, row: Row, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int]]]
+) -> tuple[Step, ...]:
+    moved: dict[int, int] = defaultdict(int)
+    for column, value in row:
+        if column[0] == "d":
+            for loop, factor in columns[column[1]]:
+                moved[loop] += value * factor
+        elif column[0] == "f" and _moves(piece, column):
+            dimension = divided_dimension(piece.floors[column[1]])
+            if dimension is not None:
+                moved[columns[dimension][-1][0]] += value
+    steps = [Step(loop, factor) for loop, factor in moved.items() if factor]
     factors = {loops[step.loop].name: step.factor for step in steps}
     for position, step in enumerate(steps):
-        loop = loops[step.loop]
-        unit = factors.get("lane", factors.get(loop.base)) if loop.base == "lid0" else factors.get(loop.base)
+        around = loops[step.loop]
+        unit = factors.get("lane", factors.get(around.base)) if around.base == "lid0" else factors.get(around.base)
         # Groups follow one another without gaps: the step is the work-group's extent, whatever that is.
-        if loop.part == "outer" and unit is not None and loop.block is not None and step.factor == unit * loop.block:
-            steps[position] = Step(step.loop, unit, loop.base)
+        if (
+            around.part == "outer"
+            and unit is not None
+            and around.block is not None
+            and step.factor == unit * around.block
+        ):
+            steps[position] = Step(step.loop, unit, around.base)
     return tuple(sorted(steps, key=lambda step: (step.scale is not None, abs(step.factor), -step.loop)))
 
 

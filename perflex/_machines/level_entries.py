@@ -52,8 +52,8 @@ def read_streams(top: Section, sources: dict[str, Source], origins: dict[str, So
     streams: list[MemoryStream] = []
     for entry in top.sections("memory_streams"):
         name = entry.text("name")
-        counts = [entry.integer(key) for key in ("loads", "stores", "write_allocates")]
-        if min(counts) < 0 or sum(counts) == 0:
+        loads, stores, allocates = (entry.integer(key) for key in ("loads", "stores", "write_allocates"))
+        if min(loads, stores, allocates) < 0 or loads + stores + allocates == 0:
             msg = "the numbers of arrays must be zero or more, and not all zero"
             raise entry.error(msg, "loads")
         bandwidth = entry.section("bandwidth")
@@ -61,7 +61,7 @@ def read_streams(top: Section, sources: dict[str, Source], origins: dict[str, So
         origins[f"memory.{name}"] = read_source(bandwidth, sources)
         bandwidth.finish()
         entry.finish()
-        streams.append(MemoryStream(name, *counts, value))
+        streams.append(MemoryStream(name, loads, stores, allocates, value))
     return tuple(streams)
 
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perflex import Model, calibrate
 from perflex._ecm import estimate_ecm
+from perflex._fake_device import FakeDevice
 from perflex._gather import kernel_feature_values
 from perflex._machines import load_machine, using_machine
 from perflex.errors import MachineError
@@ -75,3 +77,21 @@ def test_residency_is_not_counted_on_a_cpu() -> None:
         names = [item.identifier for item in count_features(extract_scop(matmul(prefetch=True)), {"n": 512})]
     assert names
     assert "f_occupancy" not in names
+
+
+def test_a_model_of_cache_volumes_is_calibrated_on_the_machine_that_is_named() -> None:
+    tags = ["gmem_working_set", "dtype:float32"]
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(tags)[::3]
+    kernels += KernelCollection(ALL_GENERATORS).generate_kernels(["empty"])[:2]
+    model = Model(
+        "f_cl_wall_time_fake",
+        "p_launch * f_sync_kernel_launch + p_l1 * f_ecm_cycles_l1 + p_l2 * f_ecm_vol_l2 + p_l3 * f_ecm_vol_l3",
+    )
+    true = {"p_launch": 5e-6, "p_l1": 4e-10, "p_l2": 1 / 90e9, "p_l3": 1 / 40e9}
+    with using_machine("rome"):
+        seconds = {kernel.name: model.eval_with_kernel(true, kernel, {}) for kernel in kernels}
+    made = calibrate(model, kernels, device=FakeDevice(lambda label, _: seconds[label], name="x"), machine="rome")
+    assert made.machine == "EPYC-7452"
+    assert {name: made.params[name] for name in true} == pytest.approx(true, rel=1e-5)
+    units = {parameter.name: parameter.unit for parameter in made.fit.parameters}
+    assert (units["p_l1"], units["p_l3"]) == ("s per cycle", "s per B")

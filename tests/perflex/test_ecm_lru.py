@@ -110,6 +110,18 @@ def test_parts_of_lines() -> None:
     assert_agrees(structures, {"n": n}, [trace], n * n, (1024, 16384), least=2)
 
 
+def test_subscripts_that_repeat_or_stay() -> None:
+    n, m = 256, 128
+    again = loopy_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "b[i,j] = a[i % 16, j]", {"a": "(16,m)", "b": "(n,m)"}, "i,j")
+    inside = [range(n // 16), range(16), range(m)]
+    references = [Reference(A, rows(0, m, 1)), Reference(B, rows(16 * m, m, 1), 0, store=True)]
+    assert_agrees(again, {"n": n, "m": m}, [trace_of(inside, references)], n * m, (4096, 131072), least=2)
+    slow = loopy_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "b[i,j] = a[i // 2, j]", {"a": "(n,m)", "b": "(n,m)"}, "i,j")
+    inside = [range(n // 2), range(2), range(m)]
+    references = [Reference(A, rows(m, 0, 1)), Reference(B, rows(2 * m, m, 1), 0, store=True)]
+    assert_agrees(slow, {"n": n, "m": m}, [trace_of(inside, references)], n * m, (1024, 8192), least=2)
+
+
 @pytest.mark.parametrize(("block_j", "block_i"), [(124, 20), (10, 30), (8, 8), (31, 62)])
 def test_blocked_loops(block_j: int, block_i: int) -> None:
     n = 128
