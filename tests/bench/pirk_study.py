@@ -43,7 +43,8 @@ PAPER = {
 def predicted(kernel, machine, cores: int) -> float:
     """Return the seconds of one launch: Equations 6 and 7 with volumes of the kernel's accesses."""
     scop = extract_scop(kernel.kernel)
-    found = estimate_ecm(scop, kernel.sizes, machine, cores=cores)
+    # The cores share one grid: what has to fit is the part of each.
+    found = estimate_ecm(scop, kernel.sizes, machine, cores=cores, convention="paper")
     arithmetic = Model("f_cl_wall_time", in_core_cycles(machine, scop, sub_group_size=1))
     in_core = arithmetic.eval_with_kernel({}, scop, kernel.sizes, sub_group_size=1)
     times = {level.name.lower(): float(level.launch_cycles) for level in found.levels}
