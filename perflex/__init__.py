@@ -20,9 +20,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from perflex._blocks import BlockChoice, choose_block
     from perflex._calibrate import calibrate
     from perflex._calibration import Calibration
     from perflex._diagnosis import Diagnosis, diagnose
+    from perflex._ecm_model import ecm_model, in_core_cycles
     from perflex._fit import FitResult, fit_model
     from perflex._gather import gather_feature_values
     from perflex._interval import PredictionInterval
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from perflex.features import InstructionCounts, annotate
 
 __all__ = [
+    "BlockChoice",
     "Calibration",
     "Diagnosis",
     "FeatureTable",
@@ -47,10 +50,13 @@ __all__ = [
     "RankedVariant",
     "annotate",
     "calibrate",
+    "choose_block",
     "diagnose",
+    "ecm_model",
     "fit_capacity_curve",
     "fit_model",
     "gather_feature_values",
+    "in_core_cycles",
     "load_machine",
     "rank",
     "scale_features_by_output",
@@ -61,6 +67,7 @@ __version__ = "0.1.0"
 
 # Names are loaded when first used: loopy and sympy alone take most of a second.
 _HOME = {
+    "BlockChoice": "perflex._blocks",
     "Calibration": "perflex._calibration",
     "Diagnosis": "perflex._diagnosis",
     "FeatureTable": "perflex._table",
@@ -73,10 +80,13 @@ _HOME = {
     "RankedVariant": "perflex._rank",
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
+    "choose_block": "perflex._blocks",
     "diagnose": "perflex._diagnosis",
+    "ecm_model": "perflex._ecm_model",
     "fit_capacity_curve": "perflex._volumes.refit",
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",
+    "in_core_cycles": "perflex._ecm_model",
     "load_machine": "perflex._machines",
     "rank": "perflex._rank",
     "scale_features_by_output": "perflex._table",

@@ -13,6 +13,7 @@ One tree, so that ``except PerflexError`` catches all of them::
     |- TagError                   a filter tag is unknown or out of range
     |- DeviceError                no device, or several, fit the request
     |- MachineError               no machine is chosen, or a hardware fact is not known or exceeded
+    |- BlockError                 no block of a grid meets what is asked of it
     |- MeasurementError           a kernel could not be built, run or timed
     |- CalibrationError           the data do not determine the parameters
     |- FileFormatError            a file is damaged, foreign or of another version
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 __all__ = [
+    "BlockError",
     "CalibrationError",
     "DeviceError",
     "EnvironmentSetupError",
@@ -142,6 +144,10 @@ class DeviceError(PerflexError):
 
 class MachineError(PerflexError):
     """No machine is chosen, a hardware fact of it is not known, or a kernel exceeds one; names machine and fact."""
+
+
+class BlockError(PerflexError):
+    """Block sizes cannot be chosen as asked."""
 
 
 class MeasurementError(PerflexError):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from perflex._cli.block import block
 from perflex._cli.calibrate import calibrate
 from perflex._cli.catalog import catalog
 from perflex._cli.compare import compare
@@ -69,6 +70,7 @@ for command in (
     rank,
     volumes,
     layers,
+    block,
     roofline,
     compare,
     evaluate,

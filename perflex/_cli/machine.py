@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex._cli.machine_detect import detect
 from perflex._cli.session import session_of
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["machine"]
 
-machine = typer.Typer(no_args_is_help=True, help="List machines, and show the facts of one with their sources.")
+machine = typer.Typer(
+    no_args_is_help=True, help="List machines, show the facts of one with their sources, detect this one."
+)
 
 
 @machine.command("list")
@@ -79,6 +82,9 @@ def show(
         output.print(line, markup=False, soft_wrap=True)
     for origin, number in numbers.items():
         output.print(f"[{number}] {origin.kind}: {origin.text}", markup=False, soft_wrap=True, style="dim")
+
+
+machine.command("detect")(detect)
 
 
 def _as_json(found: Machine) -> dict[str, object]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "read_machine"]
 
 FORMAT = "perflex-machine/1"
-_SOURCE_KINDS = ("datasheet", "measured", "derived")
+_SOURCE_KINDS = ("datasheet", "reported", "measured", "derived", "assumed")
 
 
 def read_machine(path: Path | str) -> Machine:

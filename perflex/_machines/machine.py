@@ -45,7 +45,8 @@ class Source:
     Attributes
     ----------
     kind
-        ``"datasheet"`` (the maker's documents), ``"measured"``, or ``"derived"`` from other facts.
+        ``"datasheet"`` (the maker's documents), ``"reported"`` (by the operating system), ``"measured"``,
+        ``"derived"`` from other facts, or ``"assumed"``.
     text
         The document or measurement.
     """

@@ -130,7 +130,7 @@ def test_a_fact_that_is_not_known_is_an_error_with_machine_and_fact(mine: Path) 
         ("kind: gpu", "kind: tpu", 5, "gpu, cpu"),
         ("vendor: Me", "", 1, "vendor: it is missing"),
         ("name: Mine", "name: ' '", 2, "a name"),
-        ("kind: datasheet", "kind: hearsay", 7, "datasheet, measured, derived"),
+        ("kind: datasheet", "kind: hearsay", 7, "datasheet, reported, measured, derived, assumed"),
         ("compute_units:", "units:", 9, "no such fact"),
         ("value: 4,", "value: four,", 9, "a number"),
         ("value: 4,", "value: 4.5,", 9, "whole number"),

@@ -50,6 +50,7 @@ from uipick.generators.matmul_rb import MATMUL_RB
 from uipick.generators.nbody import NBODY
 from uipick.generators.overlap_madd import OVERLAP_MADD
 from uipick.generators.overlap_ratio import OVERLAP_RATIO
+from uipick.generators.pirk import PIRK
 from uipick.generators.stencil2d import STENCIL2D, STENCIL2D_MEM
 from uipick.generators.stencil3d import STENCIL3D, STENCIL3D_MEM
 from uipick.generators.transpose import TRANSPOSE
@@ -131,4 +132,5 @@ ALL_GENERATORS = (
     CONV2D_MEM,
     LBM_D3Q15,
     LBM_D3Q15_MEM,
+    PIRK,
 )
