@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from perflex._machines import Machine, load_machine, using_machine
     from perflex._model import Model
     from perflex._prune.promise import Promise
+    from perflex._prune.space import VariantSpace
     from perflex._rank import RankedVariant, rank
     from perflex._table import FeatureTable, scale_features_by_output
     from perflex._volumes.refit import fit_capacity_curve
@@ -47,6 +48,7 @@ __all__ = [
     "PredictionInterval",
     "Promise",
     "RankedVariant",
+    "VariantSpace",
     "annotate",
     "calibrate",
     "diagnose",
@@ -74,6 +76,7 @@ _HOME = {
     "PredictionInterval": "perflex._interval",
     "Promise": "perflex._prune.promise",
     "RankedVariant": "perflex._rank",
+    "VariantSpace": "perflex._prune.space",
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
     "diagnose": "perflex._diagnosis",
