@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from perflex._machines import Machine, load_machine, using_machine
     from perflex._model import Model
     from perflex._prune.promise import Promise
+    from perflex._prune.pruning import Pruning, prune
     from perflex._prune.space import VariantSpace
     from perflex._rank import RankedVariant, rank
     from perflex._table import FeatureTable, scale_features_by_output
@@ -47,6 +48,7 @@ __all__ = [
     "PerflexError",
     "PredictionInterval",
     "Promise",
+    "Pruning",
     "RankedVariant",
     "VariantSpace",
     "annotate",
@@ -56,6 +58,7 @@ __all__ = [
     "fit_model",
     "gather_feature_values",
     "load_machine",
+    "prune",
     "rank",
     "scale_features_by_output",
     "using_machine",
@@ -75,6 +78,7 @@ _HOME = {
     "PerflexError": "perflex.errors",
     "PredictionInterval": "perflex._interval",
     "Promise": "perflex._prune.promise",
+    "Pruning": "perflex._prune.pruning",
     "RankedVariant": "perflex._rank",
     "VariantSpace": "perflex._prune.space",
     "annotate": "perflex.features",
@@ -84,6 +88,7 @@ _HOME = {
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",
     "load_machine": "perflex._machines",
+    "prune": "perflex._prune.pruning",
     "rank": "perflex._rank",
     "scale_features_by_output": "perflex._table",
     "using_machine": "perflex._machines",

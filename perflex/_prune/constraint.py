@@ -70,7 +70,7 @@ class Constraint:
     holds: Callable[[Settings], bool]
 
 
-def read_constraint(given: str | Callable[..., Any], parameters: Sequence[str]) -> Constraint:
+def read_constraint(given: object, parameters: Sequence[str]) -> Constraint:
     """Return a constraint given as a text over the parameters, or as a function that takes some of them by name.
 
     Raises

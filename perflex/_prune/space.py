@@ -281,8 +281,8 @@ def _not_built(settings: Settings, reason: str) -> NotBuiltError:
 
 
 def _parameter(name: str, values: Iterable[Value]) -> _Parameter:
-    given = (values,) if isinstance(values, (str, bool, int, float)) else tuple(values)
-    if not (isinstance(name, str) and name.isidentifier()):
+    given: tuple[object, ...] = (values,) if isinstance(values, (str, bool, int, float)) else tuple(values)
+    if not str(name).isidentifier():
         msg = f"a parameter's name must be an identifier, not {name!r}"
         raise SpaceError(msg)
     if not given:
@@ -296,7 +296,7 @@ def _parameter(name: str, values: Iterable[Value]) -> _Parameter:
     if twice:
         msg = f"parameter {name} has the value {twice[0]} twice (True is 1); give each once"
         raise SpaceError(msg, parameter=name)
-    return _Parameter(name, given)
+    return _Parameter(name, tuple(value for value in given if isinstance(value, (bool, int, float, str))))
 
 
 def _require_taken(build: Callable[..., Any], names: Sequence[str], space: str) -> None:

@@ -38,7 +38,9 @@ def read_rows(path: Path) -> dict[str, dict[str, float]]:
     if not path.is_file():
         return {}
     with path.open(newline="", encoding="utf-8") as file:
-        return {row["variant"]: {"s": float(row["seconds"]), "cost_s": float(row["cost_s"])} for row in csv.DictReader(file)}
+        return {
+            row["variant"]: {"s": float(row["seconds"]), "cost_s": float(row["cost_s"])} for row in csv.DictReader(file)
+        }
 
 
 def measure_some(path: Path, device: str, limit_s: float) -> None:
