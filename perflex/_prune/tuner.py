@@ -228,13 +228,17 @@ class Tuner:
         if self._decision is None:
             forecast, (numbers, seconds) = self._fitted(), self._valid()
             alive = np.array([number for number in range(self._count) if not math.isnan(self._times.get(number, 1.0))])
-            place = {number: index for index, number in enumerate(alive.tolist())}
+            place = np.full(self._count, -1)
+            place[alive] = np.arange(alive.size)
+            batch = np.isin(numbers, self._first)
             decision = keep_by_promise(
                 np.exp(forecast.logs[alive]),
-                measured_index=[place[number] for number in numbers.tolist()],
-                measured=seconds,
-                predicted_of_measured=np.exp(forecast.unseen),
+                measured_index=place[numbers[batch]],
+                measured=seconds[batch],
+                predicted_of_measured=np.exp(forecast.unseen[batch]),
                 promise=self.wanted,
+                searched_index=place[numbers[~batch]],
+                searched=seconds[~batch],
             )
             self._decision = KeepDecision(
                 alive[decision.kept],
