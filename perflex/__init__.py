@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from perflex._prune.promise import Promise
     from perflex._prune.pruning import Pruning, prune
     from perflex._prune.space import VariantSpace
+    from perflex._prune.tuner import Tuner
+    from perflex._prune.tuning import TuningResult, tune
     from perflex._rank import RankedVariant, rank
     from perflex._table import FeatureTable, scale_features_by_output
     from perflex._volumes.refit import fit_capacity_curve
@@ -50,6 +52,8 @@ __all__ = [
     "Promise",
     "Pruning",
     "RankedVariant",
+    "Tuner",
+    "TuningResult",
     "VariantSpace",
     "annotate",
     "calibrate",
@@ -61,6 +65,7 @@ __all__ = [
     "prune",
     "rank",
     "scale_features_by_output",
+    "tune",
     "using_machine",
 ]
 
@@ -80,6 +85,8 @@ _HOME = {
     "Promise": "perflex._prune.promise",
     "Pruning": "perflex._prune.pruning",
     "RankedVariant": "perflex._rank",
+    "Tuner": "perflex._prune.tuner",
+    "TuningResult": "perflex._prune.tuning",
     "VariantSpace": "perflex._prune.space",
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
@@ -91,6 +98,7 @@ _HOME = {
     "prune": "perflex._prune.pruning",
     "rank": "perflex._rank",
     "scale_features_by_output": "perflex._table",
+    "tune": "perflex._prune.tuning",
     "using_machine": "perflex._machines",
 }
 

@@ -16,6 +16,7 @@ from perflex._cli.evaluate import evaluate
 from perflex._cli.features import features
 from perflex._cli.machine import machine
 from perflex._cli.predict import predict, rank
+from perflex._cli.prune import prune
 from perflex._cli.session import session_of
 from perflex._cli.store import store
 from perflex._cli.volumes import volumes
@@ -56,7 +57,20 @@ def _options(
     session.debug = debug
 
 
-for command in (demo, devices, catalog, features, calibrate, diagnose, predict, rank, volumes, compare, evaluate):
+for command in (
+    demo,
+    devices,
+    catalog,
+    features,
+    calibrate,
+    diagnose,
+    predict,
+    rank,
+    prune,
+    volumes,
+    compare,
+    evaluate,
+):
     app.command()(command)
 app.add_typer(machine, name="machine")
 app.add_typer(store, name="store")
