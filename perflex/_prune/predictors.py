@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Forecast", "GaussianPredictor", "ModelPredictor", "Predictor"]
 
-_LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
+_SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _NOISES = (1e-4, 1e-3, 1e-2, 1e-1)
 _LINEAR = (0.0, 1.0)
+_FACTORS = (0.3, 3.0)
+_SWEEPS = 3
+_GAIN = 0.5
+# With more variants the columns keep one scale: each trial inverts a matrix of their number.
+_MOST_SCALED = 150
 _FOLDS = 5
 # Rows whose distances are computed at once: keeps the table of 100,000 variants out of memory.
 _BLOCK = 8192
@@ -77,7 +82,7 @@ class Predictor(Protocol):
 class GaussianPredictor:
     """A Gaussian process over logarithms of features: a linear trend and a smooth rest (Matern 5/2).
 
-    Its length, noise and trend are those of a small grid with the best leave-one-out density.
+    Its noise, its trend and the scale of each feature are those of largest leave-one-out density.
 
     Parameters
     ----------
@@ -114,59 +119,86 @@ class GaussianPredictor:
         if measured.size < 2:
             msg = f"{measured.size} measured variants are too few to learn from; measure at least 2"
             raise CalibrationError(msg)
-        points, rest = self._points[measured], np.log(seconds) - self._offset[measured]
+        rest = np.log(seconds) - self._offset[measured]
         centre, scale = float(rest.mean()), float(rest.std()) or 1.0
         targets = (rest - centre) / scale
-        distances = _distances(points, points)
-        choices = itertools.product(_LENGTHS, _NOISES, _LINEAR)
-        found = [
-            (
-                *_leave_one_out(_kernel(distances, points, points, length, linear), noise, targets),
-                (length, noise, linear),
-            )
-            for length, noise, linear in choices
-        ]
-        _, unseen, inverse, (length, noise, linear) = max(found, key=lambda entry: entry[0])
-        weights = inverse @ targets
+        found = _fitted(self._points[measured], targets)
+        points = self._points[measured] * found.scales
+        weights = found.inverse @ targets
         logs, deviations = np.empty(len(self._points)), np.empty(len(self._points))
         for first in range(0, len(self._points), _BLOCK):
             part = slice(first, first + _BLOCK)
-            block = self._points[part]
-            across = _kernel(_distances(block, points), block, points, length, linear)
-            own = 1.0 + linear * (1.0 + (block**2).sum(axis=1))
+            block = self._points[part] * found.scales
+            across = _kernel(block, points, found.linear)
+            own = 1.0 + found.linear * (1.0 + (block**2).sum(axis=1))
             logs[part] = across @ weights
-            deviations[part] = np.sqrt(np.maximum(own - ((across @ inverse) * across).sum(axis=1), 0.0) + noise)
+            spread = own - ((across @ found.inverse) * across).sum(axis=1)
+            deviations[part] = np.sqrt(np.maximum(spread, 0.0) + found.noise)
         return Forecast(
             self._offset + centre + scale * logs,
             scale * deviations * _amplitude(targets, weights),
-            self._offset[measured] + centre + scale * unseen,
+            self._offset[measured] + centre + scale * found.unseen,
         )
 
 
-def _distances(left: Array, right: Array) -> Array:
-    squared = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * left @ right.T
-    distances: Array = np.sqrt(np.maximum(squared, 0.0))
-    return distances
+@dataclass(frozen=True)
+class _Process:
+    """Hyperparameters with their leave-one-out density, predictions of the left out, and the inverse covariance."""
+
+    scales: Array
+    noise: float
+    linear: float
+    density: float
+    unseen: Array
+    inverse: Array
 
 
-def _kernel(distances: Array, left: Array, right: Array, length: float, linear: float) -> Array:
-    scaled = math.sqrt(5) * distances / (0.25 * length)
-    values: Array = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
-    return values + linear * (1 + left @ right.T) if linear else values
+def _fitted(points: Array, targets: Array) -> _Process:
+    """Return the process of largest leave-one-out density: one scale for all columns, then one for each."""
+    width = points.shape[1]
+    choices = itertools.product(_SCALES, _NOISES, _LINEAR)
+    best = max(
+        (_process(points, targets, np.full(width, scale), noise, linear) for scale, noise, linear in choices),
+        key=lambda found: found.density,
+    )
+    if len(targets) > _MOST_SCALED:
+        return best
+    for _ in range(_SWEEPS):
+        before = best.density
+        for column in range(width):
+            for factor in _FACTORS:
+                scales = best.scales.copy()
+                scales[column] *= factor
+                trial = _process(points, targets, scales, best.noise, best.linear)
+                # A column is not scaled for what chance explains as well.
+                if trial.density > best.density + _GAIN:
+                    best = trial
+        if best.density == before:
+            break
+    return best
 
 
-def _leave_one_out(kernel: Array, noise: float, targets: Array) -> tuple[float, Array, Array]:
-    """Return the log density of left-out targets, their predictions, and the inverse covariance.
+def _process(points: Array, targets: Array, scales: Array, noise: float, linear: float) -> _Process:
+    """Return a process with its leave-one-out density; the amplitude is the one of largest density.
 
-    Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), Section 5.4.2; the amplitude is the
-    one of largest density.
+    Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), Section 5.4.2.
     """
-    inverse = np.linalg.inv(kernel + (noise + 1e-8) * np.eye(len(targets)))
+    scaled = points * scales
+    inverse = np.linalg.inv(_kernel(scaled, scaled, linear) + (noise + 1e-8) * np.eye(len(targets)))
     precision = np.maximum(np.diag(inverse), 1e-12)
     errors = inverse @ targets / precision
     amplitude = float((errors**2 * precision).mean())
     density = 0.5 * float(np.log(precision).sum()) - 0.5 * len(targets) * math.log(max(amplitude, 1e-300))
-    return density, targets - errors, inverse
+    return _Process(scales, noise, linear, density, targets - errors, inverse)
+
+
+def _kernel(left: Array, right: Array, linear: float) -> Array:
+    """Return a linear trend and Matern's covariance of smoothness 5/2."""
+    product = left @ right.T
+    squared = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * product
+    distance = np.sqrt(5 * np.maximum(squared, 0.0))
+    values: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    return values + linear * (1 + product) if linear else values
 
 
 def _amplitude(targets: Array, weights: Array) -> float:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Asked", "Tuner", "TunerStep"]
+__all__ = ["Asked", "Tuner", "TunerStep", "features_of"]
 
 _FIRST_SHARE = 0.3
 _MOST_FIRST = 60
@@ -117,7 +117,7 @@ class Tuner:
         names: Sequence[str] = (),
     ) -> None:
         self._settings: tuple[Mapping[str, Any], ...] = tuple(getattr(space, "settings", ()))
-        features = _features_of(space)
+        features = features_of(space)
         self._count = len(features)
         self._names = tuple(names) or tuple(getattr(space, "names", ())) or tuple(map(str, range(self._count)))
         _check(self._count, self._names, budget, budget_s)
@@ -306,7 +306,7 @@ class Tuner:
         raise CalibrationError(msg)
 
 
-def _features_of(space: ExtractedSpace | ArrayLike) -> Array:
+def features_of(space: ExtractedSpace | ArrayLike) -> Array:
     """Return features, and settings as numbers beside them: texts and truth values one column for each value."""
     settings = getattr(space, "settings", None)
     if settings is None:
