@@ -189,7 +189,7 @@ def _process(points: Array, targets: Array, scales: Array, noise: float, linear:
     errors = inverse @ targets / precision
     amplitude = float((errors**2 * precision).mean())
     density = 0.5 * float(np.log(precision).sum()) - 0.5 * len(targets) * math.log(max(amplitude, 1e-300))
-    return _Process(scales, noise, linear, density, targets - errors, inverse)
+    return _Process(scales, noise, linear, density, targets - errors, np.asarray(inverse, dtype=np.float64))
 
 
 def _kernel(left: Array, right: Array, linear: float) -> Array:
