@@ -31,7 +31,7 @@ _NOISES = (1e-4, 1e-3, 1e-2, 1e-1)
 _LINEAR = (0.0, 1.0)
 _FACTORS = (0.3, 3.0)
 _SWEEPS = 3
-_GAIN = 0.5
+_GAIN = 2.0
 # With more variants the columns keep one scale: each trial inverts a matrix of their number.
 _MOST_SCALED = 150
 _FOLDS = 5
