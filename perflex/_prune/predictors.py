@@ -31,7 +31,7 @@ _NOISES = (1e-4, 1e-3, 1e-2, 1e-1)
 _LINEAR = (0.0, 1.0)
 _FACTORS = (0.3, 3.0)
 _SWEEPS = 3
-_GAIN = 2.0
+_GAIN = 0.5
 # With more variants the columns keep one scale: each trial inverts a matrix of their number.
 _MOST_SCALED = 150
 _FOLDS = 5
@@ -82,7 +82,9 @@ class Predictor(Protocol):
 class GaussianPredictor:
     """A Gaussian process over logarithms of features: a linear trend and a smooth rest (Matern 5/2).
 
-    Its noise, its trend and the scale of each feature are those of largest leave-one-out density.
+    Its noise, its trend and the scale of each feature are those of largest leave-one-out density. How well it predicts
+    what it did not see is judged with one scale for all features: scales of their own were chosen knowing all
+    measurements, and would look better than they are.
 
     Parameters
     ----------
@@ -122,7 +124,8 @@ class GaussianPredictor:
         rest = np.log(seconds) - self._offset[measured]
         centre, scale = float(rest.mean()), float(rest.std()) or 1.0
         targets = (rest - centre) / scale
-        found = _fitted(self._points[measured], targets)
+        even = _with_one_scale(self._points[measured], targets)
+        found = _with_own_scales(self._points[measured], targets, even)
         points = self._points[measured] * found.scales
         weights = found.inverse @ targets
         logs, deviations = np.empty(len(self._points)), np.empty(len(self._points))
@@ -137,7 +140,7 @@ class GaussianPredictor:
         return Forecast(
             self._offset + centre + scale * logs,
             scale * deviations * _amplitude(targets, weights),
-            self._offset[measured] + centre + scale * found.unseen,
+            self._offset[measured] + centre + scale * even.unseen,
         )
 
 
@@ -153,19 +156,22 @@ class _Process:
     inverse: Array
 
 
-def _fitted(points: Array, targets: Array) -> _Process:
-    """Return the process of largest leave-one-out density: one scale for all columns, then one for each."""
-    width = points.shape[1]
+def _with_one_scale(points: Array, targets: Array) -> _Process:
+    """Return the process of largest leave-one-out density with the same scale for all columns."""
     choices = itertools.product(_SCALES, _NOISES, _LINEAR)
-    best = max(
-        (_process(points, targets, np.full(width, scale), noise, linear) for scale, noise, linear in choices),
+    return max(
+        (_process(points, targets, np.full(points.shape[1], scale), noise, linear) for scale, noise, linear in choices),
         key=lambda found: found.density,
     )
+
+
+def _with_own_scales(points: Array, targets: Array, best: _Process) -> _Process:
+    """Return a process with a scale for each column, found one column at a time."""
     if len(targets) > _MOST_SCALED:
         return best
     for _ in range(_SWEEPS):
         before = best.density
-        for column in range(width):
+        for column in range(points.shape[1]):
             for factor in _FACTORS:
                 scales = best.scales.copy()
                 scales[column] *= factor

@@ -8,9 +8,9 @@
 The first part times every variant of examples/matmul_space.py once, in portions of so many seconds, and keeps times and
 what building and timing cost in a CSV file. The second searches the space anew from nothing: variants are described, a
 first batch is measured, and then 5 % of the space, each few chosen by what was learned from those before; everything is
-timed on the same clock. ``replay`` does that search from many seeds on the times of the first part, so that it says what
-is found and what measuring would have cost, but not what describing costs. ``cover`` draws first batches by chance from the measured times, and says how often pruning to
-5 % and to a promise keeps what it should.
+timed on the same clock. ``replay`` does that search from many seeds on the times of the first part: it says what is
+found and what measuring would have cost, but not what describing costs. ``cover`` draws first batches by chance from
+the measured times, and says how often pruning to 5 % and to a promise keeps what it should.
 """
 
 from __future__ import annotations
