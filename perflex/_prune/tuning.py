@@ -45,7 +45,7 @@ PLAIN_FEATURES = (
 )
 # Variants asked for at a time after the first batch: each is chosen knowing fewer times, and building a few together
 # keeps the device warm.
-_TOGETHER = 4
+_TOGETHER = 2
 _FIRST_LINE = 120
 
 

@@ -129,7 +129,7 @@ def replay(path: Path, seeds: int) -> None:
     losses, costs = [], []
     for seed in range(seeds):
         tuner = Tuner(extracted, budget=FIRST + kept, first=FIRST, seed=seed)
-        while asked := tuner.ask(4):
+        while asked := tuner.ask(2):
             for each in asked:
                 tuner.tell(each, rows[each.name]["s"], rows[each.name]["cost_s"])
         losses.append(tuner.best.predicted / best - 1)
