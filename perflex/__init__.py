@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from perflex._interval import PredictionInterval
     from perflex._machines import Machine, load_machine, using_machine
     from perflex._model import Model
+    from perflex._prune.promise import Promise
+    from perflex._prune.pruning import Pruning, prune
+    from perflex._prune.space import VariantSpace
+    from perflex._prune.tuner import Tuner
+    from perflex._prune.tuning import TuningResult, tune
     from perflex._rank import RankedVariant, rank
     from perflex._table import FeatureTable, scale_features_by_output
     from perflex._volumes.refit import fit_capacity_curve
@@ -47,7 +52,12 @@ __all__ = [
     "Model",
     "PerflexError",
     "PredictionInterval",
+    "Promise",
+    "Pruning",
     "RankedVariant",
+    "Tuner",
+    "TuningResult",
+    "VariantSpace",
     "annotate",
     "calibrate",
     "choose_block",
@@ -58,8 +68,10 @@ __all__ = [
     "gather_feature_values",
     "in_core_cycles",
     "load_machine",
+    "prune",
     "rank",
     "scale_features_by_output",
+    "tune",
     "using_machine",
 ]
 
@@ -77,7 +89,12 @@ _HOME = {
     "Model": "perflex._model",
     "PerflexError": "perflex.errors",
     "PredictionInterval": "perflex._interval",
+    "Promise": "perflex._prune.promise",
+    "Pruning": "perflex._prune.pruning",
     "RankedVariant": "perflex._rank",
+    "Tuner": "perflex._prune.tuner",
+    "TuningResult": "perflex._prune.tuning",
+    "VariantSpace": "perflex._prune.space",
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
     "choose_block": "perflex._blocks",
@@ -88,8 +105,10 @@ _HOME = {
     "gather_feature_values": "perflex._gather",
     "in_core_cycles": "perflex._ecm_model",
     "load_machine": "perflex._machines",
+    "prune": "perflex._prune.pruning",
     "rank": "perflex._rank",
     "scale_features_by_output": "perflex._table",
+    "tune": "perflex._prune.tuning",
     "using_machine": "perflex._machines",
 }
 

@@ -6,7 +6,7 @@ from concurrent.futures import BrokenExecutor, CancelledError
 from dataclasses import dataclass
 from os import cpu_count
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex._machines.choice import Choice, chosen_machine, using_machine
 from perflex._resources import using_resources
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     from perflex._timing import Progress
     from perflex.features import Amount, Feature
 
-__all__ = ["CountedRow", "count_rows"]
+__all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in_portions"]
+
+_Item = TypeVar("_Item")
 
 # So many portions of work for each core: few enough to be sent quickly, many enough to keep all workers busy.
 _PORTIONS = 4
+# What executors raise themselves, or what happens on the way to and from workers.
+EXECUTOR_FAULTS = (BrokenExecutor, CancelledError, PicklingError, RuntimeError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -153,15 +157,15 @@ def _in_executor(
             if progress is not None:
                 progress(len(counted), len(rows), f"counting {rows[numbers[0]][2]}")
             counted.update(zip(numbers, future.result(), strict=True))
-    except (BrokenExecutor, CancelledError, PicklingError, RuntimeError, TypeError, AttributeError) as error:
-        raise _explained(error, executor) from error
+    except EXECUTOR_FAULTS as error:
+        raise explained_fault(error, executor) from error
     finally:
         for _, future in pending:
             future.cancel()
     return [counted[number] for number in range(len(rows))]
 
 
-def _explained(error: BaseException, executor: Executor) -> BaseException:
+def explained_fault(error: BaseException, executor: Executor) -> BaseException:
     """Return what tells the user why an executor failed, or the error itself if the executor is not to blame."""
     kind = type(executor).__name__
     reason = f"{type(error).__name__}: {error}".strip(": ")
@@ -186,6 +190,12 @@ def _portions(kernels: Sequence[Any]) -> Iterator[list[int]]:
     for number, kernel in enumerate(kernels):
         by_kernel.setdefault(id(kernel), []).append(number)
     groups = list(by_kernel.values())
-    size = max(1, len(groups) // (_PORTIONS * (cpu_count() or 1)))
-    for first in range(0, len(groups), size):
-        yield [number for group in groups[first : first + size] for number in group]
+    for portion in in_portions(groups):
+        yield [number for group in portion for number in group]
+
+
+def in_portions(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    """Divide work into portions for an executor's workers."""
+    size = max(1, len(items) // (_PORTIONS * (cpu_count() or 1)))
+    for first in range(0, len(items), size):
+        yield items[first : first + size]

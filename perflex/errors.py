@@ -17,6 +17,7 @@ One tree, so that ``except PerflexError`` catches all of them::
     |- MeasurementError           a kernel could not be built, run or timed
     |- CalibrationError           the data do not determine the parameters
     |- FileFormatError            a file is damaged, foreign or of another version
+    |- SpaceError                 a space of variants is badly written, or holds no valid variant
     |- StoreError               measurements cannot be kept in a file, or read back
     |- ExecutorError              a pool that was to do the work broke, or cannot be sent it
     |- EnvironmentSetupError      the installation lacks something essential
@@ -50,6 +51,7 @@ __all__ = [
     "ModelSyntaxError",
     "NoMatchError",
     "PerflexError",
+    "SpaceError",
     "StoreError",
     "TagError",
     "UnknownFeatureError",
@@ -160,6 +162,10 @@ class CalibrationError(PerflexError):
 
 class FileFormatError(PerflexError):
     """A file is truncated, foreign or of another version; names the line or field."""
+
+
+class SpaceError(PerflexError):
+    """A space of variants is badly written, its constraints contradict, or no variant in it is valid; says which."""
 
 
 class StoreError(PerflexError):

@@ -18,6 +18,7 @@ from perflex._cli.features import features
 from perflex._cli.layers import layers
 from perflex._cli.machine import machine
 from perflex._cli.predict import predict, rank
+from perflex._cli.prune import prune
 from perflex._cli.roofline import roofline
 from perflex._cli.session import session_of
 from perflex._cli.store import store
@@ -68,6 +69,7 @@ for command in (
     diagnose,
     predict,
     rank,
+    prune,
     volumes,
     layers,
     block,
