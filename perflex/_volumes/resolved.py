@@ -220,9 +220,8 @@ def _resolved(
     if piece.host_dims:
         # One launch stands for all of a host loop: the one in the middle.
         middle = {dim: sum(ranges[dim]) // 2 for dim in piece.host_dims}
-        ranges = narrowed(
-            [(middle.get(dim, low), middle.get(dim, high)) for dim, (low, high) in enumerate(ranges)], constraints
-        )
+        pinned = tuple((middle.get(dim, low), middle.get(dim, high)) for dim, (low, high) in enumerate(ranges))
+        ranges = narrowed(pinned, constraints)
         if ranges is None:
             return None
     left = tuple(form for form in constraints if form.bounds(ranges)[0] < 0)
