@@ -223,6 +223,7 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) ->
         assumptions="n>=1",
         lang_version=(2018, 2),
         name="sparse",
+        index_dtype=np.int64,
     )
     jobs: list[Any] = [(sparse, {"n": n}, f"n={n}") for n in (10, 1 << 29, 20)]
     for options in (QUICK, replace(QUICK, isolate=False)):
