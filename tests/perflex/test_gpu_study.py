@@ -23,6 +23,7 @@ from bench.gpu_parts.keeping import rows_kept, set_earlier_aside
 from bench.gpu_parts.launch_cost import launch_cost
 from bench.gpu_parts.matmul_kernels import LOCAL_BYTES, settings_of_space
 from bench.gpu_parts.matmul_kernels import build as tiled
+from bench.gpu_parts.needs import missing
 from bench.gpu_parts.parts import Goal, Part, PartRun, Setting, run_parts
 from bench.gpu_parts.pipeline import Plan, Variant, prepared, timed_variants
 from bench.gpu_parts.report import report_text
@@ -343,6 +344,11 @@ def test_facts_of_a_device(tmp_path: Path, default_device: Device) -> None:
     assert content["device"]["max_work_item_sizes"] == list(default_device.max_work_item_sizes)
     assert content["output_feature"].startswith("f_")
     assert content["found_by"] in run.notes[0]
+
+
+def test_packages_that_are_missing_show_before_anything_is_run() -> None:
+    assert missing() == []
+    assert missing(("math", "no_such_package_at_all")) == ["No module named 'no_such_package_at_all'"]
 
 
 SMI = """#!/bin/sh
