@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import warnings
+from contextlib import suppress
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["cuda_absence", "cupy_is_installed", "cupy_name", "first_line", "load_cupy", "properties_of"]
 
 _REASON_LENGTH = 300
+# What wheels of CuPy are called, and CuPy built from source.
+_DISTRIBUTIONS = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")
 # Resolution of CUDA events as NVIDIA states it (cudaEventElapsedTime in the CUDA Runtime API).
 _EVENT_RESOLUTION_NS = 500
 
@@ -28,8 +31,9 @@ def cupy_is_installed() -> bool:
 
 def cupy_name() -> str:
     """Return CuPy's name and version, which say what CUDA it is made for: ``cupy-cuda13x 14.2.0``."""
-    for name in sorted(set(metadata.packages_distributions().get("cupy", ()))):
-        return f"{name} {metadata.version(name)}"
+    for name in _DISTRIBUTIONS:
+        with suppress(metadata.PackageNotFoundError):
+            return f"{name} {metadata.version(name)}"
     return "CuPy"
 
 
@@ -96,6 +100,8 @@ def properties_of(cupy: Any, number: int) -> dict[str, Any]:
 
     Raises
     ------
+    DeviceError
+        There is no compiler.
     RuntimeError
         The driver fails.
     """
@@ -126,7 +132,13 @@ def properties_of(cupy: Any, number: int) -> dict[str, Any]:
 def _driver(cupy: Any) -> str:
     """Return versions of all that decides on a kernel's code and time: the driver and the compiler."""
     cuda = cupy.cuda
-    major, minor = cuda.nvrtc.getVersion()
+    try:
+        major, minor = cuda.nvrtc.getVersion()
+    except (RuntimeError, OSError) as error:
+        made_for = int(cuda.driver.get_build_version()) // 1000
+        package = "nvidia-cuda-nvrtc" if made_for >= 13 else f"nvidia-cuda-nvrtc-cu{made_for}"
+        msg = f"{cupy_name()} finds no compiler, NVRTC ({first_line(error)}); pip install {package}, or CUDA's toolkit"
+        raise DeviceError(msg) from error
     return f"CUDA {_version(int(cuda.runtime.driverGetVersion()))} (NVRTC {major}.{minor})"
 
 

@@ -13,6 +13,8 @@ from perflex.errors import MeasurementError
 if TYPE_CHECKING:
     import loopy as lp
 
+    from perflex._api import Api
+
 __all__ = ["CostLaw", "FakeDevice"]
 
 CostLaw = Callable[[str, Mapping[str, int]], float]
@@ -33,10 +35,12 @@ class FakeDevice:
         Of the noise; each kernel has its own stream, so results do not depend on what else is timed.
     sub_group_size
         Work-items that execute together.
-    name, platform
+    name, platform, vendor, driver
         As an OpenCL device would give them.
     timer_resolution_s
         Resolution of the fake timer in seconds.
+    api
+        What it plays to be reached through, which decides on its output feature's name.
     """
 
     law: CostLaw
@@ -48,6 +52,7 @@ class FakeDevice:
     vendor: str = "perflex"
     driver: str = "0"
     timer_resolution_s: float = 1e-9
+    api: Api = "opencl"
 
     def __str__(self) -> str:
         return f"{self.name} ({self.platform})"

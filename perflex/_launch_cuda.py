@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex._cuda_context import CudaContext
+from perflex._cuda_log import compiled_resources
 from perflex._launch_request import launch_request
 from perflex._resources import Resources, most_of, resources_in_log
 from perflex.errors import MeasurementError
@@ -86,7 +87,7 @@ class CudaBackend:
             raise self._context.failure(request.label, "cannot load what was built", error, "prepare") from error
         for grid, known in zip(request.launch.grids, facts, strict=True):
             self._check_built(int(np.prod(grid.work_group)), known, request.label)
-        told = self._logs[request.source]
+        told = self._told(request.source, facts)
         resources = most_of(
             _resources(told.get(name), known) for (name, _), known in zip(request.programs, facts, strict=True)
         )
@@ -118,9 +119,15 @@ class CudaBackend:
             except (RuntimeError, OSError) as error:
                 raise self._context.failure(label, f"does not build on {self.device}", error, "prepare") from error
             self._modules[source] = module
-            # Empty where CuPy had the binary from an earlier process; spills are not known then.
             self._logs[source] = resources_in_log(log.getvalue())
         return self._modules[source]
+
+    def _told(self, source: str, facts: Sequence[Mapping[str, int]]) -> Mapping[str, Resources]:
+        """Return what the compiler said: nothing where CuPy had the binary from before, and is asked if it matters."""
+        if not self._logs[source] and any(int(known["local_size_bytes"]) for known in facts):
+            options, capability = _OPTIONS, self.device.compute_capability
+            self._logs[source] = compiled_resources(self._context.cupy, source, options, capability)
+        return self._logs[source]
 
     def _check_built(self, work_items: int, facts: Mapping[str, int], label: str) -> None:
         """Compare with the limits that are known only after the build, registers included."""

@@ -14,8 +14,8 @@ that was cut. Nothing about the device is changed.
 On a GPU machine without network
 --------------------------------
 Wheels are prepared where there is a network, for the GPU machine's Python (3.11 or 3.12): loopy, islpy-barvinok (not
-islpy), pyopencl, what these need, and whatever else of pyproject.toml is missing there; for perflex itself
-`pip wheel --no-deps --wheel-dir WHEELS .` in the top folder. Then::
+islpy), pyopencl, what these need (Mako is easily forgotten), and whatever else of pyproject.toml is missing there; for
+perflex itself `pip wheel --no-deps --wheel-dir WHEELS .` in the top folder. Then::
 
     python3 -m pip install --no-index --no-deps --target SITE WHEELS/*.whl
     PYTHONPATH=SITE python3 tests/bench/gpu_study.py --out OUT --budget 8min
@@ -45,6 +45,7 @@ from gpu_parts.facts import device_facts
 from gpu_parts.keeping import set_earlier_aside, write_text
 from gpu_parts.launch_cost import launch_cost
 from gpu_parts.matmul import matmul_space
+from gpu_parts.needs import missing
 from gpu_parts.parts import Part, Setting, run_parts
 from gpu_parts.report import report_text
 from gpu_parts.stencil import stencil_shapes
@@ -75,6 +76,9 @@ STAND_IN = "V100"
 def main() -> int:
     """Run the parts; 0 if all that were wanted ran to their end, 1 if not, 124 if the run was cut."""
     arguments = _arguments()
+    if absent := missing():
+        print(f"error: {'; '.join(absent)}; install what pyproject.toml and its packages ask for", file=sys.stderr)
+        return 1
     folder = arguments.out
     folder.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("PERFLEX_STORE", str(folder / "store.sqlite"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -111,6 +112,14 @@ def test_a_driver_that_is_too_old_is_a_remark(fake_cupy: Any, monkeypatch: pytes
     assert "is made for CUDA 13.0, the driver supports CUDA 12.4" in problem
 
 
+def test_a_compiler_that_is_missing_is_a_remark(fake_cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDA_NVRTC", "0")
+    infos, (problem,) = surveyed(monkeypatch)
+    assert infos == ()
+    assert 'finds no compiler, NVRTC (Failure finding "libnvrtc.so.13"' in problem
+    assert "pip install nvidia-cuda-nvrtc," in problem
+
+
 def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_CUDA_DEVICES", "2")
     infos, problems = surveyed(monkeypatch)
@@ -202,6 +211,16 @@ def test_registers_are_features_of_built_kernels(fake_gpu: Device, monkeypatch: 
     with using_resources(resources):
         values = kernel_feature_values(names[:4], *kernels[0], machine=load_machine("H100-SXM"))
     assert values == {"f_registers": 96, "f_private_bytes": 24, "f_spill_bytes": 16, "f_occupancy": 5 / 16}
+
+
+def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = (vector(), {"n": 64}, "x")
+    monkeypatch.setenv("FAKE_CUDA_KEPT", "1")
+    monkeypatch.setenv("FAKE_CUDA_SPILLS", "16")
+    assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 0, 0, 0)]
+    monkeypatch.setenv("FAKE_CUDA_PRIVATE", "24")
+    assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 24, 16, 0)]
+    assert not sys.modules["cupy._compiler"].PROGRAMS
 
 
 def test_registers_of_a_kernel_that_was_not_built_are_an_error() -> None:

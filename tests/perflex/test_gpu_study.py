@@ -14,14 +14,16 @@ import pytest
 import yaml
 from cuda_for_tests import fake_cupy, fake_gpu  # noqa: F401 - fixtures
 
-from bench.gpu_parts import stencil
+from bench.gpu_parts import facts, stencil
 from bench.gpu_parts.budget import Allotted, Budget, CutShortError, TimeUpError, parse_seconds
 from bench.gpu_parts.ending import CUT_STATUS, ends_by_itself
 from bench.gpu_parts.evaluations import merged, ranked
 from bench.gpu_parts.facts import device_facts
 from bench.gpu_parts.keeping import rows_kept, set_earlier_aside
+from bench.gpu_parts.launch_cost import launch_cost
 from bench.gpu_parts.matmul_kernels import LOCAL_BYTES, settings_of_space
 from bench.gpu_parts.matmul_kernels import build as tiled
+from bench.gpu_parts.needs import missing
 from bench.gpu_parts.parts import Goal, Part, PartRun, Setting, run_parts
 from bench.gpu_parts.pipeline import Plan, Variant, prepared, timed_variants
 from bench.gpu_parts.report import report_text
@@ -342,6 +344,41 @@ def test_facts_of_a_device(tmp_path: Path, default_device: Device) -> None:
     assert content["device"]["max_work_item_sizes"] == list(default_device.max_work_item_sizes)
     assert content["output_feature"].startswith("f_")
     assert content["found_by"] in run.notes[0]
+
+
+def test_packages_that_are_missing_show_before_anything_is_run() -> None:
+    assert missing() == []
+    assert missing(("math", "no_such_package_at_all")) == ["No module named 'no_such_package_at_all'"]
+
+
+SMI = """#!/bin/sh
+echo "$1" >> "$(dirname "$0")/asked"
+case "$1" in *{unknown}*) echo "Field is not a valid field to query."; exit 2;; esac
+echo "$1" | sed 's/.*=//; s/,/ of 1, /g; s/$/ of 1/'
+"""
+
+
+@pytest.mark.parametrize(("unknown", "calls"), [("none such", 1), ("pstate", 1 + len(facts._SMI_FIELDS))])
+def test_nvidias_tool_is_asked_once_where_that_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: str, calls: int
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(SMI.replace("{unknown}", unknown.replace(" ", "_")))
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    found = facts._nvidia_smi()
+    assert isinstance(found, dict)
+    assert found == {field: f"{field} of 1" for field in facts._SMI_FIELDS if field != unknown}
+    assert len((tmp_path / "asked").read_text().splitlines()) == calls
+
+
+def test_launches_that_were_timed_are_told_when_time_is_up(tmp_path: Path) -> None:
+    run = PartRun("launch", "Launch")
+    times = Allotted(3.0, 105.0, Stopwatch())
+    with pytest.raises(TimeUpError):
+        launch_cost(Setting(FakeDevice(lambda *_: 1e-6), tmp_path), times, run)
+    assert 0 < len(read_rows(tmp_path / "launch.csv")) < 10
+    assert "takes 1.00 us alone" in run.notes[0]
 
 
 @pytest.mark.parametrize("folding", ["none", "2y", "2z"])

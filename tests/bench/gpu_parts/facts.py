@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from .keeping import write_yaml_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .budget import Allotted
     from .parts import PartRun, Setting
 
@@ -27,6 +29,8 @@ _SMI_FIELDS = (
     "ecc.mode.current", "mig.mode.current", "persistence_mode", "pstate",
 )  # fmt: skip
 _SMI_LIMIT_S = 15.0
+# Containers mount the driver's programs here, and not always on the path.
+_DRIVER_PROGRAMS = "/usr/local/nvidia/bin:/usr/lib/wsl/lib:/usr/bin"
 
 
 def device_facts(setting: Setting, time: Allotted, run: PartRun) -> None:
@@ -49,7 +53,6 @@ def device_facts(setting: Setting, time: Allotted, run: PartRun) -> None:
         "versions": {name: found for name in _PACKAGES if (found := _version(name))},
     }
     write_yaml_file(setting.folder / "device.yaml", content)
-    time.check()
     run.notes.append(f"{setting.device}, found by {content['found_by']}; facts in `device.yaml`.")
     if setting.machine is None:
         run.notes.append("No machine file has this device's name: nothing that needs a machine is estimated.")
@@ -99,17 +102,21 @@ def _processor() -> str:
 
 def _nvidia_smi() -> dict[str, str] | str:
     """Return what NVIDIA's tool reports of the first GPU; nothing is changed by asking."""
-    tool = shutil.which("nvidia-smi")
+    tool = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=_DRIVER_PROGRAMS)
     if tool is None:
         return "not installed"
-    found: dict[str, str] = {}
-    # One by one: a field that a driver does not know makes it answer none.
-    for field in _SMI_FIELDS:
-        words = [tool, f"--query-gpu={field}", "--format=csv,noheader"]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=_SMI_LIMIT_S, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"it gives no answer: {error}"
-        if done.returncode == 0:
-            found[field] = done.stdout.strip().splitlines()[0] if done.stdout.strip() else ""
-    return found
+    try:
+        values = _asked(tool, _SMI_FIELDS)
+        if len(values) == len(_SMI_FIELDS):
+            return dict(zip(_SMI_FIELDS, values, strict=True))
+        # A field that a driver does not know makes it answer none; one by one takes a second each.
+        return {field: " ".join(found) for field in _SMI_FIELDS if (found := _asked(tool, (field,)))}
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it gives no answer: {error}"
+
+
+def _asked(tool: str, fields: Sequence[str]) -> list[str]:
+    words = [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_SMI_LIMIT_S, check=False)
+    lines = done.stdout.strip().splitlines()
+    return [value.strip() for value in lines[0].split(",")] if done.returncode == 0 and lines else []

@@ -13,6 +13,8 @@ from perflex._timing import TimingOptions, open_backend
 from .keeping import rows_kept
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from .budget import Allotted
     from .parts import PartRun, Setting
 
@@ -35,7 +37,7 @@ def launch_cost(setting: Setting, time: Allotted, run: PartRun) -> None:
     from uipick import ALL_GENERATORS, KernelCollection
 
     backend = open_backend(setting.device, TimingOptions())
-    rows = []
+    rows: list[dict[str, Any]] = []
     try:
         with rows_kept(setting.folder / "launch.csv", _COLUMNS) as keep:
             for x, y in _SHAPES:
@@ -47,12 +49,16 @@ def launch_cost(setting: Setting, time: Allotted, run: PartRun) -> None:
                     row = {"work_items": x * y, "ngroups": kernel.sizes["ngroups"], **_timed(runnable)}
                     keep(row)
                     rows.append(row)
-        resolution = backend.timer_resolution_s
     finally:
+        if rows:
+            run.notes.append(_summary(rows, backend.timer_resolution_s))
         backend.close()
+
+
+def _summary(rows: Sequence[Mapping[str, Any]], resolution: float) -> str:
     small = rows[0]
     steps = [row["smallest_step_s"] for row in rows if row["smallest_step_s"] > 0]
-    run.notes.append(
+    return (
         f"Timer: the driver says {1e9 * resolution:.0f} ns"
         + (f", the smallest difference seen is {1e9 * min(steps):.0f} ns. " if steps else ". ")
         + f"An empty launch of one work-group of {small['work_items']} work-items takes "

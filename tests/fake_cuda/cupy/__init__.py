@@ -20,6 +20,12 @@ cuda = types.SimpleNamespace(
     compiler=types.SimpleNamespace(CompileException=_compiler.CompileException),
     driver=types.SimpleNamespace(get_build_version=_driver.build_version),
     get_elapsed_time=_driver.get_elapsed_time,
-    nvrtc=types.SimpleNamespace(getVersion=lambda: (13, 0)),
+    nvrtc=types.SimpleNamespace(
+        getVersion=_compiler.get_version,
+        createProgram=_compiler.create_program,
+        compileProgram=_compiler.compile_program,
+        getProgramLog=_compiler.program_log,
+        destroyProgram=_compiler.destroy_program,
+    ),
     runtime=_driver.Runtime(),
 )

@@ -15,13 +15,58 @@ from cupy._driver import CUDARuntimeError, State, require_device, setting
 _SHIM = Path(__file__).with_name("shim.h").read_text(encoding="utf-8")
 _KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(")
 _SHARED = re.compile(r"__shared__ ((?:\w+ )+)\w+((?:\[[^]]*\])*);")
+# Programs of the compiler's own interface that were not destroyed.
+PROGRAMS: dict[int, str] = {}
 _BYTES = {"char": 1, "short": 2, "int": 4, "float": 4, "double": 8, "long": 8}
 
 
 class CompileException(Exception):
+    """As CuPy's: no RuntimeError, and with its message only as text."""
+
     def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+        super().__init__()
+        self._message = message
+
+    def __str__(self) -> str:
+        return self._message
+
+
+def log_of(code: str) -> str:
+    """What ptxas says of a source's kernels."""
+    return "".join(
+        f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\n"
+        f"ptxas info    : Function properties for {name}\n"
+        f"ptxas         .     0 bytes stack frame, {setting('SPILLS', 0)} bytes spill stores\n"
+        f"ptxas info    : Used {setting('REGISTERS', 32)} registers, used 1 barriers\n"
+        for name in _KERNEL.findall(code)
+    )
+
+
+def get_version() -> tuple[int, int]:
+    if setting("NVRTC", 1) == 0:
+        raise RuntimeError('Failure finding "libnvrtc.so.13": No such file: libnvrtc.so.13')
+    return 13, 0
+
+
+def create_program(source: str, name: str, headers: tuple[str, ...], include_names: tuple[str, ...]) -> int:
+    assert isinstance(source, str)
+    assert not headers
+    assert not include_names
+    PROGRAMS[len(PROGRAMS) + 1] = source
+    return len(PROGRAMS)
+
+
+def compile_program(program: int, options: tuple[str, ...]) -> None:
+    assert "--ptxas-options=-v" in options
+    assert options[-1] == "-arch=sm_90"
+
+
+def program_log(program: int) -> str:
+    return log_of(PROGRAMS[program]) + "\0"
+
+
+def destroy_program(program: int) -> None:
+    del PROGRAMS[program]
 
 
 class RawModule:
@@ -29,6 +74,7 @@ class RawModule:
 
     def __init__(self, *, code: str, options: tuple[str, ...] = (), backend: str = "nvrtc") -> None:
         assert backend == "nvrtc"
+        assert isinstance(options, tuple)
         self.code = code
         self._options = [option for option in options if option.startswith("--std=")]
         self._library: ctypes.CDLL | None = None
@@ -50,14 +96,9 @@ class RawModule:
             if done.returncode:
                 raise CompileException(done.stderr)
             self._library = ctypes.CDLL(str(library))
-        if log_stream is not None:
-            for name in _KERNEL.findall(self.code):
-                log_stream.write(
-                    f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\n"
-                    f"ptxas info    : Function properties for {name}\n"
-                    f"ptxas         .     0 bytes stack frame, {setting('SPILLS', 0)} bytes spill stores\n"
-                    f"ptxas info    : Used {setting('REGISTERS', 32)} registers, used 1 barriers\n"
-                )
+        # A binary that was kept comes without what the compiler said.
+        if log_stream is not None and not setting("KEPT", 0):
+            log_stream.write(log_of(self.code))
 
     def get_function(self, name: str) -> RawKernel:
         if self._library is None:
@@ -93,6 +134,10 @@ class RawKernel:
 
     def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[np.generic, ...]) -> None:
         require_device()
+        if not isinstance(grid, tuple) or not isinstance(block, tuple):
+            raise TypeError("Expected tuple")  # as Cython has it
+        if not all(type(extent) is int for extent in (*grid, *block)):
+            raise TypeError("an integer is required")
         if not all(isinstance(argument, np.generic) for argument in args):
             raise TypeError("Unsupported type")
         State.launches.append(self.name)
