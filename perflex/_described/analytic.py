@@ -37,11 +37,14 @@ class AnalyticFit:
         Value of each parameter.
     residual
         Standard deviation of the logarithm of measured over predicted time.
+    cost
+        Half the sum of squares that was minimised: smaller is more probable.
     """
 
     description: Description
     parameters: Mapping[str, float]
     residual: float
+    cost: float
 
     def predict(self, features: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return the predicted time of each configuration, in the unit that the fit was given."""
@@ -90,10 +93,10 @@ def fit_analytic(
         msg = "the measured times must be positive and finite, at least one; leave out what failed"
         raise CalibrationError(msg, description=description.name)
     problem = _Problem(description, features, np.log(times))
-    best = min((problem.solve(start) for start in problem.starts()), key=lambda pair: pair[0])[1]
+    cost, best = min((problem.solve(start) for start in problem.starts()), key=lambda pair: pair[0])
     fitted = problem.log_times(best)
     deviation = float(np.sqrt(np.mean((problem.target - fitted) ** 2)))
-    return AnalyticFit(description, dict(zip(description.parameters, np.exp(best).tolist(), strict=True)), deviation)
+    return AnalyticFit(description, dict(zip(description.parameters, np.exp(best).tolist(), strict=True)), deviation, cost)
 
 
 class _Problem:

@@ -90,8 +90,9 @@ class Description:
         The analytic model's expression for the time, in the unit of the parameter of time.
     parameters
         The model's parameters.
-    learned
-        Features that a learned correction sees beside the tunables; all where not given.
+    alternatives
+        Settings that some builds of the kernel ignore: each is a reading of the description in which they have the
+        given values whatever is chosen. Measurements decide.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Description:
     features: Mapping[str, Formula]
     model: str
     parameters: Mapping[str, Parameter]
+    alternatives: tuple[Mapping[str, float], ...] = ()
     path: Path | None = field(default=None, compare=False)
 
     @property
@@ -165,7 +167,9 @@ class Description:
             raise FileFormatError(msg, description=self.name)
         return {name: column[holds] for name, column in every.items()}
 
-    def compute(self, settings: Mapping[str, Any], platform: Mapping[str, float]) -> dict[str, NDArray[np.float64]]:
+    def compute(
+        self, settings: Mapping[str, Any], platform: Mapping[str, float], alternative: int | None = None
+    ) -> dict[str, NDArray[np.float64]]:
         """Return every feature of every configuration.
 
         Parameters
@@ -174,13 +178,16 @@ class Description:
             Columns of the tunables, shape ``(n,)`` each.
         platform
             Facts of the device, see `perflex._described.platform`.
+        alternative
+            Index of the alternative reading to use; None for the description as it stands.
 
         Raises
         ------
         FileFormatError
             A feature is not finite for some configuration.
         """
-        known: dict[str, Any] = {**platform, **self.columns(settings)}
+        ignored = self.alternatives[alternative] if alternative is not None else {}
+        known: dict[str, Any] = {**platform, **self.columns({**settings, **ignored})}
         rows = len(known[next(iter(self.tunables))])
         for name, formula in self.features.items():
             known[name] = np.broadcast_to(formula(known), rows)
@@ -258,6 +265,9 @@ def _read(path: Path) -> Description:
         features=features,
         model=top.text("model"),
         parameters=_parameters(top),
+        alternatives=tuple(_alternative(entry, tunables) for entry in top.sections("alternatives"))
+        if "alternatives" in top
+        else (),
         path=path,
     )
     _check_model(top, made)
@@ -278,6 +288,17 @@ def _tunable(section: Section, name: str) -> Tunable:
     tunable = Tunable(entry.text("meaning"), tuple(sorted(float(value) for value in values)), dead)
     entry.finish()
     return tunable
+
+
+def _alternative(section: Section, tunables: Mapping[str, Tunable]) -> dict[str, float]:
+    section.text("meaning")
+    settings = section.section("settings")
+    found = {name: settings.number(name) for name in settings}
+    unknown = [name for name in found if name not in tunables]
+    if unknown:
+        raise settings.error("it is no tunable of this description", unknown[0])
+    section.finish()
+    return found
 
 
 def _formula(section: Section, key: str, text: str) -> Formula:
