@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perflex._interval import PredictionInterval
     from perflex._machines import Machine, load_machine, using_machine
     from perflex._model import Model
+    from perflex._prune.promise import Promise
     from perflex._rank import RankedVariant, rank
     from perflex._table import FeatureTable, scale_features_by_output
     from perflex._volumes.refit import fit_capacity_curve
@@ -44,6 +45,7 @@ __all__ = [
     "Model",
     "PerflexError",
     "PredictionInterval",
+    "Promise",
     "RankedVariant",
     "annotate",
     "calibrate",
@@ -70,6 +72,7 @@ _HOME = {
     "Model": "perflex._model",
     "PerflexError": "perflex.errors",
     "PredictionInterval": "perflex._interval",
+    "Promise": "perflex._prune.promise",
     "RankedVariant": "perflex._rank",
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",

@@ -1,0 +1,1 @@
+"""Pruning of variants: what to keep, with which promise, over which space."""

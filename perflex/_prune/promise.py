@@ -1,0 +1,251 @@
+"""The smallest set of variants that holds a near-best one with a stated confidence.
+
+A batch of variants is measured, all are predicted. The promise fails only if the space's fastest variant is dropped
+and nothing that is kept comes near it. Its own time is known from above: where the promise is not kept already, it
+is below ``b / (1 + loss)``, ``b`` being the fastest measured. What is not known is how much too slow the model
+predicts it: the best of many variants is often one that the model misjudges (the winner's curse), so errors of
+ordinary variants say little. Two bounds on its prediction are taken, each from the fast measured variants alone,
+with predictions that did not see the measurement, and the looser of the two decides:
+
+* split conformal prediction on the fastest ``c / (1 - c)`` measured (19 for 95 %): its prediction is too slow by no
+  more than the worst of theirs;
+* the regression of prediction on measurement over the faster half, extrapolated to ``b``, with the conformal
+  quantile of its residuals: where fast variants are predicted too slow by more the faster they are, the fastest is
+  predicted too slow by more than any of them.
+
+Nothing is assumed about the distribution of errors. What is assumed: the batch is a random sample (or one at least as
+rich in fast variants), and the space's fastest is misjudged like the fast ones of the batch. A small group of
+variants that behaves like none in the batch is beyond any method that sees only the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.errors import CalibrationError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[np.float64]
+    Indices = NDArray[np.intp]
+
+__all__ = ["KeepDecision", "Promise", "keep_by_promise"]
+
+# Level that the conformal quantile must not miss by rounding: 0.95 * 20 is 19, not 20.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a pruned set shall hold: a variant within ``loss`` of the best, with the stated confidence.
+
+    Attributes
+    ----------
+    loss
+        How much slower than the space's best the best kept variant may be, a fraction: 0.05 for 5 %.
+    confidence
+        Share of cases in which that shall be so, between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        A number is out of range.
+    """
+
+    loss: float = 0.05
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.loss) and self.loss >= 0):
+            msg = f"the loss must be a fraction of at least 0, e.g. 0.05 for 5 %, not {self.loss!r}"
+            raise ValueError(msg)
+        if not 0 < self.confidence < 1:
+            msg = f"the confidence must lie between 0 and 1, e.g. 0.95, not {self.confidence!r}"
+            raise ValueError(msg)
+
+    @property
+    def batch(self) -> int:
+        """Fewest measured variants that can carry the confidence: ``c / (1 - c)``, 19 for 95 %."""
+        return math.ceil(self.confidence / (1 - self.confidence) - _ROUNDING)
+
+    def __str__(self) -> str:
+        return f"within {100 * self.loss:.3g} % of the best with {100 * self.confidence:.4g} % confidence"
+
+
+@dataclass(frozen=True)
+class KeepDecision:
+    """Which variants are kept, and what that promises.
+
+    Attributes
+    ----------
+    kept
+        Indices of the kept variants, fastest predicted first, shape ``(k,)``; the fastest measured is among them,
+        the other measured ones are not: they are known to be slower.
+    threshold_ratio
+        What is predicted slower than this multiple of the fastest measured time is dropped; infinite if nothing is.
+    achieved_confidence
+        That the batch carries, at least what was asked for where ``met``; 1 where everything is kept.
+    met
+        False if nothing but keeping everything would do.
+    explanation
+        Why, in one line.
+    """
+
+    kept: Indices = field(repr=False)
+    threshold_ratio: float
+    achieved_confidence: float
+    met: bool
+    explanation: str
+
+
+def keep_by_promise(
+    predicted: ArrayLike,
+    *,
+    measured_index: ArrayLike,
+    measured: ArrayLike,
+    predicted_of_measured: ArrayLike | None = None,
+    promise: Promise | None = None,
+    order: ArrayLike | None = None,
+) -> KeepDecision:
+    """Return the smallest set of variants that holds one near the best with the promised confidence.
+
+    Parameters
+    ----------
+    predicted
+        Times of all variants, shape ``(n,)``, seconds (or any unit, the same as of ``measured``).
+    measured_index
+        Which variants were measured, shape ``(m,)``: a random batch, or one at least as rich in fast variants.
+    measured
+        Their times, shape ``(m,)``.
+    predicted_of_measured
+        Predictions of the measured variants by models that did not see their times (cross-validated), shape ``(m,)``.
+        Where there are none, ``predicted`` is taken, which is right only for a model that was not fitted to them.
+    promise
+        What to hold; by default within 5 % with 95 % confidence.
+    order
+        All variants, the one to be kept first before the others, shape ``(n,)``; by default by ``predicted``. The set
+        then reaches to the last variant below the threshold.
+
+    Raises
+    ------
+    CalibrationError
+        A time is not positive and finite, shapes do not fit, or a variant is measured twice.
+    """
+    wanted = promise or Promise()
+    times = _times(predicted, "predicted")
+    index = np.asarray(measured_index, dtype=np.intp).ravel()
+    seconds = _times(measured, "measured") if index.size else np.empty(0)
+    _check_batch(times, index, seconds)
+    ranked = np.argsort(times, kind="stable") if order is None else _order(order, times.size)
+    if index.size < wanted.batch:
+        need = f"{wanted.batch} measured variants are needed for a confidence of {100 * wanted.confidence:.4g} %"
+        return _everything(ranked, index, seconds, f"{need}, there are {index.size}")
+    unseen = times[index] if predicted_of_measured is None else _times(predicted_of_measured, "predicted_of_measured")
+    if unseen.shape != seconds.shape:
+        msg = f"there are {seconds.size} measured times and {unseen.size} predictions of them; give one for each"
+        raise CalibrationError(msg)
+    logs, guesses = np.log(seconds), np.log(unseen)
+    goal = logs.min() - math.log1p(wanted.loss)
+    threshold = max(
+        goal + _worst_of_fastest(logs, guesses, wanted.batch),
+        _regressed(logs, guesses, wanted),
+    )
+    return _decide(ranked, np.log(times), index, logs, threshold, wanted)
+
+
+def _worst_of_fastest(logs: Array, guesses: Array, count: int) -> float:
+    fastest = np.argsort(logs, kind="stable")[:count]
+    return float((guesses - logs)[fastest].max())
+
+
+def _regressed(logs: Array, guesses: Array, promise: Promise) -> float:
+    """Return an upper bound of the prediction of a variant as fast as the fastest measured, a logarithm."""
+    fastest = np.argsort(logs, kind="stable")[: max(promise.batch, logs.size // 2)]
+    x, y = logs[fastest], guesses[fastest]
+    count, centre, offset = x.size, x.mean(), y.mean()
+    spread = float(((x - centre) ** 2).sum())
+    slope = 0.0 if spread == 0 else float(np.clip(((x - centre) * (y - offset)).sum() / spread, 0, 1))
+    away = x.min() - centre
+    # Residuals at the ends of the line are small because it was drawn through them.
+    leverage = 1 / count + ((x - centre) ** 2 / spread if spread else 0.0)
+    residuals = (y - offset - slope * (x - centre)) / np.sqrt(np.maximum(1 - leverage, 1 / count))
+    place = min(count, math.ceil((count + 1) * promise.confidence - _ROUNDING))
+    bound = float(np.sort(residuals)[place - 1])
+    deviation = math.sqrt(float((residuals**2).mean()))
+    reach = max(bound, deviation * _normal_quantile(promise.confidence))
+    return float(offset + slope * away + reach * math.sqrt(1 + 1 / count + (away**2 / spread if spread else 0.0)))
+
+
+def _normal_quantile(level: float) -> float:
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(level)
+
+
+def _decide(
+    ranked: Indices, logs_of_all: Array, index: Indices, logs: Array, threshold: float, promise: Promise
+) -> KeepDecision:
+    best = index[np.argmin(logs)]
+    known = np.zeros(logs_of_all.size, dtype=bool)
+    known[index] = True
+    open_places = np.flatnonzero((logs_of_all[ranked] <= threshold) & ~known[ranked])
+    reached = ranked[: open_places[-1] + 1] if open_places.size else ranked[:0]
+    kept_flags = np.zeros(known.size, dtype=bool)
+    kept_flags[reached] = True
+    kept_flags &= ~known
+    ratio = math.exp(threshold - logs.min())
+    everything = bool(kept_flags.sum() == (~known).sum()) and not known.all()
+    kept_flags[best] = True
+    kept = ranked[kept_flags[ranked]]
+    if everything:
+        cause = f"the model misjudges fast variants by up to {ratio:.3g} times, so that none can be dropped unmeasured"
+        return KeepDecision(kept, math.inf, 1.0, met=False, explanation=cause)
+    text = (
+        f"{kept.size} of {known.size} hold a variant {promise}: a variant predicted slower than {ratio:.3g} times the "
+        f"fastest of {index.size} measured is not the best"
+    )
+    count = promise.batch
+    return KeepDecision(kept, ratio, count / (count + 1), met=True, explanation=text)
+
+
+def _everything(ranked: Indices, index: Indices, seconds: Array, cause: str) -> KeepDecision:
+    slower = np.delete(index, np.argmin(seconds)) if index.size else index
+    kept = ranked[~np.isin(ranked, slower)]
+    met = bool(index.size and index.size == ranked.size)
+    text = "all variants are measured" if met else f"nothing is dropped unmeasured: {cause}"
+    return KeepDecision(kept, math.inf, 1.0, met=met, explanation=text)
+
+
+def _times(values: ArrayLike, name: str) -> Array:
+    times = np.asarray(values, dtype=np.float64).ravel()
+    wrong = np.flatnonzero(~(np.isfinite(times) & (times > 0)))
+    if not times.size or wrong.size:
+        what = f"number {wrong[0]} is {times[wrong[0]]:g}" if wrong.size else "there are none"
+        msg = f"times must be positive and finite, but in {name!r} {what}; leave out what failed"
+        raise CalibrationError(msg)
+    return times
+
+
+def _check_batch(times: Array, index: Indices, seconds: Array) -> None:
+    if index.shape != seconds.shape:
+        msg = f"there are {index.size} measured variants and {seconds.size} times; give one for each"
+        raise CalibrationError(msg)
+    if index.size and (index.min() < 0 or index.max() >= times.size):
+        msg = f"measured variants must be numbered 0 to {times.size - 1}, not {index.min()} to {index.max()}"
+        raise CalibrationError(msg)
+    if np.unique(index).size != index.size:
+        msg = "a variant is measured twice; give its time once, e.g. the median"
+        raise CalibrationError(msg)
+
+
+def _order(order: ArrayLike, count: int) -> Indices:
+    ranked = np.asarray(order, dtype=np.intp).ravel()
+    if not np.array_equal(np.sort(ranked), np.arange(count)):
+        msg = f"the order must name each of the {count} variants once"
+        raise CalibrationError(msg)
+    return ranked
