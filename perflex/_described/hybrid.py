@@ -21,8 +21,8 @@ __all__ = ["HybridPrediction", "check_learn", "predict_hybrid"]
 
 MEMBERS = ("analytic", "trees on the residual", "Gaussian process on the residual", "trees")
 _FOLDS = 5
-_TREES = 200
-_FOLD_TREES = 60
+_TREES = 100
+_FOLD_TREES = 30
 # Fewer measured configurations than this carry no correction.
 _FEWEST = 15
 # How fast the weight of a configuration falls with its time when members are compared, as a power.

@@ -191,7 +191,7 @@ def tune_described(
     tuner = DescribedTuner(space, seed)
     while len(tuner.index) < min(budget, len(space)):
         # Late batches are larger: a few more measurements change little by then.
-        size = max(batch, len(tuner.index) // 12)
+        size = max(batch, len(tuner.index) // 6)
         for index in tuner.ask(min(size, budget - len(tuner.index))):
             tuner.tell(int(index), measure(int(index)))
     return tuner
