@@ -96,7 +96,9 @@ def fit_analytic(
     cost, best = min((problem.solve(start) for start in problem.starts()), key=lambda pair: pair[0])
     fitted = problem.log_times(best)
     deviation = float(np.sqrt(np.mean((problem.target - fitted) ** 2)))
-    return AnalyticFit(description, dict(zip(description.parameters, np.exp(best).tolist(), strict=True)), deviation, cost)
+    return AnalyticFit(
+        description, dict(zip(description.parameters, np.exp(best).tolist(), strict=True)), deviation, cost
+    )
 
 
 class _Problem:

@@ -130,7 +130,7 @@ class _Reader:
         msg = f"cannot use the formula {self.text!r}: at character {position}, {cause}"
         return ModelSyntaxError(msg, text=self.text, position=position)
 
-    def read(self, node: ast.expr, depth: int) -> Callable[[Mapping[str, Any]], Any]:
+    def read(self, node: ast.expr, depth: int) -> Callable[[Mapping[str, Any]], Any]:  # noqa: PLR0911  # one per node
         if depth > _MAX_DEPTH:
             raise self.error(node, f"it is nested more than {_MAX_DEPTH} deep; use features for parts of it")
         match node:
@@ -154,7 +154,9 @@ class _Reader:
             case ast.Call():
                 return self._call(node, depth)
             case _:
-                raise self.error(node, f"{type(node).__name__} is not allowed; use arithmetic, conditions and functions")
+                raise self.error(
+                    node, f"{type(node).__name__} is not allowed; use arithmetic, conditions and functions"
+                )
 
     def _binary(self, node: ast.BinOp, depth: int) -> Callable[[Mapping[str, Any]], Any]:
         left, right = self.read(node.left, depth + 1), self.read(node.right, depth + 1)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._described.description import Description, load_description
+from perflex._described.description import Description
+from perflex._described.description_file import load_description
 from perflex._described.space import DescribedSpace
 from perflex._described.tuner import DescribedTuner
 from perflex.errors import CalibrationError, MissingExtraError
@@ -37,7 +38,8 @@ class KernelTunerStrategy:
 
     Examples
     --------
-    ``tune_kernel(..., strategy=KernelTunerStrategy("convolution", device="A100"), strategy_options={"max_fevals": 100})``
+    ``strategy = KernelTunerStrategy("convolution", device="A100")``, then
+    ``tune_kernel(..., strategy=strategy, strategy_options={"max_fevals": 100})``
     """
 
     def __init__(self, description: Description | str | Path, device: str = "", seed: int = 0) -> None:

@@ -83,7 +83,14 @@ def _by_name(device: str) -> Machine | None:
     from perflex._machines.lookup import load_machine, machine_names
 
     begun = [name for name in machine_names() if name.casefold().startswith(f"{device.casefold()}-")]
-    for place in (device, device.replace("_", "-"), device.replace("_", " "), f"RTX-{device}", f"RX-{device}", *begun[:1]):
+    for place in (
+        device,
+        device.replace("_", "-"),
+        device.replace("_", " "),
+        f"RTX-{device}",
+        f"RX-{device}",
+        *begun[:1],
+    ):
         try:
             return load_machine(place)
         except MachineError:

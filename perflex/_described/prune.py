@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex._described.description import Description, load_description
+from perflex._described.description import Description
+from perflex._described.description_file import load_description
 from perflex._described.hybrid import predict_hybrid
 from perflex._described.space import DescribedSpace
 from perflex._described.space_file import MeasuredSpace, read_space
@@ -75,7 +76,8 @@ class DescribedPruning:
 
     def __repr__(self) -> str:
         batch = int(np.isfinite(self.measured).sum())
-        return f"<{len(self.kept)} of {len(self.predicted)} configurations of {self.description.name} kept, {batch} measured>"
+        whole = f"{len(self.predicted)} configurations of {self.description.name}"
+        return f"<{len(self.kept)} of {whole} kept, {batch} measured>"
 
     @property
     def errors(self) -> dict[str, float]:
@@ -84,11 +86,13 @@ class DescribedPruning:
         if not rest.any():
             return {}
         both = {"analytic": self.analytic, "with the correction": self.predicted}
-        return {name: float(np.expm1(np.mean(np.abs(np.log(made[rest] / self.known[rest]))))) for name, made in both.items()}
+        return {
+            name: float(np.expm1(np.mean(np.abs(np.log(made[rest] / self.known[rest]))))) for name, made in both.items()
+        }
 
     @property
     def covered(self) -> bool | None:
-        """Whether a kept configuration is within 5 % of the best known; None if times outside the batch are not known."""
+        """Whether a kept configuration is within 5 % of the best known; None if only the batch is known."""
         if not (np.isfinite(self.known) & ~np.isfinite(self.measured)).any():
             return None
         kept = self.known[self.kept]
@@ -118,7 +122,9 @@ class DescribedPruning:
                 writer.writerow([*self._row(0), "kept"])
                 for index in range(len(self.predicted)):
                     row = self._row(index)
-                    writer.writerow(["" if np.isnan(value) else f"{value:g}" for value in row.values()] + [int(index in kept)])
+                    writer.writerow(
+                        ["" if np.isnan(value) else f"{value:g}" for value in row.values()] + [int(index in kept)]
+                    )
         except OSError as error:
             msg = f"cannot write {path}: {error.strerror or error}"
             raise FileFormatError(msg, path=path) from error

@@ -49,11 +49,14 @@ def described_scop(description: Description, settings: Mapping[str, float]) -> S
 
 
 def _array(name: str, space: str, shape: tuple[int, int], dtype: str = "float32") -> str:
-    return f"- {{name: {name}, space: {space}, dtype: {dtype}, shape: [{shape[0]}, {shape[1]}], strides: [{shape[1]}, 1]}}\n"
+    sizes = f"shape: [{shape[0]}, {shape[1]}], strides: [{shape[1]}, 1]"
+    return f"- {{name: {name}, space: {space}, dtype: {dtype}, {sizes}}}\n"
 
 
-def _statement(name: str, domain: str, accesses: list[tuple[str, str, str]], schedule: str, operations: str = "") -> str:
-    head = domain.split(":")[0]
+def _statement(
+    name: str, domain: str, accesses: list[tuple[str, str, str]], schedule: str, operations: str = ""
+) -> str:
+    head = domain.split(":", maxsplit=1)[0]
     lines = [f"- name: {name}", f'  domain: "{{ {domain} }}"', f"  schedule: {schedule}", "  accesses:"]
     lines += [
         f'  - {{array: {array}, direction: {direction}, relation: "{{ {head} -> [{place}] }}"}}'
@@ -86,20 +89,23 @@ def _convolution(v: Mapping[str, int]) -> str:
         arrays += _array("tile", "local", (rows, columns + padding))
         place = f"l1 + {by}*i, l0 + {bx}*j"
         source = f"{by * ty}*g1 + l1 + {by}*i, {bx * tx}*g0 + l0 + {bx}*j"
-        domain = f"[g0, g1, l0, l1, i, j] : {grid} and 0 <= i and 0 <= j and l1 + {by}*i < {rows} and l0 + {bx}*j < {columns}"
-        statements += _statement("stage", domain, [("image", "load", source), ("tile", "store", place)], "[0, i, 0, j, 0]")
+        within = f"0 <= i and 0 <= j and l1 + {by}*i < {rows} and l0 + {bx}*j < {columns}"
+        domain = f"[g0, g1, l0, l1, i, j] : {grid} and {within}"
+        statements += _statement(
+            "stage", domain, [("image", "load", source), ("tile", "store", place)], "[0, i, 0, j, 0]"
+        )
+    taps = f"0 <= f < {fh} and 0 <= c < {fw} and 0 <= y < {ty} and 0 <= x < {tx}"
     # Each row of the input once where the compiler can share it between outputs, else once for each output.
     shared = bool(v["use_shmem"]) or not guarded
     rows_read = f"exists (y, f : 0 <= y < {ty} and 0 <= f < {fh} and r = {by}*y + f)"
     domain = f"[g0, g1, l0, l1, r, x, c] : {grid} and 0 <= x < {tx} and 0 <= c < {fw} and {rows_read}"
     row, loops = "r", "[1, r, 0, x, 0, c, 0]"
     if not shared:
-        domain = f"[g0, g1, l0, l1, y, f, x, c] : {grid} and 0 <= x < {tx} and 0 <= c < {fw} and 0 <= y < {ty} and 0 <= f < {fh}"
+        domain = f"[g0, g1, l0, l1, y, f, x, c] : {grid} and {taps}"
         row, loops = f"{by}*y + f", "[1, y, 0, f, 0, x, 0, c, 0]"
     local = ("tile", "load", f"l1 + {row}, l0 + {bx}*x + c")
     direct = ("image", "load", f"{by * ty}*g1 + l1 + {row}, {bx * tx}*g0 + l0 + {bx}*x + c")
     statements += _statement("read", domain, [local if v["use_shmem"] else direct], loops)
-    taps = f"0 <= f < {fh} and 0 <= c < {fw} and 0 <= y < {ty} and 0 <= x < {tx}"
     domain = f"[g0, g1, l0, l1, f, c, y, x] : {grid} and {taps}"
     statements += _statement("add", domain, [], "[2, f, 0, c, 0, y, 0, x, 0]", "{kind: madd, dtype: float32, count: 1}")
     domain = f"[g0, g1, l0, l1, y, x] : {grid} and 0 <= y < {ty} and 0 <= x < {tx}"
@@ -114,7 +120,8 @@ def _gemm(v: Mapping[str, int]) -> str:
     items = (v["MDIMC"], v["NDIMC"])
     tiles, depth, steps = (v["MWG"], v["NWG"]), v["KWG"], v["K"] // v["KWG"]
     each = (tiles[0] // items[0], tiles[1] // items[1])
-    grid = f"0 <= g0 < {groups[0]} and 0 <= g1 < {groups[1]} and 0 <= l0 < {items[0]} and 0 <= l1 < {items[1]} and 0 <= t < {steps}"
+    extents = {"g0": groups[0], "g1": groups[1], "l0": items[0], "l1": items[1], "t": steps}
+    grid = " and ".join(f"0 <= {name} < {extent}" for name, extent in extents.items())
     arrays, statements, barriers = "", "", ""
     sides = (("a", "SA", v["MDIMA"], v["VWM"]), ("b", "SB", v["NDIMB"], v["VWN"]))
     for side, (name, staged, across, vector) in enumerate(sides):
@@ -137,13 +144,17 @@ def _gemm(v: Mapping[str, int]) -> str:
         chunks = each[side] // wide
         domain = f"[g0, g1, l0, l1, t, k, m] : {grid} and 0 <= k < {depth} and 0 <= m < {chunks}"
         place = f"{chunks}*l{side} + m"
-        access = (f"{name}_tile", "load", f"k, {place}") if v[staged] else (name, "load", f"{depth}*t + k, {first} + {place}")
+        access = (
+            (f"{name}_tile", "load", f"k, {place}")
+            if v[staged]
+            else (name, "load", f"{depth}*t + k, {first} + {place}")
+        )
         statements += _statement(f"read_{name}", domain, [access], f"[0, t, {3 + side}, k, 0, m, 0]")
     domain = f"[g0, g1, l0, l1, t, k, m, n] : {grid} and 0 <= k < {depth} and 0 <= m < {each[0]} and 0 <= n < {each[1]}"
     statements += _statement("add", domain, [], "[0, t, 5, k, 0, m, 0, n, 0]", "{kind: madd, dtype: float32, count: 1}")
     if v["SA"] or v["SB"]:
-        for place in (2, 6):
-            barriers += f'- {{kind: local, domain: "{{ [g0, g1, l0, l1, t] : {grid} }}", schedule: [0, t, {place}]}}\n'
+        for moment in (2, 6):
+            barriers += f'- {{kind: local, domain: "{{ [g0, g1, l0, l1, t] : {grid} }}", schedule: [0, t, {moment}]}}\n'
     launch = f"{{groups: [{groups[0]}, {groups[1]}], items: [{items[0]}, {items[1]}]}}"
     return _document("gemm", launch, arrays, statements, barriers)
 

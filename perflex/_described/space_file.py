@@ -169,7 +169,9 @@ def _t4_rows(results: list[Any], path: Path) -> Iterable[tuple[dict[str, Any], A
         if str(result.get("invalidity", "correct")) != "correct":
             yield result["configuration"], str(result["invalidity"])
             continue
-        found = next((m for m in result.get("measurements", []) if isinstance(m, dict) and m.get("name") == "time"), None)
+        found = next(
+            (m for m in result.get("measurements", []) if isinstance(m, dict) and m.get("name") == "time"), None
+        )
         yield result["configuration"], _t4_time(found, path)
 
 
@@ -208,7 +210,15 @@ def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, pa
         causes = ", ".join(f"{count} {cause}" for cause, count in excluded.items()) or "it is empty"
         msg = f"{path} holds no valid configuration: {causes}"
         raise FileFormatError(msg, path=path)
-    return _kernels(np.array([row for row, _ in good]), np.array([time for _, time in good]), names, description, path, device, excluded)
+    return _kernels(
+        np.array([row for row, _ in good]),
+        np.array([time for _, time in good]),
+        names,
+        description,
+        path,
+        device,
+        excluded,
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -218,7 +228,7 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _kernels(  # noqa: PLR0913, PLR0917  # one step of _joined
+def _kernels(  # one step of _joined
     table: NDArray[np.float64],
     times: NDArray[np.float64],
     names: list[str],
@@ -246,4 +256,6 @@ def _kernels(  # noqa: PLR0913, PLR0917  # one step of _joined
     medians = np.array([np.median(group) for group in groups])
     # In the order of the file, not of the settings' values.
     rank = np.argsort(first)
-    return MeasuredSpace({name: column[first[rank]] for name, column in settings.items()}, medians[rank], dict(excluded), device)
+    return MeasuredSpace(
+        {name: column[first[rank]] for name, column in settings.items()}, medians[rank], dict(excluded), device
+    )

@@ -71,7 +71,9 @@ def most_promising(prediction: HybridPrediction, measured: Indices, best: float,
         How many; fewer are returned where no more are left.
     """
     gain = expected_improvement(prediction.predicted, prediction.deviation, best)
-    orders = [np.argsort(score, kind="stable") for score in (prediction.predicted, -gain, prediction.analytic.predicted)]
+    orders = [
+        np.argsort(score, kind="stable") for score in (prediction.predicted, -gain, prediction.analytic.predicted)
+    ]
     taken = np.zeros(len(gain), dtype=np.bool_)
     taken[measured] = True
     chosen: list[int] = []

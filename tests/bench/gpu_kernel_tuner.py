@@ -29,18 +29,24 @@ class SimulatedSpace:
     def __init__(self, description, settings, times):
         self.keys = list(description.tunables)
         self.values = {name: sorted({int(value) for value in settings[name]}) for name in self.keys}
-        constants = {name: float(np.unique(settings[name])[0]) if name in settings else value for name, value in description.constants.items()}
+        constants = {
+            name: float(np.unique(settings[name])[0]) if name in settings else value
+            for name, value in description.constants.items()
+        }
         self.restrictions = [_with_numbers(constraint.text, constants) for constraint in description.constraints]
         whole = description.space()
         entries = {}
         for row in zip(*(whole[name].astype(int).tolist() for name in self.keys), strict=True):
             if all(value in self.values[name] for name, value in zip(self.keys, row, strict=True)):
                 entries[row] = "CompilationFailedConfig"
-        for row, time in zip(zip(*(settings[name].astype(int).tolist() for name in self.keys), strict=True), times, strict=True):
+        for row, time in zip(
+            zip(*(settings[name].astype(int).tolist() for name in self.keys), strict=True), times, strict=True
+        ):
             entries[row] = float(time)
         self.best = float(np.min(times))
         cache = {
-            ",".join(map(str, row)): {**dict(zip(self.keys, row, strict=True)), "time": time} for row, time in entries.items()
+            ",".join(map(str, row)): {**dict(zip(self.keys, row, strict=True)), "time": time}
+            for row, time in entries.items()
         }
         document = {
             "schema_version": "1.0.0",
@@ -62,12 +68,25 @@ class SimulatedSpace:
 
         np.random.seed(seed)  # noqa: NPY002  # Kernel Tuner draws from the global generators
         random.seed(seed)
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             warnings.simplefilter("ignore")
             found, _ = tune_kernel(
-                "kernel", "__global__ void kernel(){}", (1,), [], self.values, restrictions=list(self.restrictions),
-                simulation_mode=True, cache=str(self.path), strategy=STRATEGIES[method],
-                strategy_options={"max_fevals": evaluations}, quiet=True, lang="CUDA",
+                "kernel",
+                "__global__ void kernel(){}",
+                (1,),
+                [],
+                self.values,
+                restrictions=list(self.restrictions),
+                simulation_mode=True,
+                cache=str(self.path),
+                strategy=STRATEGIES[method],
+                strategy_options={"max_fevals": evaluations},
+                quiet=True,
+                lang="CUDA",
             )
         seen, best = set(), float("inf")
         for result in found:

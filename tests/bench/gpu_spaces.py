@@ -28,24 +28,38 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
-
 import numpy as np
 from gpu_kernel_tuner import STRATEGIES, SimulatedSpace
 
-from perflex._described.description import load_description
+from perflex._described.description_file import load_description
 from perflex._described.hybrid import predict_hybrid
 from perflex._described.space import DescribedSpace
 from perflex._described.space_file import read_space
 from perflex._described.tuner import most_promising, tune_described
 from perflex.errors import FileFormatError
 
-FIELDS = ["kernel", "gpu", "method", "samples", "seed", "geomean_error", "spearman", "share_to_keep", "best_after_n_plus_10"]
+FIELDS = [
+    "kernel",
+    "gpu",
+    "method",
+    "samples",
+    "seed",
+    "geomean_error",
+    "spearman",
+    "share_to_keep",
+    "best_after_n_plus_10",
+]
 PREDICTORS = ["analytic", "hybrid", "extra trees", "gradient boosting"]
 METHODS = [*PREDICTORS, "perflex tuner", "random search", *list(STRATEGIES)[:3]]
 NEAR = 1.05
 MORE = 10
+
+
+def one_core():
+    """Keep linear algebra of a worker on one core."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
 
 
 @lru_cache(maxsize=2)
@@ -82,7 +96,9 @@ def learner(method, seed):
 
     if method == "extra trees":
         return ExtraTreesRegressor(200, random_state=seed, n_jobs=1)
-    return GradientBoostingRegressor(n_estimators=200, max_depth=4, learning_rate=0.05, subsample=0.7, random_state=seed)
+    return GradientBoostingRegressor(
+        n_estimators=200, max_depth=4, learning_rate=0.05, subsample=0.7, random_state=seed
+    )
 
 
 def predictor(method, space, seed):
@@ -168,7 +184,10 @@ def done(out):
     if not out.exists():
         return set()
     with out.open() as stream:
-        return {(row["kernel"], row["gpu"], row["method"], int(row["samples"]), int(row["seed"])) for row in csv.DictReader(stream)}
+        return {
+            (row["kernel"], row["gpu"], row["method"], int(row["samples"]), int(row["seed"]))
+            for row in csv.DictReader(stream)
+        }
 
 
 def jobs_left(arguments, samples):
@@ -188,10 +207,16 @@ def summary(out):
     with out.open() as stream:
         for row in csv.DictReader(stream):
             groups.setdefault((row["kernel"], row["gpu"], int(row["samples"]), row["method"]), []).append(row)
-    print("| space | N | method | error | Spearman | share to keep, % | best after N + 10 | seeds |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
+    head = ["space", "N", "method", "error, %", "Spearman", "share to keep, %", "best after N + 10", "seeds"]
+    print(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     for (kernel, gpu, samples, method), rows in sorted(groups.items()):
         cells = []
-        for name, scale, worst in (("geomean_error", 100, max), ("spearman", 1, min), ("share_to_keep", 100, max), ("best_after_n_plus_10", 1, max)):
+        for name, scale, worst in (
+            ("geomean_error", 100, max),
+            ("spearman", 1, min),
+            ("share_to_keep", 100, max),
+            ("best_after_n_plus_10", 1, max),
+        ):
             values = [scale * float(row[name]) for row in rows if row[name]]
             cells.append(f"{np.median(values):.3g} ({worst(values):.3g})" if values else "")
         print(f"| {kernel} {gpu} | {samples} | {method} | {' | '.join(cells)} | {len(rows)} |")
@@ -203,7 +228,11 @@ def main():
     parser.add_argument("--samples", default="50,100,200")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("results.csv"))
-    parser.add_argument("--methods", default=",".join(METHODS), help=f"of {', '.join([*PREDICTORS, 'perflex tuner', 'random search', *STRATEGIES])}")
+    parser.add_argument(
+        "--methods",
+        default=",".join(METHODS),
+        help=f"of {', '.join([*PREDICTORS, 'perflex tuner', 'random search', *STRATEGIES])}",
+    )
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no further run begins")
     arguments = parser.parse_args()
@@ -212,13 +241,18 @@ def main():
     known = done(arguments.out)
     started = time.perf_counter()
     waiting, running = iter(jobs), set()
-    with ProcessPoolExecutor(arguments.jobs) as pool, arguments.out.open("a", newline="") as stream:
+    with (
+        ProcessPoolExecutor(arguments.jobs, initializer=one_core) as pool,
+        arguments.out.open("a", newline="") as stream,
+    ):
         writer = csv.writer(stream)
         if stream.tell() == 0:
             writer.writerow(FIELDS)
         while True:
             late = time.perf_counter() - started > arguments.limit
-            running |= {pool.submit(task, job) for job in islice(waiting, 0 if late else arguments.jobs + 1 - len(running))}
+            running |= {
+                pool.submit(task, job) for job in islice(waiting, 0 if late else arguments.jobs + 1 - len(running))
+            }
             if not running:
                 break
             ended, running = wait(running, return_when=FIRST_COMPLETED)
