@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._described.formula import Formula
 from perflex.errors import FileFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from perflex._described.formula import Formula
 
 __all__ = ["Description", "Parameter", "Tunable"]
 

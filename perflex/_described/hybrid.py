@@ -99,7 +99,16 @@ def predict_hybrid(
         As `perflex._described.analytic.fit_analytic`.
     """
     check_learn()
-    index = np.asarray(index, dtype=np.intp)
+    from threadpoolctl import threadpool_limits
+
+    # Matrices of a few hundred rows lose time on several cores.
+    with threadpool_limits(1):
+        return _predict(space, np.asarray(index, dtype=np.intp), times, seed, analytic)
+
+
+def _predict(
+    space: DescribedSpace, index: NDArray[np.intp], times: Array, seed: int, analytic: ReadingFit | None
+) -> HybridPrediction:
     logs = np.log(np.asarray(times, dtype=np.float64))
     whole = analytic if analytic is not None else space.fit_analytic(index, np.exp(logs))
     if len(index) < _FEWEST:

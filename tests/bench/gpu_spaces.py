@@ -57,6 +57,8 @@ MORE = 10
 
 def one_core():
     """Keep linear algebra of a worker on one core."""
+    import scipy.linalg  # noqa: F401  # brings its own library, which must be there to be limited
+    import sklearn.ensemble  # noqa: F401
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1)
