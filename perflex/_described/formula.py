@@ -104,9 +104,9 @@ def parse_formula(text: str) -> Formula:
     ModelSyntaxError
         The text is no such formula; the message names the place.
     """
-    if not isinstance(text, str) or len(text) > _MAX_LENGTH:
+    if len(text) > _MAX_LENGTH:
         msg = f"a formula is a text of at most {_MAX_LENGTH} characters; shorten it"
-        raise ModelSyntaxError(msg, text=str(text)[:_MAX_LENGTH])
+        raise ModelSyntaxError(msg, text=text[:_MAX_LENGTH])
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -151,9 +151,9 @@ def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[
         raise FileFormatError(msg, path=path, field="objective")
     for entry in document["cache"].values():
         if isinstance(entry, dict):
-            times = entry.get("times")
+            times: Any = entry.get("times")
             # Kernel Tuner states times in milliseconds (its documentation, "Output").
-            time = float(np.median(times)) if _numbers(times) else entry.get("time")
+            time = float(np.median(np.asarray(times))) if _numbers(times) else entry.get("time")
             yield {key: entry.get(key) for key in keys}, time
 
 
