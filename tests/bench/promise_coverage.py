@@ -80,13 +80,13 @@ def main():
     if arguments.out.exists():
         with arguments.out.open() as stream:
             known = {tuple(row[name] for name in FIELDS[:5]) for row in csv.DictReader(stream)}
+    count = str(arguments.samples)
     jobs = [
         (path, method, arguments.samples, seed, Promise())
         for method in arguments.methods.split(",")
         for path in spaces(arguments.data)
         for seed in range(arguments.seeds)
-        if (Path(path).parent.name, Path(path).name.split(".")[0], method, str(arguments.samples), str(seed))
-        not in known
+        if (Path(path).parent.name, Path(path).name.split(".")[0], method, count, str(seed)) not in known
     ]
     started = time.perf_counter()
     with (
