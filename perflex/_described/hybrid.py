@@ -50,6 +50,8 @@ class HybridPrediction:
     weights
         Share of each member: the analytic model alone, extremely randomised trees and a Gaussian process on its
         residual, and trees that see its prediction as one more column.
+    direct
+        Times predicted by those trees alone, shape ``(n,)``: the member that leans least on the analytic model.
     """
 
     analytic: ReadingFit
@@ -57,6 +59,7 @@ class HybridPrediction:
     deviation: Array
     unseen: Array
     weights: dict[str, float]
+    direct: Array
 
 
 def check_learn() -> None:
@@ -114,7 +117,7 @@ def _predict(
     if len(index) < _FEWEST:
         spread = np.full(len(space), max(whole.fit.residual, 0.1))
         share = dict.fromkeys(MEMBERS, 0.0) | {MEMBERS[0]: 1.0}
-        return HybridPrediction(whole, whole.predicted, spread, whole.predicted[index], share)
+        return HybridPrediction(whole, whole.predicted, spread, whole.predicted[index], share, whole.predicted)
     inputs = space.inputs(whole.reading)
     base = np.log(whole.predicted)
     kernel, made, deviation = _members(inputs, base, index, logs, (_TREES, seed), None)
@@ -125,7 +128,7 @@ def _predict(
     # Deviations that the members state are scaled to the errors seen in cross-validation.
     spread *= np.sqrt(np.mean(miss**2) / np.mean(spread**2)) if spread.any() else 1.0
     named = dict(zip(MEMBERS, weights.tolist(), strict=True))
-    return HybridPrediction(whole, np.exp(made @ weights), spread, np.exp(unseen @ weights), named)
+    return HybridPrediction(whole, np.exp(made @ weights), spread, np.exp(unseen @ weights), named, np.exp(made[:, 3]))
 
 
 def _weights(unseen: Array, logs: Array) -> Array:

@@ -56,8 +56,8 @@ def expected_improvement(predicted: Array, deviation: Array, best: float) -> Arr
 def most_promising(prediction: HybridPrediction, measured: Indices, best: float, count: int) -> Indices:
     """Return the configurations to measure next.
 
-    In turn the one that the analytic model predicts fastest, the one predicted fastest with the correction, and the
-    one of the largest expected improvement: models that err do not err alike.
+    In turn the one predicted fastest with the correction, the one of the largest expected improvement, the one that
+    trees predict fastest, and the one that the analytic model does: models that err do not err alike.
 
     Parameters
     ----------
@@ -71,13 +71,12 @@ def most_promising(prediction: HybridPrediction, measured: Indices, best: float,
         How many; fewer are returned where no more are left.
     """
     gain = expected_improvement(prediction.predicted, prediction.deviation, best)
-    orders = [
-        np.argsort(score, kind="stable") for score in (prediction.predicted, -gain, prediction.analytic.predicted)
-    ]
+    scores = (prediction.predicted, -gain, prediction.direct, prediction.analytic.predicted)
+    orders = [np.argsort(score, kind="stable") for score in scores]
     taken = np.zeros(len(gain), dtype=np.bool_)
     taken[measured] = True
     chosen: list[int] = []
-    places = [0, 0, 0]
+    places = [0] * len(orders)
     while len(chosen) < min(count, len(gain) - len(measured)):
         turn = len(chosen) % len(orders)
         while taken[orders[turn][places[turn]]]:
