@@ -22,6 +22,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perflex._calibrate import calibrate
     from perflex._calibration import Calibration
+    from perflex._described.description_file import load_description
+    from perflex._described.kernel_tuner_strategy import KernelTunerStrategy
+    from perflex._described.prune import prune_described
     from perflex._diagnosis import Diagnosis, diagnose
     from perflex._fit import FitResult, fit_model
     from perflex._gather import gather_feature_values
@@ -41,6 +44,7 @@ __all__ = [
     "FeatureTable",
     "FitResult",
     "InstructionCounts",
+    "KernelTunerStrategy",
     "Machine",
     "Model",
     "PerflexError",
@@ -53,7 +57,9 @@ __all__ = [
     "fit_capacity_curve",
     "fit_model",
     "gather_feature_values",
+    "load_description",
     "load_machine",
+    "prune_described",
     "rank",
     "scale_features_by_output",
     "using_machine",
@@ -68,6 +74,7 @@ _HOME = {
     "FeatureTable": "perflex._table",
     "FitResult": "perflex._fit",
     "InstructionCounts": "perflex.features",
+    "KernelTunerStrategy": "perflex._described.kernel_tuner_strategy",
     "Machine": "perflex._machines",
     "Model": "perflex._model",
     "PerflexError": "perflex.errors",
@@ -80,7 +87,9 @@ _HOME = {
     "fit_capacity_curve": "perflex._volumes.refit",
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",
+    "load_description": "perflex._described.description_file",
     "load_machine": "perflex._machines",
+    "prune_described": "perflex._described.prune",
     "rank": "perflex._rank",
     "scale_features_by_output": "perflex._table",
     "using_machine": "perflex._machines",
