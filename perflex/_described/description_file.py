@@ -1,4 +1,29 @@
-"""Reading descriptions: those that come with perflex, and a user's own files."""
+"""Reading descriptions: those that come with perflex, and a user's own files.
+
+A description file::
+
+    schema: perflex-description/1
+    name: copy
+    description: what the kernel does
+    tunables:
+      items: {meaning: work-items of a work-group, values: [32, 64, 128]}
+      unroll: {meaning: elements of a work-item, values: [1, 2, 4], dead_when: items == 32}
+    constants: {size: 1048576}
+    constraints: [items*unroll <= 256]
+    features:
+      groups: ceil_div(size, items*unroll)
+      f_moves: groups*items*unroll
+      f_sub_groups: groups*ceil_div(items, m_lanes)
+    model: p_time*(f_moves + p_group*f_sub_groups)
+    parameters:
+      p_time: {meaning: time of a move, unit: ms, prior: 1.0e-9, spread: 2}
+      p_group: {meaning: a sub-group beside a move, unit: move, prior: 10, spread: 1}
+
+A formula may use tunables, constants, the features before it, and facts of the device (``m_...``, see
+`perflex._described.platform`). The first parameter scales the time; ``spread`` is the standard deviation of a
+parameter's natural logarithm. ``dead_when`` says when a tunable changes nothing; ``alternatives`` lists settings that
+some builds of the kernel ignore. What a space file states for a constant replaces the value here.
+"""
 
 from __future__ import annotations
 
