@@ -15,7 +15,9 @@ A description file::
       f_moves: groups*items*unroll
       f_sub_groups: groups*ceil_div(items, m_lanes)
     model: p_time*(f_moves + p_group*f_sub_groups)
-    parameters:
+
+Parameters
+----------
       p_time: {meaning: time of a move, unit: ms, prior: 1.0e-9, spread: 2}
       p_group: {meaning: a sub-group beside a move, unit: move, prior: 10, spread: 1}
 
