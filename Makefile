@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= demo-out
+# Processes that tests are spread over.
+JOBS ?= 2
 
 # Compilers and loopy keep caches; theirs stay in the project folder, too.
 export XDG_CACHE_HOME := $(CURDIR)/$(VENV)/user-cache
@@ -22,7 +24,7 @@ demo: $(STAMP)
 	$(BIN)/perflex demo --out $(OUT)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 check: $(STAMP)
 	@sh .ci/check.sh "$(VENV)"

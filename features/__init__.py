@@ -10,10 +10,12 @@ A kernel that loopy never saw is described by hand as a `Scop`. A user's own fea
 
 from __future__ import annotations
 
+from perflex.features._build_features import BuildFamily
 from perflex.features._certainty import Certainty
 from perflex.features._chain_features import ChainFamily
 from perflex.features._counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features._counts import AccessCounts, ScopCounts, counts_of
+from perflex.features._ecm_features import EcmFamily
 from perflex.features._feature import (
     Amount,
     Feature,
@@ -25,6 +27,7 @@ from perflex.features._feature import (
 )
 from perflex.features._footprint_features import FootprintFamily
 from perflex.features._footprints import Footprint
+from perflex.features._instruction_features import InstructionFamily
 from perflex.features._launch_features import LaunchFamily
 from perflex.features._loopy_extract import extract_scop
 from perflex.features._machine_features import MachineFamily
@@ -82,3 +85,6 @@ register_family(MemoryAccessFamily())
 register_family(FootprintFamily())
 register_family(LaunchFamily())
 register_family(MachineFamily())
+register_family(InstructionFamily())
+register_family(EcmFamily())
+register_family(BuildFamily())

@@ -175,6 +175,28 @@ class ScopCounts:
 
         return self.remember("sub-groups", (self._place(statement), weight, sub_group_size), compute)
 
+    def executions(self, domain: Any, launch: int, sub_group_size: int | None) -> QuasiPolynomial:
+        """Return how many sub-group instances, or work-item instances without a size, a set of instances has.
+
+        Parameters
+        ----------
+        domain
+            isl set over a launch's work-groups, work-items and values of any number of loops.
+        launch
+            The launch.
+        sub_group_size
+            Work-items per sub-group.
+        """
+
+        def compute() -> QuasiPolynomial:
+            one = self.scop.launches[launch]
+            counted = domain
+            if sub_group_size is not None:
+                counted = domain.apply(_to_sub_groups(one, domain, sub_group_size))
+            return QuasiPolynomial.points(counted, self.scop.assumptions)
+
+        return self.remember("executions", (launch, sub_group_size, domain), compute)
+
     def sub_group_runs(self, statement: Statement, outer_loops: int, sub_group_size: int) -> QuasiPolynomial:
         """Return how often sub-groups enter the loops of a statement below its `outer_loops` outermost ones."""
         weight = statement.weight(outer_loops)

@@ -164,6 +164,7 @@ class _Extraction:
             groups=tuple(self._simplified(extent) for extent in groups),
             items=tuple(int(extent) for extent in items),
             repeats=repeats,
+            host_loops=tuple(host_loops),
         )
         return launch, groups
 

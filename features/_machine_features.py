@@ -1,16 +1,17 @@
-"""Features that need a machine: residency, data volumes, and Su's closed forms.
+"""Features that need a machine: residency, data volumes, memory transactions, and Su's closed forms.
 
 The machine is the one of `perflex._machines.using_machine`; without one these features are errors that say so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex._machines.choice import Choice, current_choice
+from perflex._resources import current_resources
 from perflex.features._feature import Amount
 
 if TYPE_CHECKING:
@@ -61,6 +62,18 @@ def _su(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, fl
     return {identifier: float(getattr(volumes, identifier.removeprefix("f_su_"))) for identifier in _SU_FEATURES}
 
 
+def _l1_transactions(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
+    from perflex._roofline.transactions import l1_transactions
+
+    return l1_transactions(scop, sizes, choice.machine)
+
+
+def _cache_transactions(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
+    from perflex._roofline.transactions import cache_transactions
+
+    return cache_transactions(scop, sizes, choice.machine, choice.registers)
+
+
 RESIDENCY_FEATURES = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
 VOLUME_FEATURES = {
     "f_l1_wavefronts": "wavefront",
@@ -76,7 +89,16 @@ VOLUME_FEATURES = {
     "f_oversub_l2": "1",
 }
 _SU_FEATURES = {"f_su_v_smx": "B", "f_su_v_l2": "B", "f_su_v_gm": "B"}
-_KINDS = (_Kind(RESIDENCY_FEATURES, _residency), _Kind(VOLUME_FEATURES, _volumes), _Kind(_SU_FEATURES, _su))
+# Instruction roofline: sectors of global memory, L2 and DRAM; accesses of local memory with replays; L1's total.
+_L1_TRANSACTIONS = {"f_txn_global": "transaction", "f_txn_local": "transaction", "f_txn_l1": "transaction"}
+_CACHE_TRANSACTIONS = {"f_txn_l2": "transaction", "f_txn_dram": "transaction"}
+_KINDS = (
+    _Kind(RESIDENCY_FEATURES, _residency),
+    _Kind(VOLUME_FEATURES, _volumes),
+    _Kind(_SU_FEATURES, _su),
+    _Kind(_L1_TRANSACTIONS, _l1_transactions),
+    _Kind(_CACHE_TRANSACTIONS, _cache_transactions),
+)
 _UNITS = {identifier: unit for kind in _KINDS for identifier, unit in kind.units.items()}
 
 
@@ -118,7 +140,7 @@ class MachineFeature:
         return result
 
     def _at(self, scop: Scop, sizes: Mapping[str, int]) -> float:
-        choice = current_choice(self.identifier)
+        choice = _with_build(current_choice(self.identifier))
         kind = next(kind for kind in _KINDS if self.identifier in kind.units)
         # Kept on the Scop, as counts are: a model asks for several features of one computation.
         kept: dict[Any, Mapping[str, float]] = scop.__dict__.setdefault("_on_machines", {})
@@ -137,14 +159,22 @@ class MachineFeature:
 
     def inventory(self, scop: Scop) -> list[str]:
         """Return the features of this family that the kernel can have."""
-        touches = any(
-            scop.array(access.array).space == "global" for statement in scop.statements for access in statement.accesses
-        )
-        return list(_UNITS if touches else RESIDENCY_FEATURES)
+        spaces = {scop.array(access.array).space for statement in scop.statements for access in statement.accesses}
+        if "global" in spaces:
+            return [name for name in _UNITS if name != "f_txn_local" or "local" in spaces]
+        return [*RESIDENCY_FEATURES, *(["f_txn_local", "f_txn_l1"] if "local" in spaces else [])]
 
     def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
         """Return one byte for volumes."""
         return Amount(1.0, "B") if self.unit == "B" else None
+
+
+def _with_build(choice: Choice) -> Choice:
+    """Return the choice with the registers that the kernel at hand was built with, where nothing else was stated."""
+    built = current_resources()
+    if choice.registers is not None or built is None or built.registers is None:
+        return choice
+    return replace(choice, registers=built.registers)
 
 
 class MachineFamily:

@@ -69,12 +69,17 @@ def count_features(
     checked = None if sizes is None else scop.checked(sizes)
     identifiers = list(identifiers)
     chosen = list(identifiers) or _contained(scop)
-    if not identifiers and checked is not None and chosen_machine() is not None:
-        chosen += RESIDENCY_FEATURES
+    if not identifiers and checked is not None:
+        chosen += _of_machine()
     counter = _Counter(scop, checked, sub_group_size, per_work_item)
     counted = [counter.count(parse_feature(identifier)) for identifier in chosen]
     counts_of(scop).keep()
     return counted
+
+
+def _of_machine() -> list[str]:
+    choice = chosen_machine()
+    return list(RESIDENCY_FEATURES) if choice is not None and choice.machine.kind == "gpu" else []
 
 
 def _contained(scop: Scop) -> list[str]:

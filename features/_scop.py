@@ -220,11 +220,14 @@ class Launch:
         Work-items per work-group along each axis.
     repeats
         How often it is launched (host-side loops).
+    host_loops
+        Names of the sequential loops that are around the launch rather than in it; domains range over them, too.
     """
 
     groups: tuple[QuasiPolynomial, ...]
     items: tuple[int, ...]
     repeats: QuasiPolynomial = field(default_factory=lambda: QuasiPolynomial.constant(1))
+    host_loops: tuple[str, ...] = ()
 
     @property
     def group_size(self) -> int:

@@ -44,7 +44,12 @@ def scop_from_text(text: str) -> Scop:
         "name": document["name"],
         "parameters": names,
         "launches": tuple(
-            Launch(_kept(launch["groups"]), tuple(launch["items"]), QuasiPolynomial.kept(launch["repeats"]))
+            Launch(
+                _kept(launch["groups"]),
+                tuple(launch["items"]),
+                QuasiPolynomial.kept(launch["repeats"]),
+                tuple(launch["host_loops"]),
+            )
             for launch in document["launches"]
         ),
         "arrays": tuple(_array(item) for item in document["arrays"]),

@@ -34,6 +34,7 @@ def scop_document(scop: Scop) -> dict[str, Any]:
                 "groups": [_text(extent) for extent in launch.groups],
                 "items": list(launch.items),
                 "repeats": _text(launch.repeats),
+                "host_loops": list(launch.host_loops),
             }
             for launch in scop.launches
         ],
@@ -195,6 +196,7 @@ class _Reader:
             ),
             items=tuple(int(extent) for extent in self._list(item, "items", "a launch")),
             repeats=self._polynomial(item.get("repeats", 1), "the repeats of a launch"),
+            host_loops=tuple(str(name) for name in item.get("host_loops", ())),
         )
 
     def _array(self, item: Any) -> Array:

@@ -15,7 +15,8 @@ A model file::
 
 A set may say how its sizes grow with a device's speed: ``scale: {n: {power: 2, step: 112}}`` makes them odd multiples
 of 112 such that their squares grow with it. With ``only_up: true`` they do not shrink for slow devices: arrays that
-have to be larger than caches stay so.
+have to be larger than caches stay so. With ``most: 16`` they grow no further than suits a device 16 times as fast as
+the reference: main memories are not as much faster as arithmetic is, and subscripts have 32 bits.
 
 ``like: NAME`` takes the measurement kernels of another model, and its descriptions of parameters that are not given.
 
@@ -27,6 +28,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 from importlib.resources import files
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -169,7 +171,8 @@ def _scale_rules(section: Section) -> dict[str, SizeRule]:
     for argument in section:
         rule = section.section(argument)
         only_up = rule.flag("only_up") if "only_up" in rule else False
-        rules[argument] = SizeRule(rule.integer("power"), rule.integer("step"), only_up)
+        most = rule.number("most") if "most" in rule else inf
+        rules[argument] = SizeRule(rule.integer("power"), rule.integer("step"), only_up, most)
         rule.finish()
     section.finish()
     return rules

@@ -20,18 +20,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from perflex._blocks import BlockChoice, choose_block
     from perflex._calibrate import calibrate
     from perflex._calibration import Calibration
     from perflex._described.description_file import load_description
     from perflex._described.kernel_tuner_strategy import KernelTunerStrategy
     from perflex._described.prune import prune_described
     from perflex._diagnosis import Diagnosis, diagnose
+    from perflex._ecm_model import ecm_model, in_core_cycles
     from perflex._fit import FitResult, fit_model
     from perflex._gather import gather_feature_values
     from perflex._interval import PredictionInterval
     from perflex._machines import Machine, load_machine, using_machine
     from perflex._model import Model
     from perflex._prune.promise import Promise
+    from perflex._prune.pruning import Pruning, prune
+    from perflex._prune.space import VariantSpace
+    from perflex._prune.tuner import Tuner
+    from perflex._prune.tuning import TuningResult, tune
     from perflex._rank import RankedVariant, rank
     from perflex._table import FeatureTable, scale_features_by_output
     from perflex._volumes.refit import fit_capacity_curve
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     from perflex.features import InstructionCounts, annotate
 
 __all__ = [
+    "BlockChoice",
     "Calibration",
     "Diagnosis",
     "FeatureTable",
@@ -50,18 +57,27 @@ __all__ = [
     "PerflexError",
     "PredictionInterval",
     "Promise",
+    "Pruning",
     "RankedVariant",
+    "Tuner",
+    "TuningResult",
+    "VariantSpace",
     "annotate",
     "calibrate",
+    "choose_block",
     "diagnose",
+    "ecm_model",
     "fit_capacity_curve",
     "fit_model",
     "gather_feature_values",
+    "in_core_cycles",
     "load_description",
     "load_machine",
+    "prune",
     "prune_described",
     "rank",
     "scale_features_by_output",
+    "tune",
     "using_machine",
 ]
 
@@ -69,6 +85,7 @@ __version__ = "0.1.0"
 
 # Names are loaded when first used: loopy and sympy alone take most of a second.
 _HOME = {
+    "BlockChoice": "perflex._blocks",
     "Calibration": "perflex._calibration",
     "Diagnosis": "perflex._diagnosis",
     "FeatureTable": "perflex._table",
@@ -80,18 +97,27 @@ _HOME = {
     "PerflexError": "perflex.errors",
     "PredictionInterval": "perflex._interval",
     "Promise": "perflex._prune.promise",
+    "Pruning": "perflex._prune.pruning",
     "RankedVariant": "perflex._rank",
+    "Tuner": "perflex._prune.tuner",
+    "TuningResult": "perflex._prune.tuning",
+    "VariantSpace": "perflex._prune.space",
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
+    "choose_block": "perflex._blocks",
     "diagnose": "perflex._diagnosis",
+    "ecm_model": "perflex._ecm_model",
     "fit_capacity_curve": "perflex._volumes.refit",
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",
+    "in_core_cycles": "perflex._ecm_model",
     "load_description": "perflex._described.description_file",
     "load_machine": "perflex._machines",
+    "prune": "perflex._prune.pruning",
     "prune_described": "perflex._described.prune",
     "rank": "perflex._rank",
     "scale_features_by_output": "perflex._table",
+    "tune": "perflex._prune.tuning",
     "using_machine": "perflex._machines",
 }
 

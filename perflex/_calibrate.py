@@ -201,8 +201,11 @@ def _chosen(model: Model, device: Any) -> Any:
 
 
 def _facts(device: Any) -> dict[str, Any]:
-    names = ("name", "platform", "vendor", "driver", "kind", "compute_units", "sub_group_size", "local_memory_bytes")
-    return {name: getattr(device, name) for name in names if hasattr(device, name)}
+    names = (
+        "name", "platform", "vendor", "driver", "api", "kind", "compute_units", "sub_group_size", "local_memory_bytes",
+        "compute_capability",
+    )  # fmt: skip
+    return {name: value for name in names if (value := getattr(device, name, "")) != ""}
 
 
 def _versions() -> dict[str, str]:

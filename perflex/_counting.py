@@ -6,9 +6,10 @@ from concurrent.futures import BrokenExecutor, CancelledError
 from dataclasses import dataclass
 from os import cpu_count
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex._machines.choice import Choice, chosen_machine, using_machine
+from perflex._resources import using_resources
 from perflex._store import current_store, using_store
 from perflex.errors import ExecutorError, UnsupportedKernelError
 
@@ -16,13 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
+    from perflex._resources import Resources
     from perflex._timing import Progress
     from perflex.features import Amount, Feature
 
-__all__ = ["CountedRow", "count_rows"]
+__all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in_portions"]
+
+_Item = TypeVar("_Item")
 
 # So many portions of work for each core: few enough to be sent quickly, many enough to keep all workers busy.
 _PORTIONS = 4
+# What executors raise themselves, or what happens on the way to and from workers.
+EXECUTOR_FAULTS = (BrokenExecutor, CancelledError, PicklingError, RuntimeError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ def count_rows(
     sub_group_size: int,
     executor: Executor | None = None,
     progress: Progress | None = None,
+    resources: Sequence[Resources | None] | None = None,
 ) -> list[CountedRow]:
     """Count features of kernels.
 
@@ -68,6 +75,8 @@ def count_rows(
         Where to count; here if there is none.
     progress
         Called with (done, total, what) as work proceeds.
+    resources
+        What each kernel takes as it was built, for features that depend on that.
 
     Raises
     ------
@@ -76,13 +85,15 @@ def count_rows(
     PerflexError
         As the features; of the first row that has one.
     """
+    built = resources or [None] * len(rows)
     if executor is not None:
-        return _in_executor(features, rows, sub_group_size, executor, progress)
+        return _in_executor(features, rows, built, sub_group_size, executor, progress)
     counted = []
     for number, (kernel, sizes, label) in enumerate(rows):
         if progress is not None:
             progress(number, len(rows), f"counting {label}")
-        counted.append(_count(features, kernel, sizes, sub_group_size))
+        with using_resources(built[number]):
+            counted.append(_count(features, kernel, sizes, sub_group_size))
     return counted
 
 
@@ -108,19 +119,24 @@ def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], s
 
 def _count_portion(
     features: Sequence[Feature],
-    portion: Sequence[tuple[Any, Mapping[str, Any]]],
+    portion: Sequence[tuple[Any, Mapping[str, Any], Resources | None]],
     sub_group_size: int,
     store: str,
     choice: Choice | None,
 ) -> list[CountedRow]:
     """Count in a worker, which may be another process."""
     with using_store(store), using_machine(choice):
-        return [_count(features, kernel, sizes, sub_group_size) for kernel, sizes in portion]
+        counted = []
+        for kernel, sizes, built in portion:
+            with using_resources(built):
+                counted.append(_count(features, kernel, sizes, sub_group_size))
+        return counted
 
 
 def _in_executor(
     features: Sequence[Feature],
     rows: Sequence[tuple[Any, Mapping[str, Any], str]],
+    built: Sequence[Resources | None],
     sub_group_size: int,
     executor: Executor,
     progress: Progress | None,
@@ -135,21 +151,21 @@ def _in_executor(
     pending: list[tuple[list[int], Future[list[CountedRow]]]] = []
     try:
         for numbers in _portions([kernel for kernel, _, _ in rows]):
-            portion = [(rows[number][0], dict(rows[number][1])) for number in numbers]
+            portion = [(rows[number][0], dict(rows[number][1]), built[number]) for number in numbers]
             pending.append((numbers, executor.submit(_count_portion, features, portion, sub_group_size, store, choice)))
         for numbers, future in pending:
             if progress is not None:
                 progress(len(counted), len(rows), f"counting {rows[numbers[0]][2]}")
             counted.update(zip(numbers, future.result(), strict=True))
-    except (BrokenExecutor, CancelledError, PicklingError, RuntimeError, TypeError, AttributeError) as error:
-        raise _explained(error, executor) from error
+    except EXECUTOR_FAULTS as error:
+        raise explained_fault(error, executor) from error
     finally:
         for _, future in pending:
             future.cancel()
     return [counted[number] for number in range(len(rows))]
 
 
-def _explained(error: BaseException, executor: Executor) -> BaseException:
+def explained_fault(error: BaseException, executor: Executor) -> BaseException:
     """Return what tells the user why an executor failed, or the error itself if the executor is not to blame."""
     kind = type(executor).__name__
     reason = f"{type(error).__name__}: {error}".strip(": ")
@@ -174,6 +190,12 @@ def _portions(kernels: Sequence[Any]) -> Iterator[list[int]]:
     for number, kernel in enumerate(kernels):
         by_kernel.setdefault(id(kernel), []).append(number)
     groups = list(by_kernel.values())
-    size = max(1, len(groups) // (_PORTIONS * (cpu_count() or 1)))
-    for first in range(0, len(groups), size):
-        yield [number for group in groups[first : first + size] for number in group]
+    for portion in in_portions(groups):
+        yield [number for group in portion for number in group]
+
+
+def in_portions(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    """Divide work into portions for an executor's workers."""
+    size = max(1, len(items) // (_PORTIONS * (cpu_count() or 1)))
+    for first in range(0, len(items), size):
+        yield items[first : first + size]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,15 +35,20 @@ class SizeRule:
         Sizes are odd multiples of it.
     only_up
         Sizes do not shrink for slow devices.
+    most
+        Sizes grow no further than suits a device so many times as fast: fast devices' main memories are not as much
+        faster as their arithmetic, and arrays would outgrow 32-bit subscripts.
     """
 
     power: int
     step: int
     only_up: bool = False
+    most: float = inf
 
     def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
         """Return sizes for a device that is `scale` times as fast as they suit: increasing."""
-        return odd_multiples(sizes, max(scale, 1.0) if self.only_up else scale, power=self.power, step=self.step)
+        scale = min(max(scale, 1.0) if self.only_up else scale, self.most)
+        return odd_multiples(sizes, scale, power=self.power, step=self.step)
 
 
 def multiply_add_rate(device: TimedDevice, recorder: Recorder | None = None) -> float:

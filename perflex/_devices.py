@@ -1,4 +1,4 @@
-"""OpenCL devices: which there are, which of them work, and how to name one."""
+"""Devices: which there are, which of them work, and how to name one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from perflex._devices_match import matching, telling_names
+from perflex._cuda import cuda_absence
+from perflex._devices_match import matching, split_spec, telling_names
 from perflex.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex._timing_backend import Backend, RunLimits
+    from perflex._api import Api
+    from perflex._timing_backend import KernelBackend, RunLimits
 
 __all__ = ["Device", "DeviceInfo", "default_device", "find_device", "list_devices"]
 
@@ -21,12 +23,12 @@ _SIMULATORS = ("oclgrind",)
 
 @dataclass(frozen=True)
 class Device:
-    """One OpenCL device: a description that can be hashed, compared and sent to other processes.
+    """One device: a description that can be hashed, compared and sent to other processes.
 
     Attributes
     ----------
     platform, vendor, name, driver
-        OpenCL's names; `driver` holds driver and platform version.
+        What the driver calls them; `driver` holds driver and platform version, for CUDA the compiler's, too.
     ordinal
         Counts the devices that agree in all of the above, from 0.
     kind
@@ -43,6 +45,12 @@ class Device:
         Resolution of the event timer, in ns.
     double_precision
         Whether kernels may compute in double precision.
+    api
+        What the device is reached through: ``"opencl"`` or ``"cuda"``.
+    max_groups
+        Limits on the number of work-groups by axis; empty where there are none to speak of.
+    compute_capability
+        NVIDIA's version of the hardware's abilities, ``"9.0"``; empty for others.
     """
 
     platform: str
@@ -60,6 +68,9 @@ class Device:
     max_work_item_sizes: tuple[int, ...] = ()
     timer_resolution_ns: int = 1
     double_precision: bool = True
+    api: Api = "opencl"
+    max_groups: tuple[int, ...] = ()
+    compute_capability: str = ""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.platform})"
@@ -69,7 +80,7 @@ class Device:
         """Whether the device executes kernels for inspection, so that its times mean nothing."""
         return any(word in f"{self.platform} {self.name}".lower() for word in _SIMULATORS)
 
-    def backend(self) -> Backend:
+    def backend(self) -> KernelBackend:
         """Return what runs and times kernels on this device.
 
         Raises
@@ -77,11 +88,11 @@ class Device:
         DeviceError
             This process cannot reach the device.
         """
-        from perflex._launch import OpenCLBackend
+        from perflex._open_device import backend_of
 
-        return OpenCLBackend(self)
+        return backend_of(self)
 
-    def isolated_backend(self, limits: RunLimits) -> Backend:
+    def isolated_backend(self, limits: RunLimits) -> KernelBackend:
         """Return what runs and times kernels on this device in a process of its own, started when needed.
 
         Parameters
@@ -125,6 +136,7 @@ class DeviceInfo:
         """Return the facts that ``perflex devices --json`` prints."""
         device = self.device
         return {
+            "api": device.api,
             "platform": device.platform,
             "vendor": device.vendor,
             "name": device.name,
@@ -136,12 +148,15 @@ class DeviceInfo:
             "sub_group_size": device.sub_group_size if self.usable else None,
             "compute_units": device.compute_units,
             "local_memory_bytes": device.local_memory_bytes,
+            "compute_capability": device.compute_capability,
             "found_by": self.found_by,
         }
 
 
 def list_devices() -> tuple[DeviceInfo, ...]:
-    """Return every OpenCL device of the machine and the embedded one, probed once per process.
+    """Return every device of the machine's drivers and the embedded one, probed once per process.
+
+    OpenCL's devices come first; a GPU that both OpenCL and CUDA reach is listed for each.
 
     Drivers are tried in child processes, so that one that crashes or hangs is only reported.
     """
@@ -185,7 +200,7 @@ def default_device() -> Device:
         if info.default:
             return info.device
     msg = (
-        f"no usable OpenCL device: {describe(list_devices())}; "
+        f"no usable device: {describe(list_devices())}; "
         "install the embedded CPU runtime (pip install 'perflex[cpu]') or a driver, see `perflex devices`"
     )
     raise DeviceError(msg)
@@ -199,6 +214,8 @@ def find_device(spec: str | Device | None = None) -> Device:
     spec
         Case-insensitive parts of platform, vendor and device name, separated by spaces, underscores or
         colons, platform first (``"intel_epyc"``, ``"pocl"``); a device; or None for the default device.
+        ``"cuda"`` or ``"opencl"`` in front says what it is reached through (``"cuda_h100"``, ``"cuda:0"``); without,
+        OpenCL comes first.
 
     Raises
     ------
@@ -210,25 +227,32 @@ def find_device(spec: str | Device | None = None) -> Device:
     if isinstance(spec, Device):
         return spec
     infos = list_devices()
-    return pick(infos, matching(spec, [info.device for info in infos]), repr(spec))
+    matches = matching(spec, [info.device for info in infos], usable=working(infos))
+    absence = cuda_absence() if not matches and split_spec(spec)[:1] == ("cuda",) else ""
+    return pick(infos, matches, f"{spec!r} ({absence})" if absence else repr(spec))
+
+
+def working(infos: Sequence[DeviceInfo]) -> frozenset[int]:
+    """Return the numbers of the devices that work."""
+    return frozenset(index for index, info in enumerate(infos) if info.usable)
 
 
 def pick(infos: Sequence[DeviceInfo], matches: Sequence[int], asked: str) -> Device:
     """Return the only working device among the matches, or say why there is none."""
-    working = [index for index in matches if infos[index].usable]
-    if len(working) == 1:
-        return infos[working[0]].device
+    fit = [index for index in matches if infos[index].usable]
+    if len(fit) == 1:
+        return infos[fit[0]].device
     names = telling_names([info.device for info in infos])
     listing = describe(infos)
-    if working:
-        choices = ", ".join(names[index] for index in working)
-        msg = f"{asked} fits {len(working)} devices, name one of them: {choices}; devices: {listing}"
-        raise DeviceError(msg, devices=tuple(infos[index].device for index in working))
+    if fit:
+        choices = ", ".join(names[index] for index in fit)
+        msg = f"{asked} fits {len(fit)} devices, name one of them: {choices}; devices: {listing}"
+        raise DeviceError(msg, devices=tuple(infos[index].device for index in fit))
     if matches:
         info = infos[matches[0]]
         msg = f"{info.device} does not work: {info.reason}; devices: {listing}"
         raise DeviceError(msg, device=info.device)
-    msg = f"no OpenCL device fits {asked}; devices: {listing}"
+    msg = f"no device fits {asked}; devices: {listing}"
     raise DeviceError(msg)
 
 

@@ -6,8 +6,10 @@ import re
 from itertools import product
 from typing import TYPE_CHECKING
 
+from perflex._api import API_NAMES
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from perflex._devices import Device
 
@@ -31,8 +33,42 @@ def split_spec(spec: str) -> tuple[str, ...]:
     return tuple(part for part in _SEPARATORS.split(spec.lower()) if part)
 
 
-def matching(spec: str, devices: Sequence[Device]) -> list[int]:
+def matching(spec: str, devices: Sequence[Device], usable: Collection[int] | None = None) -> list[int]:
     """Return the indices of the devices that a specification fits best.
+
+    ``cuda`` in front means devices reached through CUDA, and a number after it CUDA's number among them; ``opencl`` in
+    front those reached through OpenCL, unless it is part of a platform's name. Without, OpenCL devices come first; if
+    none of them fits or works, those of CUDA follow.
+
+    Parameters
+    ----------
+    spec
+        What is looked for.
+    devices
+        Among what.
+    usable
+        Indices of the devices that work; by default all of them.
+    """
+    ours = {api: [i for i, device in enumerate(devices) if device.api == api] for api in API_NAMES}
+    first, *rest = split_spec(spec) or [""]
+    if first == "cuda":
+        if len(rest) == 1 and rest[0].isdecimal() and int(rest[0]) < len(ours["cuda"]):
+            return [ours["cuda"][int(rest[0])]]
+        return _among(" ".join(rest), ours["cuda"], devices) if rest else ours["cuda"]
+    found = _among(spec, ours["opencl"], devices)
+    if not found and first == "opencl":
+        return _among(" ".join(rest), ours["opencl"], devices) if rest else ours["opencl"]
+    if any(usable is None or index in usable for index in found):
+        return found
+    return _among(spec, ours["cuda"], devices) or found
+
+
+def _among(spec: str, indices: Sequence[int], devices: Sequence[Device]) -> list[int]:
+    return [indices[found] for found in _fitting(spec, [devices[index] for index in indices])]
+
+
+def _fitting(spec: str, devices: Sequence[Device]) -> list[int]:
+    """Return the indices of the devices of one interface that a specification fits best.
 
     Three readings are tried in turn, and the first that fits any device decides: the full device name;
     platform parts followed by device parts; parts found anywhere. The second keeps ``intel_xeon`` from also
@@ -71,6 +107,8 @@ def _texts(device: Device, devices: Sequence[Device]) -> tuple[str, str]:
 def telling_names(devices: Sequence[Device]) -> list[str]:
     """Return for each device the first short name, platform_device, that fits it and no other.
 
+    Devices reached through CUDA are called cuda_device.
+
     Devices with the same names get a counter, ``d0``, ``d1``. The full device name is the last resort.
     """
     return [_telling_name(index, devices) for index in range(len(devices))]
@@ -79,6 +117,8 @@ def telling_names(devices: Sequence[Device]) -> list[str]:
 def _telling_name(index: int, devices: Sequence[Device]) -> str:
     platform, name = _texts(devices[index], devices)
     platform_words = sorted(_words(platform), key=lambda word: word not in _VENDOR_WORDS)
+    if devices[index].api == "cuda":
+        platform_words = ["cuda"]
     name_words = sorted(_words(name), key=lambda word: (word in _SHARED_WORDS, not word.isalpha(), len(word) < 3))
     for first, second in product(platform_words[:6], name_words):
         if matching(f"{first}_{second}", devices) == [index]:

@@ -76,7 +76,16 @@ def _properties(cl: Any, device: Any) -> dict[str, object]:
         "max_work_item_sizes": [int(size) for size in device.max_work_item_sizes],
         "timer_resolution_ns": int(device.profiling_timer_resolution),
         "double_precision": "cl_khr_fp64" in device.extensions.split(),
+        "compute_capability": _compute_capability(cl, device),
     }
+
+
+def _compute_capability(cl: Any, device: Any) -> str:
+    """Return NVIDIA's version of the hardware's abilities, nothing for others."""
+    try:
+        return f"{int(device.compute_capability_major_nv)}.{int(device.compute_capability_minor_nv)}"
+    except (cl.Error, AttributeError):
+        return ""
 
 
 def _try(cl: Any, device: Any) -> dict[str, object]:

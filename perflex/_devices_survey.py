@@ -11,19 +11,36 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from perflex._cuda import cuda_absence, cupy_is_installed, cupy_name
 from perflex._devices import Device, DeviceInfo
 from perflex._embedded import Vendor, find_vendors, show_to_loader, vendor_folder
+from perflex._nvidia import CUDA_LIBRARY, find_library
 
 __all__ = ["survey"]
 
 _TIME_LIMIT_S = 20.0
 
 
+@dataclass(frozen=True)
+class _Probe:
+    """How the devices of a driver are listed and tried: what a child process runs, and where the driver is from.
+
+    The patience is by how much more time than an OpenCL driver's the child process may take.
+    """
+
+    words: tuple[str, ...]
+    name: str
+    found_by: str
+    embedded: bool = False
+    vendor: Vendor | None = None
+    patience: float = 1.0
+
+
 @dataclass
 class _Report:
     """What the child processes of one driver said."""
 
-    vendor: Vendor
+    probe: _Probe
     devices: list[dict[str, Any]] = field(default_factory=list)
     verdicts: dict[int, dict[str, Any]] = field(default_factory=dict)
     problem: str = ""
@@ -37,41 +54,52 @@ def survey() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
     tuple
         The devices, and one line for each driver that offers none.
     """
-    vendors = find_vendors()
-    with ThreadPoolExecutor(max_workers=max(1, len(vendors))) as pool:
-        reports = list(pool.map(_interrogate, vendors))
-    show_to_loader([report.vendor for report in reports if report.devices])
+    probes = [_opencl_probe(vendor) for vendor in find_vendors()]
+    problems: tuple[str, ...] = ()
+    if cupy_is_installed():
+        probes.append(_Probe(("perflex._devices_probe_cuda",), "CUDA", f"CuPy ({cupy_name()})", patience=3.0))
+    elif find_library(CUDA_LIBRARY) is not None:
+        problems = (f"CUDA devices are not looked for: {cuda_absence()}",)
+    with ThreadPoolExecutor(max_workers=max(1, len(probes))) as pool:
+        reports = list(pool.map(_interrogate, probes))
+    show_to_loader([report.probe.vendor for report in reports if report.devices and report.probe.vendor is not None])
     infos: list[DeviceInfo] = []
     for report in reports:
         for index, facts in enumerate(report.devices):
             infos.append(_info(report, facts, report.verdicts.get(index, {}), infos))
-    problems = tuple(
-        f"driver {report.vendor.library} ({report.vendor.found_by}): {report.problem}"
+    problems += tuple(
+        f"driver {report.probe.name} ({report.probe.found_by}): {report.problem}"
         for report in reports
         if not report.devices
     )
     return tuple(infos), problems
 
 
+def _opencl_probe(vendor: Vendor) -> _Probe:
+    words = ("perflex._devices_probe", vendor.library)
+    return _Probe(words, vendor.library, vendor.found_by, embedded=vendor.embedded, vendor=vendor)
+
+
 def _info(report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earlier: list[DeviceInfo]) -> DeviceInfo:
-    sizes = tuple(facts.pop("max_work_item_sizes"))
-    device = Device(**facts, max_work_item_sizes=sizes, sub_group_size=int(verdict.get("sub_group_size", 1)))
+    lists: dict[str, Any] = {name: tuple(facts.pop(name, ())) for name in ("max_work_item_sizes", "max_groups")}
+    size = int(verdict.get("sub_group_size", facts.pop("sub_group_size", 1)))
+    device = Device(**facts, **lists, sub_group_size=size)
     names = ("platform", "vendor", "name", "driver")
     ordinal = sum(all(getattr(info.device, n) == getattr(device, n) for n in names) for info in earlier)
     return DeviceInfo(
         device=replace(device, ordinal=ordinal),
         usable=bool(verdict.get("usable", False)),
         reason=str(verdict.get("reason", "the driver said nothing")),
-        found_by=report.vendor.found_by,
-        embedded=report.vendor.embedded,
+        found_by=report.probe.found_by,
+        embedded=report.probe.embedded,
     )
 
 
-def _interrogate(vendor: Vendor) -> _Report:
+def _interrogate(probe: _Probe) -> _Report:
     """Run child processes until each device of a driver has a verdict: a crash costs one device only."""
-    report = _Report(vendor)
+    report = _Report(probe)
     while True:
-        ending, lines = _child(vendor, sorted(report.verdicts))
+        ending, lines = _child(probe, sorted(report.verdicts))
         report.devices = [line["device"] for line in lines if "device" in line] or report.devices
         trying: int | None = None
         for line in lines:
@@ -92,15 +120,16 @@ def _interrogate(vendor: Vendor) -> _Report:
         report.verdicts[trying] = {"reason": f"the probe kernel: {ending}"}
 
 
-def _child(vendor: Vendor, tried: list[int]) -> tuple[str, list[dict[str, Any]]]:
+def _child(probe: _Probe, tried: list[int]) -> tuple[str, list[dict[str, Any]]]:
     """Return how a child process ended (empty when well) and the objects it printed."""
     environment = dict(os.environ)
-    environment["OCL_ICD_VENDORS"] = str(vendor_folder([vendor]))
+    if probe.vendor is not None:
+        environment["OCL_ICD_VENDORS"] = str(vendor_folder([probe.vendor]))
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    words = [sys.executable, "-P", "-m", "perflex._devices_probe", vendor.library, *map(str, tried)]
-    ending = ""
+    words = [sys.executable, "-P", "-m", *probe.words, *map(str, tried)]
+    ending, limit_s = "", _TIME_LIMIT_S * probe.patience
     try:
-        done = subprocess.run(words, env=environment, capture_output=True, timeout=_TIME_LIMIT_S, check=False)  # noqa: S603
+        done = subprocess.run(words, env=environment, capture_output=True, timeout=limit_s, check=False)  # noqa: S603
         output, complaint = done.stdout, done.stderr
         if done.returncode < 0:
             ending = f"the driver crashed ({_signal_name(-done.returncode)})"
@@ -109,7 +138,7 @@ def _child(vendor: Vendor, tried: list[int]) -> tuple[str, list[dict[str, Any]]]
             ending = f"the driver failed ({last[-1] if last else f'exit code {done.returncode}'})"
     except subprocess.TimeoutExpired as error:
         output = error.stdout or b""
-        ending = f"the driver gave no answer within {_TIME_LIMIT_S:g} s"
+        ending = f"the driver gave no answer within {limit_s:g} s"
     return ending, _objects(output)
 
 

@@ -1,9 +1,10 @@
-"""Where OpenCL drivers come from: the system's vendor files and the runtime installed beside Python.
+"""Where OpenCL drivers come from: vendor files, the runtime installed beside Python, and NVIDIA's library anywhere.
 
 An OpenCL loader finds drivers through small ``.icd`` files in one folder, ``/etc/OpenCL/vendors`` or the one
 that ``OCL_ICD_VENDORS`` names. The CPU runtime from the package index (extra ``cpu``) lives inside the Python
-environment, where no loader looks. So the drivers of both places are written as ``.icd`` files to a private
-folder, which is shown to the loader before its first query; system drivers stay visible.
+environment, where no loader looks, and containers have NVIDIA's driver without a vendor file. So the drivers of all
+places are written as ``.icd`` files to a private folder, which is shown to the loader before its first query; system
+drivers stay visible.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perflex._nvidia import OPENCL_LIBRARY, find_library
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -30,6 +33,7 @@ _ORIGINAL_VARIABLE = "PERFLEX_ORIGINAL_ICD_VENDORS"
 _SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
 _EMBEDDED_DISTRIBUTION = "intel-opencl-rt"
 _EMBEDDED_LIBRARY = "libintelocl.so"
+_NVIDIA_STEM = OPENCL_LIBRARY.partition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,28 @@ def find_vendors(environment: Mapping[str, str] | None = None) -> tuple[Vendor, 
     found = [*_named_by_files(environment), *(Vendor(str(path), "embedded runtime") for path in embedded)]
     known = {str(path) for path in embedded}
     unique: dict[str, Vendor] = {}
+    found += _nvidia(found, environment)
     for vendor in found:
         key = _identity(vendor.library)
         if key not in unique:
             unique[key] = Vendor(vendor.library, vendor.found_by, embedded=key in known)
     return tuple(unique.values())
+
+
+def _nvidia(found: Sequence[Vendor], environment: Mapping[str, str]) -> list[Vendor]:
+    """Return NVIDIA's driver where it is on the machine and nothing names it in a way that finds it.
+
+    Containers get the driver's libraries and often no vendor file; or a file that names the library without its
+    folder, where the dynamic linker does not look.
+    """
+    library = find_library(OPENCL_LIBRARY, environment)
+    if library is None:
+        return []
+    named = [Path(vendor.library) for vendor in found if Path(vendor.library).name.startswith(_NVIDIA_STEM)]
+    if any(path.is_file() if path.is_absolute() else library.on_path for path in named):
+        return []
+    why = "which the vendor file's bare name does not find" if named else "which no vendor file names"
+    return [Vendor(library.path, f"NVIDIA's library in {Path(library.path).parent}, {why}")]
 
 
 def _named_by_files(environment: Mapping[str, str]) -> Iterable[Vendor]:

@@ -71,6 +71,20 @@ def _with_exp_log(form: Callable[..., Any], exp: Callable[..., Any], log: Callab
     return call
 
 
+def _saturate(maximum: Callable[..., Any]) -> Callable[..., Any]:
+    def call(single: Any, memory: Any, cores: Any) -> Any:
+        return maximum(single / cores, memory)
+
+    return call
+
+
+def _smooth_saturate(exp: Callable[..., Any], log: Callable[..., Any]) -> Callable[..., Any]:
+    def call(single: Any, memory: Any, cores: Any, sharpness: Any) -> Any:
+        return smooth_maximum(single / cores, memory, sharpness, exp=exp, log=log)
+
+    return call
+
+
 def _minimum(*arguments: Any) -> Any:
     return reduce(np.minimum, arguments)
 
@@ -94,6 +108,17 @@ FUNCTIONS: dict[str, Function] = {
         _with_exp_log(smooth_maximum, _sympy("exp"), _sympy("log")),
         copies=8,
         least=3,
+    ),
+    # Time on some cores that share a memory (YaskSite, Equation 7a).
+    "saturate": Function(
+        "saturate(t_single, t_mem, cores)", 3, _saturate(_maximum), _saturate(_sympy("Max")), smooth=False
+    ),
+    "smooth_saturate": Function(
+        "smooth_saturate(t_single, t_mem, cores, p_sharp)",
+        4,
+        _smooth_saturate(np.exp, np.log),
+        _smooth_saturate(_sympy("exp"), _sympy("log")),
+        copies=8,
     ),
     "overlap": Function(
         "overlap(g, o, p_edge)",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perflex._devices import Device
     from perflex._machines import Machine
     from perflex._measurements.records import Recorder
+    from perflex._resources import Resources
     from perflex._store import StorePlace
     from perflex._timing import Progress, TimingOptions
     from perflex._timing_backend import TimedDevice
@@ -214,10 +215,12 @@ def _gather(
     if sub_group_size is None:
         sub_group_size = int(getattr(timed_on, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
     counted = [name for name in names if not is_wall_time(name)]
+    rows, built, failed = _built(counted, rows, timed_on, timing, report)
     with else_machine(str(getattr(timed_on, "name", ""))):
-        rows, table, info, dropped = _count(counted, rows, sub_group_size, executor, report)
+        rows, table, info, dropped = _count(counted, rows, sub_group_size, executor, report, built)
         needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
         used = "" if needed_by is None else current_machine(needed_by).name
+    dropped = [*failed, *dropped]
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     spread = np.full(len(rows), np.nan)
     went: dict[str, float | bool] = {}
@@ -300,19 +303,43 @@ def _device(feature: str, device: Any) -> Any:
     return device
 
 
+def _built(
+    names: Sequence[str], rows: list[_Row], device: Any, timing: TimingOptions | None, progress: Progress | None
+) -> tuple[list[_Row], list[Resources] | None, list[tuple[str, str]]]:
+    """Build the kernels where a feature asks for that; return those that build, what they take, and the others."""
+    from perflex.features import parse_feature
+    from perflex.features._build_features import needs_build
+
+    if device is None or not any(needs_build(parse_feature(name)) for name in names):
+        return rows, None, []
+    from perflex._resource_use import resource_use
+    from perflex._timing import MeasurementFailure
+
+    found = resource_use([(row.kernel, row.sizes, row.label) for row in rows], device, timing, progress)
+    kept, built, failed = [], [], []
+    for row, outcome in zip(rows, found, strict=True):
+        if isinstance(outcome, MeasurementFailure):
+            failed.append((row.label, outcome.reason.removeprefix(f"{row.label}: ")))
+        else:
+            kept.append(row)
+            built.append(outcome)
+    return kept, built, failed
+
+
 def _count(
     names: Sequence[str],
     rows: list[_Row],
     sub_group_size: int,
     executor: Executor | None,
     progress: Progress | None,
+    built: Sequence[Resources] | None = None,
 ) -> tuple[list[_Row], NDArray[np.float64], dict[str, FeatureInfo], list[tuple[str, str]]]:
     """Return the rows that can be counted with their values, facts about the features, and the other rows."""
     from perflex.features import parse_feature
 
     features = [parse_feature(name) for name in names]
     jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    counted = count_rows(features, jobs, sub_group_size, executor, progress)
+    counted = count_rows(features, jobs, sub_group_size, executor, progress, built)
     dropped = [(row.label, entry.refusal) for row, entry in zip(rows, counted, strict=True) if entry.refusal]
     kept = [row for row, entry in zip(rows, counted, strict=True) if entry.refusal is None]
     entries = [entry for entry in counted if entry.refusal is None]

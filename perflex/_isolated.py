@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex._isolated_process import WorkerLostError, WorkerProcess
 from perflex._launch_request import launch_request
+from perflex._resources import Resources
 from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _TIMES_LONGER = 20.0
 
 
 class IsolatedBackend:
-    """Builds and runs kernels on one OpenCL device in a process of its own.
+    """Builds and runs kernels on one device in a process of its own.
 
     Code is generated here, so that kernels need not cross process borders and the other process starts without
     loopy. When that process is lost, the kernel at work is at fault and fails; a new process starts with the next
@@ -48,7 +49,7 @@ class IsolatedBackend:
 
     @property
     def timer_resolution_s(self) -> float:
-        """Resolution of the event timer, in seconds."""
+        """Resolution of the device's timer, in seconds."""
         return self.device.timer_resolution_ns * 1e-9
 
     def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> IsolatedRunnable:
@@ -65,9 +66,9 @@ class IsolatedBackend:
             The process does not start, or cannot open the device.
         """
         self.worker()  # starts while code is generated
-        return self.prepare_request(launch_request(kernel, sizes, label, self.device))
+        return self.build(launch_request(kernel, sizes, label, self.device))
 
-    def prepare_request(self, request: LaunchRequest) -> IsolatedRunnable:
+    def build(self, request: LaunchRequest) -> IsolatedRunnable:
         """Build there what was generated and checked before; errors as `prepare`."""
         for other in self._endless:
             if other.source == request.source and _at_least(request.sizes, other.sizes):
@@ -75,6 +76,10 @@ class IsolatedBackend:
         runnable = IsolatedRunnable(self, request)
         runnable.build()
         return runnable
+
+    def responds(self) -> bool:
+        """Return True: what lost the device ends with its process, and the next kernel gets another."""
+        return True
 
     def close(self) -> None:
         """End the process."""
@@ -90,7 +95,7 @@ class IsolatedBackend:
             self._worker = WorkerProcess(self.device)
         return self._worker
 
-    def build(self, request: LaunchRequest) -> _Place:
+    def place(self, request: LaunchRequest) -> _Place:
         """Have a kernel built; a source that ended a process once is not tried again for other sizes."""
         if request.source in self._fatal:
             kind, reason = self._fatal[request.source]
@@ -98,12 +103,12 @@ class IsolatedBackend:
         self._numbers += 1
         place = _Place(self.worker(), self._numbers)
         try:
-            place.worker.ask("build", place.number, request, self.limits.build_s)
+            resources = place.worker.ask("build", place.number, request, self.limits.build_s)
         except WorkerLostError as lost:
             doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
             self._fatal[request.source] = lost.kind, f"{doing} ({lost.reason})"
             raise _failure(request.label, *self._fatal[request.source]) from lost
-        return place
+        return replace(place, resources=resources)
 
     def remember_endless(self, request: LaunchRequest) -> None:
         """Keep that a kernel does not end with some sizes: with larger ones it is not worth another time limit."""
@@ -122,8 +127,13 @@ class IsolatedRunnable:
 
     def build(self) -> None:
         """Build it in the process at work."""
-        self._place = self._backend.build(self._request)
+        self._place = self._backend.place(self._request)
         self._fastest_s = None  # the first launch in a process does more than later ones
+
+    @property
+    def resources(self) -> Resources:
+        """What the kernel takes of the device, as far as the driver tells."""
+        return (None if self._place is None else self._place.resources) or Resources()
 
     def run(self, launches: int) -> tuple[float, ...]:
         """Run back to back and return the device time of each launch in seconds, taken in the other process.
@@ -160,10 +170,11 @@ class IsolatedRunnable:
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """Where a built kernel is found."""
+    """Where a built kernel is found, and what it takes there."""
 
     worker: WorkerProcess
     number: int
+    resources: Resources | None = None
 
 
 def _at_least(sizes: Mapping[str, int], others: Mapping[str, int]) -> bool:

@@ -41,7 +41,7 @@ class WorkerLostError(Exception):
 class WorkerProcess:
     """A process that builds and runs kernels on one device.
 
-    It is a new interpreter with an entry of its own, neither a fork (OpenCL drivers do not survive that) nor a spawn
+    It is a new interpreter with an entry of its own, neither a fork (drivers do not survive that) nor a spawn
     of `multiprocessing` (which runs the user's main module again). It leads a session and process group of its own:
     Ctrl-C in a terminal reaches the parent alone, and ending it ends the compilers that drivers start.
 

@@ -12,10 +12,13 @@ import signal
 import sys
 import threading
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perflex._launch import OpenCLBackend
+from perflex._open_device import backend_of
 from perflex.errors import MeasurementError, PerflexError
+
+if TYPE_CHECKING:
+    from perflex._timing_backend import BuiltKernel, KernelBackend
 
 __all__ = ["main"]
 
@@ -28,7 +31,7 @@ def main(descriptor: int) -> None:
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     with Connection(descriptor) as connection:
         try:
-            backend = OpenCLBackend(connection.recv(), drivers_shown=True)
+            backend = backend_of(connection.recv(), drivers_shown=True)
         except PerflexError as error:
             connection.send(("failed", error, True))
             return
@@ -45,17 +48,18 @@ def _end_with_parent(parent: int) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _serve(connection: Connection[Any, Any], backend: OpenCLBackend) -> None:
-    runnables: dict[int, Any] = {}
+def _serve(connection: Connection[Any, Any], backend: KernelBackend) -> None:
+    runnables: dict[int, BuiltKernel] = {}
     while True:
         try:
             what, number, argument = connection.recv()
         except (EOFError, ConnectionResetError):
             return
         try:
-            result = None
+            result: Any
             if what == "build":
                 runnables[number] = backend.build(argument)
+                result = runnables[number].resources
             else:
                 result = runnables[number].run(argument)
             connection.send(("done", result, True))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._launch_buffers import BufferPool, out_of_memory
+from perflex._launch_buffers import BufferPool
+from perflex._launch_memory import OpenCLMemory, out_of_opencl_memory
 from perflex._launch_request import launch_request
+from perflex._resources import Resources, most_of, resources_in_log
 from perflex.errors import DeviceError, MeasurementError
 
 if TYPE_CHECKING:
@@ -102,8 +105,12 @@ class OpenCLBackend:
         self.device = device
         self._cl_device, self._context = open_device(device, drivers_shown=drivers_shown)
         self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        self._pool = BufferPool(self._context, self._queue, int(_POOL_SHARE * device.global_memory_bytes))
+        memory = OpenCLMemory(self._context, self._queue)
+        self._pool = BufferPool(memory, int(_POOL_SHARE * device.global_memory_bytes))
         self._programs: dict[str, Any] = {}
+        # NVIDIA's compiler then writes the registers of each kernel into its log.
+        told = "cl_nv_compiler_options" in self._cl_device.extensions.split()
+        self._options = ("-cl-nv-verbose",) if told else ()
 
     @property
     def timer_resolution_s(self) -> float:
@@ -139,7 +146,12 @@ class OpenCLBackend:
             msg = f"{request.label}: {self.device} lost a kernel of its own program ({error})"
             raise MeasurementError(msg, kernel=request.label, device=self.device) from error
         self._check_built(kernels, request.launch, request.label)
-        return OpenCLRunnable(request, kernels, self._queue, self._pool)
+        told = self._told(program)
+        resources = most_of(
+            self._resources(kernel, told.get(name, Resources()))
+            for kernel, (name, _) in zip(kernels, request.programs, strict=True)
+        )
+        return OpenCLRunnable(request, kernels, self._queue, self._pool, resources)
 
     def responds(self) -> bool:
         """Return whether the device still works: some drivers lose everything after one failed launch."""
@@ -166,7 +178,9 @@ class OpenCLBackend:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # pyopencl turns compilers' remarks into warnings
-                    self._programs[source] = cl.Program(self._context, source).build(cache_dir=False)
+                    self._programs[source] = cl.Program(self._context, source).build(
+                        list(self._options), cache_dir=False
+                    )
             except (cl.Error, RuntimeError) as error:
                 text = _compiler_message(error)
                 lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -174,6 +188,24 @@ class OpenCLBackend:
                 msg = f"{label}: does not build on {self.device}: {' | '.join(telling[:_MESSAGE_LINES])}"
                 raise MeasurementError(msg, kernel=label, device=self.device, log=text) from error
         return self._programs[source]
+
+    def _resources(self, kernel: Any, told: Resources) -> Resources:
+        """Return what a kernel takes: what OpenCL asks drivers for, and what NVIDIA's compiler writes."""
+        import pyopencl as cl
+
+        info = cl.kernel_work_group_info
+        private_bytes, local_bytes = (
+            int(kernel.get_work_group_info(query, self._cl_device))
+            for query in (info.PRIVATE_MEM_SIZE, info.LOCAL_MEM_SIZE)
+        )
+        return replace(told, private_bytes=private_bytes, local_bytes=local_bytes)
+
+    def _told(self, program: Any) -> Mapping[str, Resources]:
+        import pyopencl as cl
+
+        if not self._options:
+            return {}
+        return resources_in_log(str(program.get_build_info(self._cl_device, cl.program_build_info.LOG)))
 
     def _check_built(self, kernels: list[Any], launch: SizedLaunch, label: str) -> None:
         """Compare with the limits that are known only after the build, registers included."""
@@ -203,7 +235,10 @@ class OpenCLRunnable:
     the first to the end of the last, gaps included, since the gaps are part of running it.
     """
 
-    def __init__(self, request: LaunchRequest, kernels: list[Any], queue: Any, pool: BufferPool) -> None:
+    def __init__(
+        self, request: LaunchRequest, kernels: list[Any], queue: Any, pool: BufferPool, resources: Resources
+    ) -> None:
+        self.resources = resources
         self._request = request
         self._kernels = kernels
         self._buffer_bytes = request.buffer_bytes
@@ -230,7 +265,7 @@ class OpenCLRunnable:
             return tuple((last.profile.end - first.profile.start) * 1e-9 for first, last in events)
         except cl.Error as error:
             label = self._request.label
-            if out_of_memory(error):
+            if out_of_opencl_memory(error):
                 self._pool.release()
                 msg = f"{label}: the device ran out of memory ({error}); choose smaller sizes"
                 raise MeasurementError(msg, kernel=label, kind="memory") from error
@@ -239,10 +274,8 @@ class OpenCLRunnable:
 
     def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
         """Return an array's buffer as the last launch left it, shape ``(length,)``."""
-        import pyopencl as cl
-
         data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
-        cl.enqueue_copy(self._queue, data, self._bound()[self._request.slots[name][0]])
+        self._pool.memory.read(self._bound()[self._request.slots[name][0]], data)
         return data
 
     def _bound(self) -> dict[Slot, Any]:

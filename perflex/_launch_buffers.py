@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex._launch_memory import DeviceMemory
     from perflex._launch_plan import ArrayPlan
 
-__all__ = ["BufferPool", "Slot", "assign_slots", "out_of_memory", "sample_data"]
+__all__ = ["BufferPool", "Slot", "assign_slots", "sample_data"]
 
 _BLOCK_ELEMENTS = 1 << 20
 
@@ -73,20 +75,31 @@ def sample_data(dtype: np.dtype[Any], length: int, seed: int = 0) -> NDArray[Any
     return np.zeros(length, dtype)
 
 
-class BufferPool:
-    """Device buffers by slot, within a memory budget; the longest unused go first."""
+def _refusals(memory: DeviceMemory) -> tuple[type[Exception], ...]:
+    return (*memory.errors, MemoryError)
 
-    def __init__(self, context: Any, queue: Any, budget_bytes: int) -> None:
-        self._context = context
-        self._queue = queue
+
+class BufferPool:
+    """Device buffers by slot, within a memory budget; the longest unused go first.
+
+    Parameters
+    ----------
+    memory
+        Of the device.
+    budget_bytes
+        How much may be held beyond what one kernel needs.
+    """
+
+    def __init__(self, memory: DeviceMemory, budget_bytes: int) -> None:
+        self.memory = memory
         self._budget = budget_bytes
-        self._buffers: dict[Slot, Any] = {}
+        self._buffers: dict[Slot, tuple[Any, int]] = {}
         self._blocks: dict[tuple[str, int], NDArray[Any]] = {}
 
     @property
     def held_bytes(self) -> int:
         """Bytes held on the device at the moment."""
-        return sum(int(buffer.size) for buffer in self._buffers.values())
+        return sum(size for _, size in self._buffers.values())
 
     def buffers(self, sizes: Mapping[Slot, int], label: str) -> dict[Slot, Any]:
         """Return a buffer of at least the given bytes for each slot, all present at the same time.
@@ -96,25 +109,22 @@ class BufferPool:
         MeasurementError
             The device has not enough memory left.
         """
-        import pyopencl as cl
-
         for slot in sizes:
             if slot in self._buffers:
                 # Moved to the end: the order of the dictionary is the order of last use.
                 self._buffers[slot] = self._buffers.pop(slot)
         for slot, size in sizes.items():
-            held = self._buffers.get(slot)
-            if held is not None and held.size >= size:
+            if slot in self._buffers and self._buffers[slot][1] >= size:
                 continue
             self._drop(slot)
             self._make_room(size, self._budget, keep=sizes)
             try:
-                self._buffers[slot] = self._filled_with_room(slot, size, sizes)
-            except (cl.Error, MemoryError) as error:
+                self._buffers[slot] = self._filled_with_room(slot, size, sizes), size
+            except _refusals(self.memory) as error:
                 self.release()  # what comes next must not suffer from what was held for this kernel
                 msg = f"{label}: the device has no room for a buffer of {size} B ({error}); choose smaller sizes"
                 raise MeasurementError(msg, kernel=label, kind="memory") from error
-        return {slot: self._buffers[slot] for slot in sizes}
+        return {slot: self._buffers[slot][0] for slot in sizes}
 
     def release(self) -> None:
         """Give all buffers back."""
@@ -122,18 +132,14 @@ class BufferPool:
             self._drop(slot)
 
     def _drop(self, slot: Slot) -> None:
-        buffer = self._buffers.pop(slot, None)
-        if buffer is not None:
-            self._queue.finish()
-            buffer.release()
+        if slot in self._buffers:
+            self.memory.free(self._buffers.pop(slot)[0])
 
     def _filled_with_room(self, slot: Slot, size: int, keep: Mapping[Slot, int]) -> Any:
         """Fill a buffer; where the device has no room for it, once more without other kernels' buffers."""
-        import pyopencl as cl
-
         try:
             return self._filled(slot, size)
-        except cl.Error:
+        except self.memory.errors:
             self._make_room(size, 0, keep)
             return self._filled(slot, size)
 
@@ -144,24 +150,22 @@ class BufferPool:
             self._drop(slot)
 
     def _filled(self, slot: Slot, size: int) -> Any:
-        import pyopencl as cl
-
         dtype = np.dtype(slot.dtype)
         key = slot.dtype, slot.index
         if key not in self._blocks:
             self._blocks[key] = sample_data(dtype, _BLOCK_ELEMENTS, seed=slot.index)
         block = self._blocks[key].view(np.uint8)
-        buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size)
-        for start in range(0, size, block.nbytes):
-            part = block[: min(block.nbytes, size - start)]
-            cl.enqueue_copy(self._queue, buffer, part, dst_offset=start)
-        self._queue.finish()
+        buffer = self.memory.allocate(size)
+        try:
+            for start in range(0, size, block.nbytes):
+                self.memory.write(buffer, block[: min(block.nbytes, size - start)], start)
+            self.memory.finish()
+        except self.memory.errors:
+            self._give_up(buffer)
+            raise
         return buffer
 
-
-def out_of_memory(error: Any) -> bool:
-    """Return whether a pyopencl error says that the device's memory, or the driver's, is used up."""
-    import pyopencl as cl
-
-    codes = cl.status_code
-    return error.code in {codes.MEM_OBJECT_ALLOCATION_FAILURE, codes.OUT_OF_HOST_MEMORY}
+    def _give_up(self, buffer: Any) -> None:
+        """Free a buffer that could not be filled; the driver may refuse that, too."""
+        with suppress(*self.memory.errors):
+            self.memory.free(buffer)

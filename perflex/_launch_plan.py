@@ -1,20 +1,25 @@
-"""From a loopy kernel to OpenCL source and what it takes to launch it, independent of sizes and devices."""
+"""From a loopy kernel to source code and what it takes to launch it, independent of sizes and devices."""
 
 from __future__ import annotations
 
 import warnings
 import weakref
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from perflex._api import API_NAMES
 from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import loopy as lp
+
+    from perflex._api import Api
 
 __all__ = ["ArrayPlan", "DeviceProgram", "LaunchPlan", "plan_launch"]
 
@@ -51,7 +56,7 @@ class ArrayPlan:
 
 @dataclass(frozen=True)
 class DeviceProgram:
-    """One OpenCL kernel of the source: its name, argument names in order, and symbolic grid."""
+    """One device program of the source: its name, argument names in order, and symbolic grid."""
 
     name: str
     argument_names: tuple[str, ...]
@@ -68,7 +73,7 @@ class LaunchPlan:
     name
         The kernel's name.
     source
-        OpenCL C of all programs.
+        Code of all programs, in OpenCL C or CUDA C++.
     programs
         In launch order; more than one when the kernel has global barriers.
     arrays
@@ -81,6 +86,8 @@ class LaunchPlan:
         Local memory of one work-group in bytes, symbolic.
     assumptions
         The kernel's assumptions on its parameters, an ``islpy.BasicSet``.
+    most_elements
+        Elements of an array that the code's subscripts reach: integers of the kernel's index type.
     """
 
     name: str
@@ -91,19 +98,27 @@ class LaunchPlan:
     parameters: tuple[str, ...]
     local_bytes: Any
     assumptions: Any
+    most_elements: int
 
 
 # Generating code takes 100 ms and more, and one kernel is launched with many sizes. The plan lives as long
 # as the kernel object; comparing kernels by value would itself be slow.
-_PLANS: dict[int, LaunchPlan] = {}
+_PLANS: dict[tuple[int, Api], LaunchPlan] = {}
 
 # loopy's own errors are RuntimeErrors; kernels beyond its checks end in one of the others. One kernel that it
 # cannot handle must not end the measurement of all.
 _LOOPY_GIVES_UP = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 
 
-def plan_launch(kernel: lp.TranslationUnit) -> LaunchPlan:
-    """Generate OpenCL code for a kernel and work out how to launch it; remembered per kernel object.
+def plan_launch(kernel: lp.TranslationUnit, api: Api = "opencl") -> LaunchPlan:
+    """Generate code for a kernel and work out how to launch it; remembered per kernel object.
+
+    Parameters
+    ----------
+    kernel
+        The kernel, whichever of loopy's targets it was made for.
+    api
+        What it is to be launched through.
 
     Raises
     ------
@@ -111,34 +126,37 @@ def plan_launch(kernel: lp.TranslationUnit) -> LaunchPlan:
         loopy cannot generate code, or the kernel needs what launching does not offer: several entry points,
         images, loops around launches, arrays of unknown shape.
     """
-    key = id(kernel)
+    key = (id(kernel), api)
     if key not in _PLANS:
-        _PLANS[key] = _plan(kernel)
+        _PLANS[key] = _plan(kernel, api)
         weakref.finalize(kernel, _PLANS.pop, key, None)
     return _PLANS[key]
 
 
-def _plan(kernel: lp.TranslationUnit) -> LaunchPlan:
+def _plan(kernel: lp.TranslationUnit, api: Api) -> LaunchPlan:
     if len(kernel.entrypoints) != 1:
         msg = f"only kernels with one entry point can be launched, this one has {sorted(kernel.entrypoints)}"
         raise MeasurementError(msg, kernel=kernel)
     name = kernel.default_entrypoint.name
     try:
         with _silenced():
-            return _generated(kernel, name)
+            return _generated(kernel, name, api)
     except _LOOPY_GIVES_UP as error:
-        msg = f"loopy cannot generate OpenCL code for kernel {name!r}: {_brief(error)}"
+        language = API_NAMES[api]
+        msg = f"loopy cannot generate {language} code for kernel {name!r}: {_brief(error)}"
         raise MeasurementError(msg, kernel=name) from error
 
 
-def _generated(kernel: lp.TranslationUnit, name: str) -> LaunchPlan:
+def _generated(kernel: lp.TranslationUnit, name: str, api: Api) -> LaunchPlan:
     import loopy as lp
 
-    import perflex._islpy  # noqa: F401 - mends what loopy misses
+    from perflex._launch_code import device_code, program_name, retargeted
 
-    unit = lp.preprocess_program(kernel.copy(target=lp.PyOpenCLTarget()))
+    unit = lp.preprocess_program(retargeted(kernel, api))
     unit = lp.linearize(lp.infer_unknown_types(unit, expect_completion=True))
-    return _from_linearized(unit, name, lp.generate_code_v2(unit).device_code())
+    plan = _from_linearized(unit, name, device_code(unit, api))
+    programs = tuple(replace(program, name=program_name(program.name, api)) for program in plan.programs)
+    return replace(plan, programs=programs)
 
 
 @contextmanager
@@ -183,6 +201,7 @@ def _from_linearized(unit: lp.TranslationUnit, name: str, source: str) -> Launch
         parameters=tuple(sorted(parameters | _symbols(programs, arrays, local_bytes))),
         local_bytes=local_bytes,
         assumptions=entry.assumptions,
+        most_elements=int(np.iinfo(entry.index_dtype.numpy_dtype).max),
     )
 
 

@@ -37,7 +37,7 @@ class LaunchRequest:
     sizes
         Value of each size parameter.
     source
-        OpenCL C of all programs.
+        Code of all programs, in OpenCL C or CUDA C++.
     programs
         Name and argument names of each device program, in launch order.
     launch
@@ -83,7 +83,7 @@ def launch_request(kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: 
     MeasurementError
         No code can be generated, or the launch does not fit the device.
     """
-    plan = plan_launch(kernel)
+    plan = plan_launch(kernel, device.api)
     if not device.double_precision and _DOUBLE.search(plan.source):
         msg = f"{label}: computes in double precision, which {device} does not have; use float32"
         raise MeasurementError(msg, kernel=label, device=str(device))

@@ -64,7 +64,8 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
     MissingSizeError
         Size parameters have no value; names all of them.
     MeasurementError
-        The sizes violate the kernel's assumptions, do not fit its arguments, or leave nothing to launch.
+        The sizes violate the kernel's assumptions, do not fit its arguments, leave nothing to launch, or make an array
+        larger than subscripts reach.
     """
     missing = [name for name in plan.parameters if name not in sizes]
     if missing:
@@ -75,13 +76,14 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
     grids = tuple(
         _grid(program.groups, program.work_group, values, f"{label}: {program.name}") for program in plan.programs
     )
+    scalars = {
+        name: _scalar(name, dtype, values[name] if dtype.kind in "iu" else sizes.get(name, _FLOAT_SCALAR), label)
+        for name, dtype in plan.scalars.items()
+    }
     return SizedLaunch(
         grids=grids,
-        lengths={name: _length(array, values) for name, array in plan.arrays.items()},
-        scalars={
-            name: _scalar(name, dtype, values[name] if dtype.kind in "iu" else sizes.get(name, _FLOAT_SCALAR), label)
-            for name, dtype in plan.scalars.items()
-        },
+        lengths={name: _length(array, values, plan.most_elements, label) for name, array in plan.arrays.items()},
+        scalars=scalars,
         local_bytes=_number(plan.local_bytes, values),
     )
 
@@ -114,8 +116,15 @@ def _grid(groups: tuple[Any, ...], work_group: tuple[Any, ...], values: Mapping[
     return Grid(*numbers)
 
 
-def _length(array: ArrayPlan, values: Mapping[str, int]) -> int:
+def _length(array: ArrayPlan, values: Mapping[str, int], most: int, label: str) -> int:
     last = sum((_number(n, values) - 1) * _number(stride, values) for n, stride in array.extents)
+    # Beyond, a subscript would become negative: the launch would read and write elsewhere.
+    if last // array.lanes > most:
+        msg = (
+            f"{label}: array {array.name} has {last + array.lanes} elements, subscripts of this kernel's code reach "
+            f"{most}; choose smaller sizes, or a kernel with a larger index_dtype"
+        )
+        raise MeasurementError(msg, kernel=label, access=array.name)
     return max(1, array.lanes + last + _number(array.offset, values))
 
 
@@ -146,8 +155,20 @@ def check_limits(launch: SizedLaunch, buffer_bytes: Mapping[str, int], device: D
     Raises
     ------
     MeasurementError
-        A work-group, local memory, one buffer or all buffers exceed what the device has.
+        A work-group, the work-groups of an axis, local memory, one buffer or all buffers exceed what the device has.
     """
+    _check_grids(launch, device, label)
+    if launch.local_bytes > device.local_memory_bytes:
+        _refuse(label, f"{launch.local_bytes} B of local memory", device.local_memory_bytes, "B", device)
+    for name, size in buffer_bytes.items():
+        if size > device.max_allocation_bytes:
+            _refuse(label, f"array {name} of {size} B", device.max_allocation_bytes, "B per buffer", device)
+    total = sum(buffer_bytes.values())
+    if total > device.global_memory_bytes:
+        _refuse(label, f"{total} B of device memory", device.global_memory_bytes, "B", device)
+
+
+def _check_grids(launch: SizedLaunch, device: Device, label: str) -> None:
     for grid in launch.grids:
         work_items = int(np.prod(grid.work_group))
         if work_items > device.max_work_group_size:
@@ -162,14 +183,9 @@ def check_limits(launch: SizedLaunch, buffer_bytes: Mapping[str, int], device: D
         for axis, (size, limit) in enumerate(zip(grid.work_group, limits, strict=False)):
             if device.max_work_item_sizes and size > limit:
                 _refuse(label, f"{size} work-items on axis {axis}", limit, "work-items", device)
-    if launch.local_bytes > device.local_memory_bytes:
-        _refuse(label, f"{launch.local_bytes} B of local memory", device.local_memory_bytes, "B", device)
-    for name, size in buffer_bytes.items():
-        if size > device.max_allocation_bytes:
-            _refuse(label, f"array {name} of {size} B", device.max_allocation_bytes, "B per buffer", device)
-    total = sum(buffer_bytes.values())
-    if total > device.global_memory_bytes:
-        _refuse(label, f"{total} B of device memory", device.global_memory_bytes, "B", device)
+        for axis, (count, limit) in enumerate(zip(grid.groups, device.max_groups, strict=False)):
+            if count > limit:
+                _refuse(label, f"{count} work-groups on axis {axis}", limit, "work-groups", device)
 
 
 def _refuse(label: str, need: str, limit: int, unit: str, device: Device) -> None:

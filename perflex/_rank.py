@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from perflex._coverage import warn_uncounted
-from perflex._gather import kernel_feature_values, kernel_of
-from perflex._machines.choice import else_machine
-from perflex.errors import CalibrationError
+import numpy as np
+
+from perflex._prune.candidates import candidates_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from perflex._calibration import Calibration
     from perflex._machines import Machine
+    from perflex._prune.extraction import ExtractedSpace
+    from perflex._prune.space import VariantSpace
 
 __all__ = ["RankedVariant", "rank"]
 
@@ -38,7 +38,7 @@ class RankedVariant:
     terms
         What each top-level term of the model contributes, in the same unit.
     kernel
-        The variant itself.
+        The variant itself: what was given, or its settings in a space.
     """
 
     rank: int
@@ -50,7 +50,7 @@ class RankedVariant:
 
 
 def rank(
-    variants: Mapping[str, Any] | Sequence[Any],
+    variants: Mapping[str, Any] | Sequence[Any] | VariantSpace | ExtractedSpace,
     calibration: Calibration,
     sizes: Mapping[str, Any] | None = None,
     *,
@@ -61,7 +61,7 @@ def rank(
     Parameters
     ----------
     variants
-        Loopy kernels or measurement kernels, by name or in a sequence.
+        Loopy kernels or measurement kernels, by name or in a sequence; or a `VariantSpace`, or what its `extract` gave.
     calibration
         From `perflex.calibrate` or `Calibration.load`.
     sizes
@@ -82,24 +82,22 @@ def rank(
     MachineError, MissingSizeError, UnsupportedKernelError
         As for predictions.
     """
-    named = list(variants.items()) if isinstance(variants, Mapping) else _named(variants)
-    if not named:
-        msg = "there are no variants to rank"
-        raise CalibrationError(msg)
-    features = calibration.model.input_features()
-    predictions = []
-    for name, variant in named:
-        own = getattr(variant, "sizes", None)
-        chosen = sizes if sizes is not None else own
-        if chosen is None:
-            msg = f"variant {name!r} needs sizes; pass e.g. rank(variants, calibration, {{'n': 1024}})"
-            raise CalibrationError(msg, variant=name)
-        with else_machine(calibration.machine):
-            values = kernel_feature_values(features, variant, chosen, calibration.sub_group_size, machine=machine)
-        warn_uncounted(features, variant, chosen)
-        seconds = float(calibration.model.evaluate(calibration.params, values))
-        terms = calibration.model.terms(calibration.params, values)
-        predictions.append((seconds, name, variant, {text: float(value) for text, value in terms.items()}))
+    found = candidates_of(variants, calibration, sizes, machine=machine, refuse=True)
+    count = len(found.names)
+    seconds_of = np.broadcast_to(calibration.model.evaluate(calibration.params, found.columns), (count,))
+    terms_of = {
+        text: np.broadcast_to(value, (count,))
+        for text, value in calibration.model.terms(calibration.params, found.columns).items()
+    }
+    predictions = [
+        (
+            float(seconds_of[number]),
+            name,
+            found.settings[number] if found.settings else found.kernel(number),
+            {text: float(value[number]) for text, value in terms_of.items()},
+        )
+        for number, name in enumerate(found.names)
+    ]
     predictions.sort(key=lambda entry: entry[0])
     fastest = predictions[0][0]
     return [
@@ -113,17 +111,3 @@ def rank(
         )
         for place, (seconds, name, variant, terms) in enumerate(predictions, start=1)
     ]
-
-
-def _named(variants: Sequence[Any]) -> list[tuple[str, Any]]:
-    named: list[tuple[str, Any]] = []
-    taken: set[str] = set()
-    for variant in variants:
-        base = name = str(getattr(variant, "name", "") or ",".join(sorted(kernel_of(variant).entrypoints)))
-        number = 1
-        while name in taken:
-            number += 1
-            name = f"{base} #{number}"
-        taken.add(name)
-        named.append((name, variant))
-    return named

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import loopy as lp
     from numpy.typing import NDArray
 
+    from perflex._devices import Device
     from perflex._measurements.records import Recorder
-    from perflex._timing_backend import Backend, TimedDevice
+    from perflex._timing_backend import Backend, KernelBackend, TimedDevice
     from perflex._timing_results import FailureKind
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "entries_of",
     "measure",
     "open_backend",
+    "open_kernel_backend",
     "outcomes_of",
 ]
 
@@ -58,7 +60,7 @@ def measure(
 
     All kernels are built and run once; then they are timed in rounds, each round in another random order, until the
     time of each is known to the precision asked for or its trials or budget are spent. Reference kernels take part in
-    every round, and drift of the device's speed is reported, and corrected where that helps (see `Drift`). On OpenCL
+    every round, and drift of the device's speed is reported, and corrected where that helps (see `Drift`). On real
     devices kernels run in a process of their own: one that crashes the driver or does not end fails, alone.
 
     Parameters
@@ -120,8 +122,17 @@ def entries_of(jobs: Sequence[Job], device: TimedDevice, session: Session) -> li
 def open_backend(device: TimedDevice, options: TimingOptions) -> Backend:
     """Return what runs kernels on a device, in a process of their own where that is asked for and possible."""
     if options.isolate and isinstance(device, IsolatingDevice):
-        return device.isolated_backend(RunLimits(launch_s=options.limit_s, build_s=options.build_limit_s))
+        return device.isolated_backend(_limits(options))
     return device.backend()
+
+
+def open_kernel_backend(device: Device, options: TimingOptions) -> KernelBackend:
+    """Return what runs kernels on a real device, in a process of their own where that is asked for."""
+    return device.isolated_backend(_limits(options)) if options.isolate else device.backend()
+
+
+def _limits(options: TimingOptions) -> RunLimits:
+    return RunLimits(launch_s=options.limit_s, build_s=options.build_limit_s)
 
 
 def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["Backend", "IsolatingDevice", "RunLimits", "Runnable", "TimedDevice"]
+    from perflex._launch_request import LaunchRequest
+    from perflex._resources import Resources
+
+__all__ = ["Backend", "BuiltKernel", "IsolatingDevice", "KernelBackend", "RunLimits", "Runnable", "TimedDevice"]
 
 
 class Runnable(Protocol):
@@ -26,6 +29,15 @@ class Runnable(Protocol):
         MeasurementError
             The device reports an error; its ``kind``, where it has one, is the failure's.
         """
+        ...
+
+
+class BuiltKernel(Runnable, Protocol):
+    """A kernel that was built for a real device."""
+
+    @property
+    def resources(self) -> Resources:
+        """What it takes of the device, as far as the driver tells."""
         ...
 
 
@@ -54,8 +66,20 @@ class Backend(Protocol):
         ...
 
 
+class KernelBackend(Backend, Protocol):
+    """Builds and runs kernels on a real device, whatever it is reached through."""
+
+    def build(self, request: LaunchRequest) -> BuiltKernel:
+        """Build what was generated and checked before; errors as `prepare`."""
+        ...
+
+    def responds(self) -> bool:
+        """Return whether the device still works: some drivers lose everything after one failed launch."""
+        ...
+
+
 class TimedDevice(Protocol):
-    """Anything that kernels can be timed on: an OpenCL device, a fake one."""
+    """Anything that kernels can be timed on: a real device, a fake one."""
 
     def backend(self) -> Backend:
         """Return what runs and times kernels there."""

@@ -12,6 +12,7 @@ from perflex._measurements.records import MeasurementKey
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex._api import Api
     from perflex._timing_options import TimingOptions
 
 __all__ = ["measurement_key"]
@@ -48,7 +49,7 @@ def measurement_key(kernel: Any, sizes: Mapping[str, Any], device: Any, options:
     others = "".join(f" {name}={value}" for name, value in sorted(sizes.items()) if name not in whole)
     names = (getattr(device, name, "") for name in ("platform", "vendor", "name"))
     return MeasurementKey(
-        kernel=_digest(kernel),
+        kernel=_digest(kernel, getattr(device, "api", "opencl")),
         sizes=tuple(sorted(whole.items())),
         device=f"{' / '.join(names)} #{getattr(device, 'ordinal', 0)}",
         driver=str(getattr(device, "driver", "")),
@@ -56,7 +57,7 @@ def measurement_key(kernel: Any, sizes: Mapping[str, Any], device: Any, options:
     )
 
 
-def _digest(kernel: Any) -> str:
+def _digest(kernel: Any, api: Api) -> str:
     from perflex.features._kernel_key import kernel_key
 
     loopy = f"loopy {version('loopy')}"
@@ -65,7 +66,7 @@ def _digest(kernel: Any) -> str:
             return kernel_key(kernel, loopy)
         except (TypeError, AttributeError):  # something in it has no persistent hash; its code has
             pass
-    plan = plan_launch(kernel)
+    plan = plan_launch(kernel, api)
     text = f"{loopy}|{plan.source}|{plan.programs}|{sorted(plan.arrays.items())}|{sorted(plan.scalars.items())}"
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -35,8 +35,8 @@ class TimingOptions:
     build_limit_s
         A kernel whose build takes longer is given up; only in a process of its own.
     isolate
-        Whether kernels of OpenCL devices are built and run in a process of their own, so that drivers can crash
-        and kernels need not end.
+        Whether kernels of real devices are built and run in a process of their own, so that drivers can crash and
+        kernels need not end.
     retry_failures
         Whether kernels that crashed or hung in an earlier run are tried again.
     seed

@@ -1,19 +1,39 @@
-"""The output feature: wall time of a kernel on an OpenCL device, ``f_cl_wall_time_<platform>_<device>``."""
+"""The output feature: wall time of a kernel on a device, ``f_cl_wall_time_...`` or ``f_cuda_wall_time_...``."""
 
 from __future__ import annotations
 
-from perflex._devices import Device, default_device, list_devices, pick
+from typing import TYPE_CHECKING
+
+from perflex._cuda import cuda_absence
+from perflex._devices import Device, list_devices, mark_default, pick, working
 from perflex._devices_match import matching, telling_names
 from perflex.errors import DeviceError
 
-__all__ = ["device_of", "is_wall_time", "wall_time_identifier"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-_PREFIX = "f_cl_wall_time"
+    from perflex._api import Api
+
+__all__ = ["device_of", "is_wall_time", "names_a_device", "wall_time_identifier"]
+
+_PREFIXES: Mapping[Api, str] = {"opencl": "f_cl_wall_time", "cuda": "f_cuda_wall_time"}
 
 
 def is_wall_time(identifier: str) -> bool:
     """Return whether a feature identifier means a measured time."""
-    return identifier == _PREFIX or identifier.startswith(f"{_PREFIX}_")
+    return _api_of(identifier) is not None
+
+
+def names_a_device(identifier: str) -> bool:
+    """Return whether a feature says where it is measured, as all do but ``f_cl_wall_time``: that on any device."""
+    return identifier != _PREFIXES["opencl"]
+
+
+def _api_of(identifier: str) -> Api | None:
+    for api, prefix in _PREFIXES.items():
+        if identifier == prefix or identifier.startswith(f"{prefix}_"):
+            return api
+    return None
 
 
 def device_of(identifier: str) -> Device:
@@ -23,25 +43,36 @@ def device_of(identifier: str) -> Device:
     ----------
     identifier
         ``f_cl_wall_time_<platform>_<device>`` with case-insensitive parts of the OpenCL names, or
-        ``f_cl_wall_time`` alone for the default device.
+        ``f_cuda_wall_time_<device>`` with parts of the name that CUDA gives; without them, the default one of the
+        devices that are reached that way.
 
     Raises
     ------
     DeviceError
         The identifier is no wall-time feature, or no working device or several fit it; lists the devices.
     """
-    if not is_wall_time(identifier):
-        msg = f"{identifier!r} is no wall-time feature; those start with {_PREFIX}"
+    api = _api_of(identifier)
+    if api is None:
+        msg = f"{identifier!r} is no wall-time feature; those start with {' or '.join(_PREFIXES.values())}"
         raise DeviceError(msg, feature=identifier)
-    spec = identifier[len(_PREFIX) :].strip("_")
-    if not spec:
-        return default_device()
     infos = list_devices()
-    return pick(infos, matching(spec, [info.device for info in infos]), f"feature {identifier!r}")
+    own = [info for info in infos if info.device.api == api]
+    spec = identifier[len(_PREFIXES[api]) :].strip("_")
+    if not spec:
+        found = next((info.device for info in mark_default(own) if info.default), None)
+        if found is not None:
+            return found
+    spec = f"cuda {spec}" if api == "cuda" else spec or "opencl"
+    matches = matching(spec, [info.device for info in own], usable=working(own))
+    numbers = [infos.index(own[match]) for match in matches]
+    asked = f"feature {identifier!r}"
+    absence = cuda_absence() if api == "cuda" and not own else ""
+    return pick(infos, numbers, f"{asked} ({absence})" if absence else asked)
 
 
 def wall_time_identifier(device: Device) -> str:
     """Return a short wall-time feature that means this device and no other of the machine."""
-    devices = [info.device for info in list_devices()]
+    api: Api = getattr(device, "api", "opencl")
+    devices = [info.device for info in list_devices() if info.device.api == api]
     known = devices if device in devices else [*devices, device]
-    return f"{_PREFIX}_{telling_names(known)[known.index(device)]}"
+    return f"{_PREFIXES[api]}_{telling_names(known)[known.index(device)].removeprefix('cuda_')}"

@@ -13,9 +13,11 @@ One tree, so that ``except PerflexError`` catches all of them::
     |- TagError                   a filter tag is unknown or out of range
     |- DeviceError                no device, or several, fit the request
     |- MachineError               no machine is chosen, or a hardware fact is not known or exceeded
+    |- BlockError                 no block of a grid meets what is asked of it
     |- MeasurementError           a kernel could not be built, run or timed
     |- CalibrationError           the data do not determine the parameters
     |- FileFormatError            a file is damaged, foreign or of another version
+    |- SpaceError                 a space of variants is badly written, or holds no valid variant
     |- StoreError               measurements cannot be kept in a file, or read back
     |- ExecutorError              a pool that was to do the work broke, or cannot be sent it
     |- EnvironmentSetupError      the installation lacks something essential
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 __all__ = [
+    "BlockError",
     "CalibrationError",
     "DeviceError",
     "EnvironmentSetupError",
@@ -48,6 +51,7 @@ __all__ = [
     "ModelSyntaxError",
     "NoMatchError",
     "PerflexError",
+    "SpaceError",
     "StoreError",
     "TagError",
     "UnknownFeatureError",
@@ -144,6 +148,10 @@ class MachineError(PerflexError):
     """No machine is chosen, a hardware fact of it is not known, or a kernel exceeds one; names machine and fact."""
 
 
+class BlockError(PerflexError):
+    """Block sizes cannot be chosen as asked."""
+
+
 class MeasurementError(PerflexError):
     """A kernel could not be built, run or timed; carries the compiler's or driver's message."""
 
@@ -154,6 +162,10 @@ class CalibrationError(PerflexError):
 
 class FileFormatError(PerflexError):
     """A file is truncated, foreign or of another version; names the line or field."""
+
+
+class SpaceError(PerflexError):
+    """A space of variants is badly written, its constraints contradict, or no variant in it is valid; says which."""
 
 
 class StoreError(PerflexError):

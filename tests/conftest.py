@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # Before any test queries platforms: a loader looks for drivers only once per process.
 show_to_loader(find_vendors())
 
+# A test run that is spread over processes sets a width; commands are to print as into a pipe.
+os.environ.pop("COLUMNS", None)
+
 # Tests, and the processes they start, remember counts in a file of their own.
 _STORE_FOLDER = tempfile.TemporaryDirectory(prefix="perflex-tests-")
 atexit.register(_STORE_FOLDER.cleanup)
@@ -27,8 +30,9 @@ os.environ["PERFLEX_STORE"] = str(Path(_STORE_FOLDER.name, "store.sqlite"))
 
 @pytest.fixture(scope="session")
 def real_devices() -> list[Device]:
-    """Every device that works and keeps time, the default one first."""
+    """Every OpenCL device that works and keeps time, the default one first."""
     infos = [info for info in list_devices() if info.usable and not info.device.is_simulator]
+    infos = [info for info in infos if info.device.api == "opencl"]
     if not infos:
         pytest.skip("no usable OpenCL device")
     return [info.device for info in sorted(infos, key=lambda info: not info.default)]
@@ -36,5 +40,14 @@ def real_devices() -> list[Device]:
 
 @pytest.fixture(scope="session")
 def default_device(real_devices: list[Device]) -> Device:
-    """The device that is taken when none is named."""
+    """The OpenCL device that is taken when none is named."""
     return real_devices[0]
+
+
+@pytest.fixture(scope="session")
+def cuda_device() -> Device:
+    """A real device that is reached through CUDA."""
+    for info in list_devices():
+        if info.usable and info.device.api == "cuda":
+            return info.device
+    pytest.skip("no usable CUDA device")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from perflex._cli.block import block
 from perflex._cli.calibrate import calibrate
 from perflex._cli.catalog import catalog
 from perflex._cli.compare import compare
@@ -14,8 +15,11 @@ from perflex._cli.devices import devices
 from perflex._cli.diagnose import diagnose
 from perflex._cli.evaluate import evaluate
 from perflex._cli.features import features
+from perflex._cli.layers import layers
 from perflex._cli.machine import machine
 from perflex._cli.predict import predict, rank
+from perflex._cli.prune import prune
+from perflex._cli.roofline import roofline
 from perflex._cli.session import session_of
 from perflex._cli.store import store
 from perflex._cli.volumes import volumes
@@ -56,7 +60,23 @@ def _options(
     session.debug = debug
 
 
-for command in (demo, devices, catalog, features, calibrate, diagnose, predict, rank, volumes, compare, evaluate):
+for command in (
+    demo,
+    devices,
+    catalog,
+    features,
+    calibrate,
+    diagnose,
+    predict,
+    rank,
+    prune,
+    volumes,
+    layers,
+    block,
+    roofline,
+    compare,
+    evaluate,
+):
     app.command()(command)
 app.add_typer(machine, name="machine")
 app.add_typer(store, name="store")

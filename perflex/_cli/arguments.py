@@ -7,20 +7,21 @@ import inspect
 import math
 import re
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perflex.errors import PerflexError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
     import loopy as lp
 
     from perflex.features import AnnotatedKernel, Scop
 
-__all__ = ["ArgumentError", "load_kernel", "read_pairs", "read_seconds", "read_sizes"]
+__all__ = ["ArgumentError", "load_kernel", "load_object", "read_pairs", "read_seconds", "read_sizes"]
 
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
@@ -111,8 +112,46 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop:
     """
     if reference.endswith((".yaml", ".yml")):
         return _described(reference)
-    name, colon, function_name = reference.rpartition(":")
-    if not colon or not name or not function_name.isidentifier():
+    with _executed(reference) as (module, function_name, path):
+        kernel = _function(module, function_name, path)()
+    import loopy as lp
+
+    from perflex.features import AnnotatedKernel, Scop
+
+    kernel = getattr(kernel, "kernel", kernel)  # of a measurement kernel
+    if not isinstance(kernel, (lp.TranslationUnit, AnnotatedKernel, Scop)):
+        msg = f"{function_name} in {path} returns a {type(kernel).__name__}; it must return a loopy TranslationUnit"
+        raise ArgumentError(msg, path=path)
+    return kernel
+
+
+def load_object(reference: str) -> object:
+    """Return what a name in a Python file stands for; the file is executed, as ``python FILE`` would.
+
+    Parameters
+    ----------
+    reference
+        ``FILE.py:name``.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such file or name, or the file is no valid Python.
+    """
+    with _executed(reference) as (module, name, path):
+        if not hasattr(module, name):
+            there = ", ".join(key for key in vars(module) if key[:1] != "_") or "nothing"
+            msg = f"{path} has no {name!r}; it has {there}"
+            raise ArgumentError(msg, path=path)
+        found: object = getattr(module, name)
+    return found
+
+
+@contextmanager
+def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
+    """Yield the module of ``FILE.py:name``, the name, and the file; modules beside it can be imported meanwhile."""
+    name, colon, inside = reference.rpartition(":")
+    if not colon or not name or not inside.isidentifier():
         msg = f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it"
         raise ArgumentError(msg, word=reference)
     path = Path(name).resolve()
@@ -123,18 +162,9 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop:
     # At the end of the path, so that a file beside the kernel hides no installed module.
     sys.path.append(folder)
     try:
-        kernel = _function(_module(path), function_name, path)()
+        yield _module(path), inside, path
     finally:
         sys.path.remove(folder)
-    import loopy as lp
-
-    from perflex.features import AnnotatedKernel, Scop
-
-    kernel = getattr(kernel, "kernel", kernel)  # of a measurement kernel
-    if not isinstance(kernel, (lp.TranslationUnit, AnnotatedKernel, Scop)):
-        msg = f"{function_name} in {path} returns a {type(kernel).__name__}; it must return a loopy TranslationUnit"
-        raise ArgumentError(msg, path=path)
-    return kernel
 
 
 def _described(name: str) -> Scop:

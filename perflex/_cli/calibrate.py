@@ -67,7 +67,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     from perflex._measurements.run import recorder_for
     from perflex._store import using_store
     from perflex._timing import TimingOptions
-    from perflex._wall_time import device_of, is_wall_time, wall_time_identifier
+    from perflex._wall_time import device_of, is_wall_time, names_a_device, wall_time_identifier
     from perflex.models import load_model
 
     session = session_of(context)
@@ -75,8 +75,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     description = load_model(model)
     require_writable_file(out)
     # Checks the output feature, too; a device on the command line comes before the one in the file.
-    where = find_device(device) if device and is_wall_time(description.output) else device_of(description.output)
-    named = not device and description.output != "f_cl_wall_time"
+    named = not device and names_a_device(description.output)
+    stated = named or not is_wall_time(description.output)
+    where = device_of(description.output) if stated else find_device(device or None)
     session.remarks.print(f"device: {where}", markup=False)
     # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
     fewest = min(3 if budget else 5, trials)

@@ -1,4 +1,4 @@
-"""``perflex devices``: the OpenCL devices, and which of them work."""
+"""``perflex devices``: the devices, and which of them work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def devices(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list instead of a table.")] = False,
 ) -> None:
-    """List the OpenCL devices, whether a probe kernel works there, and which one is the default."""
+    """List the devices that OpenCL and CUDA reach, whether a probe kernel works there, and which one is the default."""
     from perflex._devices import driver_problems, list_devices
 
     infos = list_devices()
@@ -34,7 +34,7 @@ def devices(
     for problem in driver_problems():
         session.remarks.print(problem, style="yellow", markup=False)
     if not any(info.usable for info in infos):
-        hint = "no usable OpenCL device; the extra 'cpu' brings one: pip install 'perflex[cpu]'"
+        hint = "no usable device; the extra 'cpu' brings one: pip install 'perflex[cpu]'"
         session.remarks.print(hint, style="red", markup=False)
 
 
@@ -42,6 +42,7 @@ def _texts(infos: Sequence[DeviceInfo]) -> list[str]:
     """Return what is shown of each device, beginning with the short name that singles it out."""
     from rich.markup import escape
 
+    from perflex._api import API_NAMES
     from perflex._devices_match import telling_names
 
     texts = []
@@ -55,6 +56,7 @@ def _texts(infos: Sequence[DeviceInfo]) -> list[str]:
         texts.append(
             f"[bold]{escape(name)}[/]{' (default)' if info.default else ''}: {verdict}\n"
             f"    {escape(str(device))}\n    {facts}\n"
-            f"    driver {escape(device.driver)}\n    found by {escape(info.found_by)}"
+            f"    driver {escape(device.driver)}\n"
+            f"    reached through {API_NAMES[device.api]}, found by {escape(info.found_by)}"
         )
     return texts

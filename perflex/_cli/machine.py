@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex._cli.machine_detect import detect
 from perflex._cli.session import session_of
 
 if TYPE_CHECKING:
-    from perflex._machines import Machine
+    from collections.abc import Mapping
+
+    from perflex._machines import Machine, Source
 
 __all__ = ["machine"]
 
-machine = typer.Typer(no_args_is_help=True, help="List machines, and show the facts of one with their sources.")
+machine = typer.Typer(
+    no_args_is_help=True, help="List machines, show the facts of one with their sources, detect this one."
+)
 
 
 @machine.command("list")
@@ -58,16 +64,27 @@ def show(
     width = max(map(len, FACTS))
     for fact, what in FACTS.items():
         value = getattr(found, fact)
+        if value is None and found.kind not in what.kinds:
+            continue
         if value is None:
             output.print(f"  {fact.ljust(width)}  not known", markup=False, soft_wrap=True, style="dim")
             continue
         source = f"[{numbers[found.sources[fact]]}]" if fact in found.sources else ""
         line = f"  {fact.ljust(width)}  {_amount(value, what.unit)}  {source}"
         output.print(line.rstrip(), markup=False, soft_wrap=True)
+    for line in _level_lines(found, numbers):
+        output.print(line, markup=False, soft_wrap=True)
     for curve, coefficients in found.curves.items():
         output.print(f"  curve {curve}: a, b, c = {coefficients}", markup=False, soft_wrap=True)
+    for level, ceiling in found.ceilings.items():
+        unit = "instruction/s" if level == "instructions" else "B/s"
+        line = f"  roofline ceiling {level}: {ceiling.rate / 1e9:g} G{unit}  ({ceiling.source.text})"
+        output.print(line, markup=False, soft_wrap=True)
     for origin, number in numbers.items():
         output.print(f"[{number}] {origin.kind}: {origin.text}", markup=False, soft_wrap=True, style="dim")
+
+
+machine.command("detect")(detect)
 
 
 def _as_json(found: Machine) -> dict[str, object]:
@@ -88,9 +105,47 @@ def _as_json(found: Machine) -> dict[str, object]:
         "vendor": found.vendor,
         "kind": found.kind,
         "facts": facts,
+        "levels": [_with_sources(asdict(level), found, level.name) for level in found.levels],
+        "memory_streams": [
+            _with_sources(asdict(stream), found, f"memory.{stream.name}") for stream in found.memory_streams
+        ],
         "curves": curves,
-        "unknown": [fact for fact in FACTS if getattr(found, fact) is None],
+        "ceilings": {
+            level: {"rate": ceiling.rate, "source": f"{ceiling.source.kind}: {ceiling.source.text}"}
+            for level, ceiling in found.ceilings.items()
+        },
+        "unknown": [fact for fact, what in FACTS.items() if getattr(found, fact) is None and found.kind in what.kinds],
     }
+
+
+def _with_sources(values: dict[str, object], found: Machine, name: str) -> dict[str, object]:
+    own = {key: source for key, source in found.sources.items() if key == name or key.startswith(f"{name}.")}
+    texts = {key.removeprefix(f"{name}."): f"{source.kind}: {source.text}" for key, source in own.items()}
+    return {**values, "sources": texts}
+
+
+def _level_lines(found: Machine, numbers: Mapping[Source, int]) -> list[str]:
+    lines = []
+    for level in found.levels:
+        ways = f"{level.ways}-way, " if level.ways is not None else ""
+        kinds = [kind for kind, there in (("write-allocate", level.write_allocate), ("victim", level.victim)) if there]
+        rates = [
+            f"{way} {rate:g} B/cycle"
+            for way, rate in (("load", level.load_bytes_per_cycle), ("store", level.store_bytes_per_cycle))
+            if rate is not None
+        ]
+        both = ["both ways at once" if level.duplex else "one way at a time"] if rates else []
+        used = sorted({numbers[source] for key, source in found.sources.items() if key.startswith(f"{level.name}.")})
+        lines.append(
+            f"  level {level.name}: {_amount(level.size_bytes, 'B')} for {level.shared_by} core(s), {ways}"
+            f"{level.line_bytes} B lines; {', '.join([*kinds, *rates, *both])}; with what is beyond: {level.overlap}  "
+            + "".join(f"[{number}]" for number in used)
+        )
+    for stream in found.memory_streams:
+        arrays = f"{stream.loads} loaded, {stream.stores} stored, {stream.write_allocates} write-allocated"
+        source = numbers[found.sources[f"memory.{stream.name}"]]
+        lines.append(f"  memory {stream.name}: {_amount(stream.bandwidth, 'B/s')} per domain ({arrays})  [{source}]")
+    return lines
 
 
 def _amount(value: float, unit: str) -> str:

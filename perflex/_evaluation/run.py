@@ -24,6 +24,7 @@ from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from concurrent.futures import Executor
 
     from perflex._calibration import Calibration
     from perflex._devices import Device
@@ -163,6 +164,7 @@ def evaluate_device(
     timing: TimingOptions | None = None,
     model: str | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> DeviceEvaluation:
     """Calibrate the models of some studies on a device, predict their kernels, and only then measure them.
 
@@ -178,6 +180,8 @@ def evaluate_device(
         One of `perflex._evaluation.studies.OVERLAPS`; by default chosen for each study.
     progress
         Called with (done, total, what) as work proceeds.
+    executor
+        Where measurement kernels are counted, as for `gather_feature_values`.
 
     Raises
     ------
@@ -209,6 +213,7 @@ def evaluate_device(
         timing=options,
         progress=progress,
         recorder=recorder,
+        executor=executor,
     )
     skipped = list(table.dropped)
     calibrated = {}

@@ -113,7 +113,7 @@ STUDIES = {
             size="nelements",
             trial_sizes=(3088, 4112),
             sizes=(6160, 9232, 12304, 16400, 20496, 24592),
-            rule=SizeRule(power=1, step=16),
+            rule=SizeRule(power=1, step=16, most=64),
             axis="number of elements",
             models={overlap: f"dg_{overlap}" for overlap in OVERLAPS},
         ),
@@ -128,7 +128,7 @@ STUDIES = {
             # Larger than caches, as in the paper: a cost per access knows nothing of them.
             trial_sizes=(2352, 2800),
             sizes=(3024, 3472, 3920, 4368, 4816, 5264),
-            rule=SizeRule(power=2, step=112, only_up=True),
+            rule=SizeRule(power=2, step=112, only_up=True, most=16),
             axis="rows and columns n",
             models={overlap: f"fdiff_{overlap}" for overlap in OVERLAPS},
         ),

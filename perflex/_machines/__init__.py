@@ -7,12 +7,15 @@
 from __future__ import annotations
 
 from perflex._machines.choice import chosen_machine, current_machine, else_machine, using_machine
+from perflex._machines.levels import CacheLevel, MemoryStream
 from perflex._machines.lookup import load_machine, machine_names, machine_of_device
 from perflex._machines.machine import Machine, Source
 from perflex._machines.residency import Residency, residency
 
 __all__ = [
+    "CacheLevel",
     "Machine",
+    "MemoryStream",
     "Residency",
     "Source",
     "chosen_machine",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from perflex._machines.machine import FACTS, KINDS, UNITS, Machine, Source
+from perflex._machines.ceilings import read_ceilings
+from perflex._machines.level_entries import read_levels, read_streams
+from perflex._machines.machine import FACTS, KINDS, Machine, Source
+from perflex._machines.quantities import read_source, read_value
 from perflex._yaml_file import read_yaml
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "read_machine"]
 
 FORMAT = "perflex-machine/1"
-_SOURCE_KINDS = ("datasheet", "measured", "derived")
+_SOURCE_KINDS = ("datasheet", "reported", "measured", "derived", "assumed")
 
 
 def read_machine(path: Path | str) -> Machine:
@@ -46,14 +48,19 @@ def read_machine(path: Path | str) -> Machine:
             raise facts.error(msg, fact)
         values[fact], origins[fact] = _read_fact(facts.section(fact), fact, sources)
     curves = top.section("curves")
+    levels = read_levels(top, sources, origins) if "levels" in top else ()
+    streams = read_streams(top, sources, origins) if "memory_streams" in top else ()
     machine = Machine(
         name=name,
         aliases=top.texts("aliases"),
         vendor=top.text("vendor"),
         kind=kind,
         **{fact: int(value) if FACTS[fact].whole else value for fact, value in values.items()},  # type: ignore[arg-type]
+        levels=levels,
+        memory_streams=streams,
         curves={curve: _read_curve(curves.section(curve), sources) for curve in curves},
         sources=origins,
+        ceilings=read_ceilings(top, sources),
     )
     top.finish()
     return machine
@@ -73,33 +80,15 @@ def _read_sources(section: Section) -> dict[str, Source]:
 
 
 def _read_fact(entry: Section, fact: str, sources: dict[str, Source]) -> tuple[float, Source]:
-    value, unit, what = entry.number("value"), entry.text("unit"), FACTS[fact]
-    allowed = UNITS[what.unit]
-    if unit not in allowed:
-        msg = f"the unit must be one of {', '.join(map(repr, allowed))}, not {unit!r}"
-        raise entry.error(msg, "unit")
-    value *= allowed[unit]
-    if value < 0 or (value == 0 and not what.zero):
-        msg = f"it must be {'zero or more' if what.zero else 'more than zero'}"
-        raise entry.error(msg, "value")
-    if what.whole and value != math.floor(value):
-        msg = f"it must be a whole number of {what.unit if what.unit != '1' else 'units'}, not {value}"
-        raise entry.error(msg, "value")
-    source = _read_source(entry, sources)
+    what = FACTS[fact]
+    value = read_value(entry, what.unit, whole=what.whole, zero=what.zero)
+    source = read_source(entry, sources)
     entry.finish()
     return value, source
 
 
-def _read_source(entry: Section, sources: dict[str, Source]) -> Source:
-    key = entry.text("source")
-    if key not in sources:
-        msg = f"there is no source {key!r}; the file has {', '.join(sources) or 'none'}"
-        raise entry.error(msg, "source")
-    return sources[key]
-
-
 def _read_curve(entry: Section, sources: dict[str, Source]) -> tuple[float, float, float]:
     curve = entry.number("a"), entry.number("b"), entry.number("c")
-    _read_source(entry, sources)
+    read_source(entry, sources)
     entry.finish()
     return curve

@@ -10,6 +10,9 @@ from perflex.errors import MachineError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex._machines.ceilings import PublishedCeiling
+    from perflex._machines.levels import CacheLevel, MemoryStream
+
 __all__ = ["FACTS", "KINDS", "UNITS", "Fact", "Machine", "Source"]
 
 KINDS = ("gpu", "cpu")
@@ -26,6 +29,10 @@ UNITS: Mapping[str, Mapping[str, float]] = {
         {"B/s": 1.0, "GB/s": 1e9, "TB/s": 1e12},
         {"B/cycle": 1.0},
         {"op/cycle": 1.0},
+        {"core": 1.0},
+        {"domain": 1.0},
+        {"way": 1.0},
+        {"cycle": 1.0},
     )
     for unit in group
 }
@@ -38,7 +45,8 @@ class Source:
     Attributes
     ----------
     kind
-        ``"datasheet"`` (the maker's documents), ``"measured"``, or ``"derived"`` from other facts.
+        ``"datasheet"`` (the maker's documents), ``"reported"`` (by the operating system), ``"measured"``,
+        ``"derived"`` from other facts, or ``"assumed"``.
     text
         The document or measurement.
     """
@@ -49,16 +57,27 @@ class Source:
 
 @dataclass(frozen=True)
 class Fact:
-    """What a machine's fact is: its SI unit, whether it is a whole number, and whether it may be zero."""
+    """What a machine's fact is.
+
+    Attributes
+    ----------
+    unit
+        Its SI unit.
+    whole, zero
+        Whether it is a whole number, and whether it may be zero.
+    kinds
+        Machines that it is about.
+    """
 
     unit: str
     whole: bool = True
     zero: bool = False
+    kinds: tuple[str, ...] = ("gpu",)
 
 
 # Any: the dataclass field that stands for the fact.
-def _fact(unit: str, *, whole: bool = True, zero: bool = False) -> Any:
-    return field(default=None, metadata={"fact": Fact(unit, whole, zero)})
+def _fact(unit: str, *, whole: bool = True, zero: bool = False, kinds: tuple[str, ...] = ("gpu",)) -> Any:
+    return field(default=None, metadata={"fact": Fact(unit, whole, zero, kinds)})
 
 
 @dataclass(frozen=True)
@@ -98,21 +117,35 @@ class Machine:
         Operations per cycle and compute unit; a multiply-add is two.
     su_line_bytes
         Line size that Su's closed forms use for the first cache; None for `line_bytes`.
+    cores, cores_per_domain, domains
+        Of a CPU: cores, cores that share one memory interface (a domain), and domains.
+    domain_efficiency
+        Part of the sum of the domains' bandwidths that all domains together reach; None for all of it.
+    simd_bytes
+        Width of a CPU's vector registers.
+    memory_load_penalty, memory_store_penalty
+        Cycles that a line loaded from memory, or stored to it, takes beyond what the bandwidth says; None for none.
+    levels
+        A CPU's caches, the one next to the core first.
+    memory_streams
+        Measured bandwidths of a CPU's memory.
     curves
         Coefficients (a, b, c) of capacity curves ``a exp(-b exp(-c O))`` of the oversubscription O, by name.
     sources
-        Where each known fact comes from.
+        Where each known fact comes from; a level's are named ``L1.size_bytes``, a stream's ``memory.copy``.
+    ceilings
+        Published ceilings of the instruction roofline, which precede those that the facts give.
     """
 
     name: str
     aliases: tuple[str, ...] = ()
     vendor: str = ""
     kind: str = "gpu"
-    compute_units: int | None = _fact("1")
-    clock_hz: float | None = _fact("Hz", whole=False)
+    compute_units: int | None = _fact("1", kinds=KINDS)
+    clock_hz: float | None = _fact("Hz", whole=False, kinds=KINDS)
     sub_group_size: int | None = _fact("work-item")
     l1_bytes: int | None = _fact("B")
-    line_bytes: int | None = _fact("B")
+    line_bytes: int | None = _fact("B", kinds=KINDS)
     sector_bytes: int | None = _fact("B")
     l1_banks: int | None = _fact("1")
     l1_bank_bytes: int | None = _fact("B")
@@ -120,7 +153,7 @@ class Machine:
     l2_bytes: int | None = _fact("B")
     l2_effective_bytes: int | None = _fact("B")
     l2_bandwidth: float | None = _fact("B/s", whole=False)
-    dram_bandwidth: float | None = _fact("B/s", whole=False)
+    dram_bandwidth: float | None = _fact("B/s", whole=False, kinds=KINDS)
     local_bytes: int | None = _fact("B")
     local_bytes_per_group: int | None = _fact("B")
     local_reserved_bytes: int | None = _fact("B", zero=True)
@@ -134,11 +167,21 @@ class Machine:
     registers_per_unit: int | None = _fact("register")
     registers_per_item_max: int | None = _fact("register")
     register_granularity: int | None = _fact("register")
-    fp32_per_cycle: float | None = _fact("op/cycle", whole=False)
-    fp64_per_cycle: float | None = _fact("op/cycle", whole=False)
+    fp32_per_cycle: float | None = _fact("op/cycle", whole=False, kinds=KINDS)
+    fp64_per_cycle: float | None = _fact("op/cycle", whole=False, kinds=KINDS)
     su_line_bytes: int | None = _fact("B")
+    cores: int | None = _fact("core", kinds=("cpu",))
+    cores_per_domain: int | None = _fact("core", kinds=("cpu",))
+    domains: int | None = _fact("domain", kinds=("cpu",))
+    domain_efficiency: float | None = _fact("1", whole=False, kinds=("cpu",))
+    simd_bytes: int | None = _fact("B", kinds=("cpu",))
+    memory_load_penalty: float | None = _fact("cycle", whole=False, zero=True, kinds=("cpu",))
+    memory_store_penalty: float | None = _fact("cycle", whole=False, zero=True, kinds=("cpu",))
+    levels: tuple[CacheLevel, ...] = ()
+    memory_streams: tuple[MemoryStream, ...] = ()
     curves: Mapping[str, tuple[float, float, float]] = field(default_factory=dict, hash=False)
     sources: Mapping[str, Source] = field(default_factory=dict, hash=False, compare=False, repr=False)
+    ceilings: Mapping[str, PublishedCeiling] = field(default_factory=dict, hash=False)
 
     def need(self, fact: str) -> float:
         """Return a fact that must be known; whole numbers are exact up to 2**53.
@@ -154,6 +197,24 @@ class Machine:
             msg = f"machine {self.name} has no fact {fact}; give a machine file that states it (unit {unit})"
             raise MachineError(msg, machine=self.name, fact=fact)
         return value
+
+    @property
+    def memory_overlap(self) -> str:
+        """How the memory's time composes with that of the last cache: ``"sum"`` or ``"max"``."""
+        return self.levels[-1].overlap if self.levels else "sum"
+
+    def need_levels(self) -> tuple[CacheLevel, ...]:
+        """Return the cache levels, which must be known.
+
+        Raises
+        ------
+        MachineError
+            They are not known for this machine.
+        """
+        if not self.levels:
+            msg = f"machine {self.name} has no cache levels; give a machine file of a CPU that has a field levels"
+            raise MachineError(msg, machine=self.name, fact="levels")
+        return self.levels
 
     def known(self) -> dict[str, float]:
         """Return the facts that are known, by name, in SI units."""

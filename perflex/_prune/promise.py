@@ -111,6 +111,8 @@ def keep_by_promise(
     predicted_of_measured: ArrayLike | None = None,
     promise: Promise | None = None,
     order: ArrayLike | None = None,
+    searched_index: ArrayLike = (),
+    searched: ArrayLike = (),
 ) -> KeepDecision:
     """Return the smallest set of variants that holds one near the best with the promised confidence.
 
@@ -130,6 +132,10 @@ def keep_by_promise(
     order
         All variants, the one to be kept first before the others, shape ``(n,)``; by default by ``predicted``. The set
         then reaches to the last variant below the threshold.
+    searched_index, searched
+        Variants measured besides, because they were expected to be fast, and their times, shape ``(k,)``. The fastest
+        of all measured counts; how well the model predicts is judged by the batch alone, for such variants are those
+        that it knows best.
 
     Raises
     ------
@@ -140,22 +146,25 @@ def keep_by_promise(
     times = _times(predicted, "predicted")
     index = np.asarray(measured_index, dtype=np.intp).ravel()
     seconds = _times(measured, "measured") if index.size else np.empty(0)
-    _check_batch(times, index, seconds)
+    more = np.asarray(searched_index, dtype=np.intp).ravel()
+    more_seconds = _times(searched, "searched") if more.size else np.empty(0)
+    everywhere, all_seconds = np.concatenate([index, more]), np.concatenate([seconds, more_seconds])
+    _check_batch(times, everywhere, all_seconds)
     ranked = np.argsort(times, kind="stable") if order is None else _order(order, times.size)
     if index.size < wanted.batch:
         need = f"{wanted.batch} measured variants are needed for a confidence of {100 * wanted.confidence:.4g} %"
-        return _everything(ranked, index, seconds, f"{need}, there are {index.size}")
+        return _everything(ranked, everywhere, all_seconds, f"{need}, there are {index.size}")
     unseen = times[index] if predicted_of_measured is None else _times(predicted_of_measured, "predicted_of_measured")
     if unseen.shape != seconds.shape:
         msg = f"there are {seconds.size} measured times and {unseen.size} predictions of them; give one for each"
         raise CalibrationError(msg)
     logs, guesses = np.log(seconds), np.log(unseen)
-    goal = logs.min() - math.log1p(wanted.loss)
+    fastest = math.log(all_seconds.min())
     threshold = max(
-        goal + _worst_of_fastest(logs, guesses, wanted.batch),
-        _regressed(logs, guesses, wanted),
+        fastest - math.log1p(wanted.loss) + _worst_of_fastest(logs, guesses, wanted.batch),
+        _regressed(logs, guesses, fastest, wanted),
     )
-    return _decide(ranked, np.log(times), index, logs, threshold, wanted)
+    return _decide(ranked, np.log(times), everywhere, np.log(all_seconds), threshold, wanted)
 
 
 def _worst_of_fastest(logs: Array, guesses: Array, count: int) -> float:
@@ -163,14 +172,14 @@ def _worst_of_fastest(logs: Array, guesses: Array, count: int) -> float:
     return float((guesses - logs)[fastest].max())
 
 
-def _regressed(logs: Array, guesses: Array, promise: Promise) -> float:
-    """Return an upper bound of the prediction of a variant as fast as the fastest measured, a logarithm."""
-    fastest = np.argsort(logs, kind="stable")[: max(promise.batch, logs.size // 2)]
-    x, y = logs[fastest], guesses[fastest]
+def _regressed(logs: Array, guesses: Array, goal: float, promise: Promise) -> float:
+    """Return an upper bound of the prediction of a variant with the time `goal`, all of them logarithms."""
+    half = np.argsort(logs, kind="stable")[: max(promise.batch, logs.size // 2)]
+    x, y = logs[half], guesses[half]
     count, centre, offset = x.size, x.mean(), y.mean()
     spread = float(((x - centre) ** 2).sum())
     slope = 0.0 if spread == 0 else float(np.clip(((x - centre) * (y - offset)).sum() / spread, 0, 1))
-    away = x.min() - centre
+    away = goal - centre
     # Residuals at the ends of the line are small because it was drawn through them.
     leverage = 1 / count + ((x - centre) ** 2 / spread if spread else 0.0)
     residuals = (y - offset - slope * (x - centre)) / np.sqrt(np.maximum(1 - leverage, 1 / count))

@@ -30,12 +30,14 @@ def lock_path(device: TimedDevice) -> Path:
 
     It lies in the folder for temporary files, which all users and processes of a machine share unless they were given
     different ones; containers share a device, not the lock. All CPU devices of a machine are one: several drivers
-    offer the same cores.
+    offer the same cores. So do OpenCL and CUDA with NVIDIA's GPUs, under the same names but for the platform's.
     """
-    if getattr(device, "kind", "") == "cpu":
+    kind = getattr(device, "kind", "")
+    if kind == "cpu":
         name = "cpu"
     else:
-        facts = [str(getattr(device, fact, "")) for fact in ("platform", "vendor", "name", "ordinal")]
+        names = ("vendor", "name", "ordinal") if kind == "gpu" else ("platform", "vendor", "name", "ordinal")
+        facts = [str(getattr(device, fact, "")) for fact in names]
         name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir(), f"perflex-device-{name}.lock")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex._scaleout.device_lock import device_lock
 from perflex._scaleout.portions import ItemResult, PortionResult
-from perflex._timing import open_backend
+from perflex._timing import open_backend, open_kernel_backend
 from perflex._timing_rounds import Entry, Session, start, time_in_rounds
 from perflex.errors import DeviceError, ExecutorError, PerflexError
 
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex._devices import Device
-    from perflex._isolated import IsolatedRunnable
-    from perflex._launch import OpenCLRunnable
     from perflex._launch_request import LaunchRequest
     from perflex._scaleout.portions import Item, Portion
-    from perflex._timing_backend import Backend, TimedDevice
+    from perflex._timing_backend import Backend, KernelBackend, Runnable, TimedDevice
 
 __all__ = ["device_here", "time_portion"]
 
@@ -104,32 +102,28 @@ def _backend(portion: Portion) -> Backend:
     device: TimedDevice = portion.device
     if not isinstance(device, Device):
         return open_backend(device, portion.options)
-    return _RequestBackend(open_backend(device_here(device), portion.options))
+    return _RequestBackend(open_kernel_backend(device_here(device), portion.options))
 
 
 class _RequestBackend:
     """A backend of kernels whose code was generated elsewhere."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: KernelBackend) -> None:
         self._inner = inner
 
     @property
     def timer_resolution_s(self) -> float:
         """Smallest difference that the device's timer resolves, in seconds."""
-        resolution: float = self._inner.timer_resolution_s
-        return resolution
+        return self._inner.timer_resolution_s
 
     def prepare(
         self,
         kernel: LaunchRequest,
         sizes: Mapping[str, int],  # noqa: ARG002  the request has them
         label: str,  # noqa: ARG002
-    ) -> OpenCLRunnable | IsolatedRunnable:
+    ) -> Runnable:
         """Build a kernel."""
-        from perflex._isolated import IsolatedBackend
-
-        inner = self._inner
-        return inner.prepare_request(kernel) if isinstance(inner, IsolatedBackend) else inner.build(kernel)
+        return self._inner.build(kernel)
 
     def close(self) -> None:
         """Give device memory back."""

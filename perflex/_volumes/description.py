@@ -61,6 +61,8 @@ class Piece:
         Index of its launch.
     dims
         Number of instance dimensions.
+    host_dims
+        Those that loop around the launch.
     floors
         Floors that rows refer to; a floor refers to earlier ones only.
     equalities, inequalities
@@ -72,6 +74,7 @@ class Piece:
     statement: str
     launch: int
     dims: int
+    host_dims: tuple[int, ...]
     floors: tuple[Floor, ...]
     equalities: tuple[Row, ...]
     inequalities: tuple[Row, ...]
@@ -154,11 +157,18 @@ def _piece(scop: Scop, statement: Statement, conjunction: Any, accesses: list[tu
         statement.name,
         statement.launch,
         int(statement.domain.dim(isl.dim_type.set)),
+        _host_dims(scop, statement),
         tuple(reader.floors),
         tuple(equalities),
         tuple(inequalities),
         tuple(maps),
     )
+
+
+def _host_dims(scop: Scop, statement: Statement) -> tuple[int, ...]:
+    launch = scop.launches[statement.launch]
+    before = len(launch.groups) + len(launch.items)
+    return tuple(before + place for place, loop in enumerate(statement.loops) if loop in launch.host_loops)
 
 
 class _Reader:

@@ -217,6 +217,13 @@ def _resolved(
         if low <= -_FAR or high >= _FAR:
             msg = f"a loop around statement {piece.statement!r} of kernel {scop.name!r} has no end; give it bounds"
             raise UnsupportedKernelError(msg, kernel=scop.name, statement=piece.statement)
+    if piece.host_dims:
+        # One launch stands for all of a host loop: the one in the middle.
+        middle = {dim: sum(ranges[dim]) // 2 for dim in piece.host_dims}
+        pinned = tuple((middle.get(dim, low), middle.get(dim, high)) for dim, (low, high) in enumerate(ranges))
+        ranges = narrowed(pinned, constraints)
+        if ranges is None:
+            return None
     left = tuple(form for form in constraints if form.bounds(ranges)[0] < 0)
     return ResolvedPiece(piece.statement, ranges, left, accesses)
 

@@ -136,6 +136,10 @@ SMALL = {
         "collide:none", "dtype:float32", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8", "ny:4", "nz:4",
         "keep:fDLD,fXLD_fYLD_gST",
     ],
+    "pirk": [
+        "kernel:lc,up,rhs_lc", "problem:heat3d,wave3d", "radius:1", "dtype:float32", "lsize_0:4", "lsize_1:2",
+        "chunk:2", "nx:8", "ny:4", "nz:4",
+    ],
     "wave3d": [
         "radius:1,3", "speed:array", "variant:plain", "dtype:float32", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8",
         "ny:4", "nz:4",
@@ -143,6 +147,10 @@ SMALL = {
     "wave3d_mem": [
         "radius:2", "speed:array", "variant:tile", "dtype:float64", "lsize_0:4", "lsize_1:2", "chunk:2", "nx:8",
         "ny:4", "nz:4", "keep:uTLD,uZLD_oldLD_speedLD_newST",
+    ],
+    "gsrb": [
+        "variant:fp,stride2", "dtype:float32", "lsize_0:4", "lsize_1:2", "chunk:2", "groups_fit:False", "nx:10",
+        "ny:3", "nz:3",
     ],
 }  # fmt: skip
 TOGETHER = 10
@@ -194,6 +202,10 @@ def signs(kernel) -> tuple[int, int]:
     points = prod(kernel.sizes.values())
     if kernel.generator == "wave3d":  # 2 u - old
         return points, 0
+    if kernel.generator == "pirk":  # the same in each of four stages
+        return (
+            4 * points if kernel.arguments["problem"] == "wave3d" and kernel.arguments["kernel"] == "rhs_lc" else 0
+        ), 0
     if kernel.generator == "lbm_d3q15" and kernel.arguments["collide"] == "bgk":  # velocity, and diagonals
         return 0, 6 * points
     if kernel.generator == "nbody":  # three coordinates of each pair

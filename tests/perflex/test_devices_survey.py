@@ -170,7 +170,7 @@ def test_chatter_of_drivers_is_ignored_and_namesakes_are_counted(
 def test_library_that_does_not_load_is_named_with_the_linkers_reason(tmp_path: Path, cache: Path) -> None:
     broken = tmp_path / "libbroken.so"
     broken.write_text("not a library")
-    report = survey_module._interrogate(Vendor(str(broken), "test"))
+    report = survey_module._interrogate(survey_module._opencl_probe(Vendor(str(broken), "test")))
     assert report.devices == []
     assert "libbroken.so" in report.problem
 

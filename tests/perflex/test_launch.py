@@ -11,6 +11,7 @@ import pytest
 from perflex import _launch_plan
 from perflex._launch import OpenCLBackend
 from perflex._launch_buffers import BufferPool, Slot, assign_slots, sample_data
+from perflex._launch_memory import OpenCLMemory
 from perflex._launch_plan import plan_launch
 from perflex._launch_sizes import check_limits, size_launch
 from perflex.errors import MeasurementError, MissingSizeError
@@ -268,9 +269,9 @@ def test_double_precision_needs_a_device_that_has_it(default_device: Device) -> 
 def test_code_is_generated_once_per_kernel_object(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
     plan = plan_launch(kernel)
-    monkeypatch.setattr(_launch_plan, "_plan", lambda _: pytest.fail("generated again"))
+    monkeypatch.setattr(_launch_plan, "_plan", lambda *_: pytest.fail("generated again"))
     assert plan_launch(kernel) is plan
-    key = id(kernel)
+    key = (id(kernel), "opencl")
     assert key in _launch_plan._PLANS
     del kernel
     gc.collect()
@@ -300,7 +301,7 @@ def test_arrays_of_a_kernel_never_share_a_slot() -> None:
 
 
 def test_pool_keeps_to_its_budget(backend: OpenCLBackend) -> None:
-    pool = BufferPool(backend._context, backend._queue, budget_bytes=3000)
+    pool = BufferPool(OpenCLMemory(backend._context, backend._queue), budget_bytes=3000)
     slots = [Slot("in", "<f4", i) for i in range(4)]
     kept = pool.buffers({slots[0]: 1000, slots[1]: 1000}, "x")
     assert pool.buffers({slots[0]: 500}, "x")[slots[0]] is kept[slots[0]]

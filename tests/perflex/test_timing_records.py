@@ -185,7 +185,9 @@ def test_key_of_a_kernel_with_own_functions_holds_their_code(monkeypatch: pytest
     plain, with_function = keys()
     assert keys() == (plain, with_function)
     # The function is the same by name, and what it gives is another.
-    monkeypatch.setattr("perflex._timing_key.plan_launch", lambda kernel: replace(plan_launch(kernel), source="other"))
+    monkeypatch.setattr(
+        "perflex._timing_key.plan_launch", lambda kernel, api: replace(plan_launch(kernel, api), source="other")
+    )
     again = keys()
     assert again[0] == plain
     assert again[1] != with_function

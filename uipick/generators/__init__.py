@@ -31,6 +31,7 @@ from uipick.generators.gmem_reuse import GMEM_REUSE, GMEM_UNIFORM
 from uipick.generators.gmem_store import GMEM_STORE
 from uipick.generators.gmem_stream import GMEM_ADD, GMEM_COPY, GMEM_SCALE, GMEM_TRIAD
 from uipick.generators.gmem_working_set import GMEM_WORKING_SET
+from uipick.generators.gsrb import GSRB
 from uipick.generators.iops_pattern import (
     IOPS_ADD_PATTERN,
     IOPS_BIT_PATTERN,
@@ -49,6 +50,7 @@ from uipick.generators.matmul_rb import MATMUL_RB
 from uipick.generators.nbody import NBODY
 from uipick.generators.overlap_madd import OVERLAP_MADD
 from uipick.generators.overlap_ratio import OVERLAP_RATIO
+from uipick.generators.pirk import PIRK
 from uipick.generators.stencil2d import STENCIL2D, STENCIL2D_MEM
 from uipick.generators.stencil3d import STENCIL3D, STENCIL3D_MEM
 from uipick.generators.transpose import TRANSPOSE
@@ -125,8 +127,10 @@ ALL_GENERATORS = (
     STENCIL3D_MEM,
     WAVE3D,
     WAVE3D_MEM,
+    GSRB,
     CONV2D,
     CONV2D_MEM,
     LBM_D3Q15,
     LBM_D3Q15_MEM,
+    PIRK,
 )

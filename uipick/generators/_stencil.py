@@ -100,7 +100,12 @@ class GridLaunch:
 
 
 def make_grid_kernel(
-    name: str, body: Sequence[str], data: Sequence[lp.ArrayArg | lp.TemporaryVariable], launch: GridLaunch
+    name: str,
+    body: Sequence[str],
+    data: Sequence[lp.ArrayArg | lp.TemporaryVariable],
+    launch: GridLaunch,
+    *,
+    points_x: int = 1,
 ) -> lp.TranslationUnit:
     """Make a kernel over the interior points of a grid.
 
@@ -113,13 +118,17 @@ def make_grid_kernel(
         Instructions, executed in order, within the loops over i, j (and column).
     data
         Kernel arguments and temporaries except the sizes nx, ny (and nz).
+    launch
+        The work-items.
+    points_x
+        Points along x for each work-item, which divides nx.
     """
     import loopy as lp
     import numpy as np
 
     dimensions, chunk = len(launch.lsize), launch.chunk
     names = ("i", "j", "column")[:dimensions]
-    domain = "0 <= i < nx and 0 <= j < ny"
+    domain = f"0 <= i and {points_x}*i < nx and 0 <= j < ny"
     if dimensions > 2:
         domain += f" and 0 <= plane < {chunk} and 0 <= column and {chunk}*column + plane < nz"
     inames = (*names, "plane") if dimensions > 2 else names
@@ -139,6 +148,8 @@ def make_grid_kernel(
             kernel = lp.split_iname(kernel, iname, launch.lsize[axis], outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
     facts = [f"{size} >= 1" for size in _SIZES[:dimensions]]
     if launch.groups_fit:
-        steps = (*launch.lsize[:2], launch.lsize[-1] * chunk)
+        steps = (points_x * launch.lsize[0], launch.lsize[1], launch.lsize[-1] * chunk)
         facts += [f"{size} mod {step} = 0" for size, step in zip(_SIZES[:dimensions], steps, strict=False)]
+    elif points_x > 1:
+        facts.append(f"nx mod {points_x} = 0")
     return lp.assume(kernel, " and ".join(facts))

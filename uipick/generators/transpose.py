@@ -20,8 +20,11 @@ _TILED = """
 """
 
 
-def transpose(*, dtype: str, variant: str, lsize: int, groups_fit: bool) -> lp.TranslationUnit:
-    """Transposition of an n by n matrix, out[j, i] = a[i, j], one element per work-item, in three variants.
+def transpose(*, dtype: str, variant: str, lsize: int, rows: int, groups_fit: bool) -> lp.TranslationUnit:
+    """Transposition of an n by n matrix, out[j, i] = a[i, j], in three variants.
+
+    Work-groups of lsize by lsize/rows work-items move lsize by lsize elements, ``rows`` elements each, lsize/rows rows
+    apart.
 
     All load a with lid(0) stride 1 (access tag ``aLD``). ``naive`` stores with lid(0) stride n (``outST``). ``tiled``
     takes the way through a tile of lsize by lsize elements in local memory, so that the store has stride 1, too, and
@@ -56,7 +59,11 @@ def transpose(*, dtype: str, variant: str, lsize: int, groups_fit: bool) -> lp.T
     kernel = lp.make_kernel(domains, body, data, name="transpose", lang_version=(2018, 2), target=lp.PyOpenCLTarget())
     fit = f" and n mod {lsize} = 0" if groups_fit else ""
     kernel = lp.assume(kernel, f"n >= 1{fit}")
-    return lp.tag_inames(kernel, inames)
+    kernel = lp.tag_inames(kernel, {name: tag for name, tag in inames.items() if rows == 1 or tag != "l.1"})
+    if rows > 1:
+        for iname in [name for name, tag in inames.items() if tag == "l.1"]:
+            kernel = lp.split_iname(kernel, iname, lsize // rows, inner_tag="l.1")
+    return kernel
 
 
 def _places(row: str, column: str, lsize: int, *, rows_of: str) -> str:
@@ -74,6 +81,7 @@ TRANSPOSE = Generator(
         DTYPE,
         Argument("variant", "str", "the way through local memory, if any", ("naive", "tiled", "padded")),
         LSIZE,
+        Argument("rows", "int", "elements per work-item, which divides lsize", (1, 2, 4, 8), (1,)),
         GROUPS_FIT,
         MATRIX_SIZE,
     ),
@@ -84,5 +92,6 @@ TRANSPOSE = Generator(
             "groups_fit:True needs n to be a multiple of lsize",
             lambda a: not a["groups_fit"] or a["n"] % a["lsize"] == 0,
         ),
+        Constraint("lsize must be a multiple of rows", lambda a: a["lsize"] % a["rows"] == 0),
     ),
 )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from uipick._argument import Argument
 from uipick._generator import Generator
 from uipick.generators._grid_arguments import GRID_3D_ARGUMENTS, GRID_3D_CONSTRAINTS, GRID_DTYPE, grid_sizes_3d
+from uipick.generators._laplacian import LAPLACIAN_RADII, laplacian
 from uipick.generators._stencil import GridLaunch, grid_array, star
 from uipick.generators._sweep import VARIANT, make_sweep_kernel, sweep_tags, tile_constraints
 from uipick.generators._work_removed import work_removed
@@ -20,26 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WAVE3D", "WAVE3D_MEM"]
 
-# Central differences for the second derivative of order 2 radius: centre, one step away, two, ...
-_SECOND_DERIVATIVE = {
-    1: (-2.0, 1.0),
-    2: (-5 / 2, 4 / 3, -1 / 12),
-    3: (-49 / 18, 3 / 2, -3 / 20, 1 / 90),
-    4: (-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560),
-}
 # Square of wave speed times time step over grid spacing, where it is the same everywhere.
 _SQUARED_COURANT_NUMBER = 0.0625
-
-
-def _laplacian(terms: list[list[str]], radius: int, dtype: str, factor: float) -> str:
-    centre, *others = _SECOND_DERIVATIVE[radius]
-    # Rounded to the element type, or loopy would take the whole sum for double precision.
-    weights = [float(np.dtype(dtype).type(factor * weight)) for weight in (3 * centre, *others)]
-    sums = [f"({' + '.join(group)})" for group in terms]
-    # A factor of 1 would be computed, but is no work to speak of.
-    return " + ".join(
-        total if weight == 1 else f"({weight!r})*{total}" for weight, total in zip(weights, sums, strict=True)
-    )
 
 
 def wave3d(*, radius: int, speed: str, variant: str, dtype: str, **grid: int | bool) -> lp.TranslationUnit:
@@ -60,8 +41,8 @@ def wave3d(*, radius: int, speed: str, variant: str, dtype: str, **grid: int | b
 
     def update(terms: list[list[str]]) -> str:
         if speed == "array":
-            return f"2*centre - old$oldLD[{{here}}] + speed$speedLD[{{here}}]*({_laplacian(terms, radius, dtype, 1.0)})"
-        return f"2*centre - old$oldLD[{{here}}] + {_laplacian(terms, radius, dtype, _SQUARED_COURANT_NUMBER)}"
+            return f"2*centre - old$oldLD[{{here}}] + speed$speedLD[{{here}}]*({laplacian(terms, radius, dtype, 1.0)})"
+        return f"2*centre - old$oldLD[{{here}}] + {laplacian(terms, radius, dtype, _SQUARED_COURANT_NUMBER)}"
 
     return make_sweep_kernel(
         "wave3d",
@@ -88,7 +69,7 @@ WAVE3D = Generator(
     name="wave3d",
     tags=frozenset({"wave3d", "stencil"}),
     arguments=(
-        Argument("radius", "int", "grid steps that the stencil reaches", tuple(_SECOND_DERIVATIVE), (2,)),
+        Argument("radius", "int", "grid steps that the stencil reaches", LAPLACIAN_RADII, (2,)),
         Argument("speed", "str", "wave speed: the same everywhere, or an array", ("constant", "array"), ("constant",)),
         VARIANT,
         GRID_DTYPE,

@@ -1,0 +1,238 @@
+"""The analytic choice of block sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.errors import BlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from perflex._blocks.grids import GridStencil
+    from perflex._machines import CacheLevel, Machine
+
+__all__ = ["REUSES", "BlockChoice", "BlockCondition", "choose_block", "needed_bytes"]
+
+REUSES = ("row", "plane")
+
+
+@dataclass(frozen=True)
+class BlockCondition:
+    """What a cache has to hold for reuse.
+
+    Attributes
+    ----------
+    level
+        The cache.
+    reuse
+        ``"row"``: along y, the rows of a block that a point's neighbours lie in (Equation 10a); ``"plane"``: along z,
+        the planes of a block (Equation 10b).
+    needed_bytes
+        What the block that was chosen needs, its halo counted.
+    available_bytes
+        The part of the cache that each working core has.
+    """
+
+    level: str
+    reuse: str
+    needed_bytes: int
+    available_bytes: int
+
+
+@dataclass(frozen=True)
+class BlockChoice:
+    """A block that was chosen.
+
+    Attributes
+    ----------
+    block
+        Points along x (the contiguous axis), y and z.
+    tiles
+        Number of blocks of the whole grid.
+    tiles_per_core
+        Of the core that has most.
+    imbalance
+        How many times as long the cores work as they would with equal shares: 1 where the tiles are a multiple.
+    extra_loads
+        Points loaded per point computed because blocks have halos, at most, as a fraction.
+    conditions
+        What each cache of the criterion holds.
+    """
+
+    block: tuple[int, int, int]
+    tiles: int
+    tiles_per_core: int
+    imbalance: float
+    extra_loads: float
+    conditions: tuple[BlockCondition, ...]
+
+
+def choose_block(
+    kernel: Any,
+    sizes: Mapping[str, int],
+    machine: Machine | str | Path,
+    criterion: Mapping[str, str] | None = None,
+    *,
+    cores: int | None = None,
+    lanes: int = 1,
+    tiles_per_core: int = 1,
+) -> BlockChoice:
+    """Choose the block sizes of a stencil without running it.
+
+    Of all blocks that divide the grid and meet the criterion: those with as equal shares of the cores as possible,
+    among them those with the longest rows (smallest cut of the inner axis, for prefetching), among them the fewest
+    tiles (least traffic of halos), among them those cut least along y.
+
+    Parameters
+    ----------
+    kernel
+        A loopy kernel, a measurement kernel, or a Scop, which computes each point of a grid from neighbours in others;
+        its own blocks, if any, do not matter. Within a block, points are to be computed row by row, plane by plane.
+    sizes
+        Value of each size.
+    machine
+        The machine, its name, or its file.
+    criterion
+        For levels by name, the reuse that each must hold: ``"row"`` or ``"plane"`` (in the paper, where x is the
+        outermost axis: reuse in y, and in x). By default ``"plane"`` for the last level and ``"row"`` for the one
+        before it.
+    cores
+        Working cores; by default all of the machine.
+    lanes
+        Row lengths are multiples of this (or whole rows): elements of a vector.
+    tiles_per_core
+        Fewest tiles per core. With 1, all wait for a core that is disturbed; a runtime that gives out tiles as cores
+        become free can level that out when there are several.
+
+    Returns
+    -------
+    BlockChoice
+        In points.
+
+    Raises
+    ------
+    BlockError
+        The criterion names an unknown level or reuse, or no block meets it; the message says what fails.
+    UnsupportedKernelError
+        The kernel is no stencil on a grid.
+    MachineError, FileFormatError
+        There is no such machine, or it has no cache levels or number of cores.
+
+    Notes
+    -----
+    Source: Alappat et al., YaskSite (2021), Section V-A, Equation 10, for any offsets and with halos counted.
+    """
+    from perflex._blocks.grids import read_grids
+    from perflex._machines import load_machine
+    from perflex.features import Scop, extract_scop
+
+    where = load_machine(machine)
+    workers = int(where.need("cores")) if cores is None else cores
+    if min(workers, lanes, tiles_per_core) < 1:
+        msg = f"{workers} cores, {lanes} lanes and {tiles_per_core} tiles per core: give one or more of each"
+        raise BlockError(msg)
+    wanted = _criterion(where, criterion)
+    scop = kernel if isinstance(kernel, Scop) else extract_scop(getattr(kernel, "kernel", kernel))
+    stencil = read_grids(scop, sizes)
+    blocks = _candidates(stencil.extents, lanes)
+    holds = prod(stencil.extents) // np.prod(blocks, axis=1) >= tiles_per_core * workers
+    if not holds.any():
+        msg = f"{stencil.name} has no {tiles_per_core} tiles for each of {workers} cores at these sizes; ask for fewer"
+        raise BlockError(msg)
+    needs = [(level, reuse, needed_bytes(stencil, reuse, blocks)) for level, reuse in wanted]
+    for level, reuse, need in needs:
+        met = need < level.bytes_per_core(workers)
+        if not met.any() or not (holds & met).any():
+            msg = (
+                f"no block of {stencil.name} meets the criterion {level.name}: {reuse}: the smallest needs "
+                f"{int(need[holds].min())} B, and each of {workers} cores has {level.bytes_per_core(workers)} B; "
+                "name another level or fewer cores"
+            )
+            raise BlockError(msg, level=level.name)
+        holds &= met
+    place = _best(stencil, blocks, np.flatnonzero(holds), workers)
+    block = (int(blocks[place, 0]), int(blocks[place, 1]), int(blocks[place, 2]))
+    tiles = prod(stencil.extents) // prod(block)
+    each = -(-tiles // workers)
+    conditions = [BlockCondition(v.name, r, int(need[place]), v.bytes_per_core(workers)) for v, r, need in needs]
+    extra = float(_extra_loads(stencil, blocks[place : place + 1])[0])
+    return BlockChoice(block, tiles, each, each * workers / tiles, extra, tuple(conditions))
+
+
+def needed_bytes(
+    stencil: GridStencil, reuse: str, blocks: NDArray[np.int64], *, halo: bool = True
+) -> NDArray[np.int64]:
+    """Return what a cache must hold more than for reuse in blocks.
+
+    Parameters
+    ----------
+    stencil
+        The grids.
+    reuse
+        ``"row"`` or ``"plane"``.
+    blocks
+        Blocks, shape ``(n, 3)``, in points along x, y and z.
+    halo
+        Whether rows and planes are those of the block and its halo; without it, as Equation 10 has it.
+
+    Returns
+    -------
+    array
+        Shape ``(n,)``, in bytes; the cache must have more.
+    """
+    total = np.zeros(len(blocks), np.int64)
+    for grid in stencil.grids:
+        beside = grid.halo if halo else (0, 0, 0)
+        row = blocks[:, 0] + beside[0]
+        total += grid.itemsize * (grid.rows * row if reuse == "row" else grid.planes * row * (blocks[:, 1] + beside[1]))
+    return total
+
+
+def _criterion(machine: Machine, criterion: Mapping[str, str] | None) -> list[tuple[CacheLevel, str]]:
+    levels = machine.need_levels()
+    if criterion is None:
+        criterion = {level.name: reuse for level, reuse in zip(levels[-2:], REUSES[-len(levels[-2:]) :], strict=True)}
+    by_name = {level.name.casefold(): level for level in levels}
+    found = []
+    for name, reuse in criterion.items():
+        if name.casefold() not in by_name:
+            msg = f"machine {machine.name} has no level {name!r}; it has {', '.join(level.name for level in levels)}"
+            raise BlockError(msg, level=name)
+        if reuse not in REUSES:
+            msg = f"a criterion asks for reuse of a {' or a '.join(REUSES)}, not of {reuse!r}"
+            raise BlockError(msg, level=name)
+        found.append((by_name[name.casefold()], reuse))
+    return found
+
+
+def _candidates(extents: tuple[int, int, int], lanes: int) -> NDArray[np.int64]:
+    """Return all blocks that divide the grid, shape ``(n, 3)``."""
+    divisors = [[d for d in range(1, extent + 1) if extent % d == 0] for extent in extents]
+    divisors[0] = [d for d in divisors[0] if d % lanes == 0 or d == extents[0]]
+    return np.stack([axis.ravel() for axis in np.meshgrid(*divisors, indexing="ij")], axis=1).astype(np.int64)
+
+
+def _extra_loads(stencil: GridStencil, blocks: NDArray[np.int64]) -> NDArray[np.float64]:
+    loaded = np.zeros(len(blocks))
+    plain = np.zeros(len(blocks))
+    for grid in stencil.grids:
+        loaded += grid.itemsize * np.prod(blocks + np.array(grid.halo), axis=1)
+        plain += grid.itemsize * np.prod(blocks, axis=1)
+    return loaded / plain - 1
+
+
+def _best(stencil: GridStencil, blocks: NDArray[np.int64], places: NDArray[np.int64], cores: int) -> int:
+    chosen = blocks[places]
+    tiles = np.prod(np.array(stencil.extents)) // np.prod(chosen, axis=1)
+    imbalance = -(-tiles // cores) * cores / tiles
+    # The last key is the first to sort by.
+    order = np.lexsort((-chosen[:, 1], tiles, -chosen[:, 0], imbalance))
+    return int(places[order[0]])

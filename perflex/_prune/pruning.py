@@ -1,0 +1,347 @@
+"""Pruning variants by predicted time: what is kept, what is dropped, and why."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex._prune.candidates import Candidates, candidates_of
+from perflex._prune.costs import dominating, feature_kind, model_costs
+from perflex._prune.keep import decide
+from perflex.errors import CalibrationError, FileFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from numpy.typing import NDArray
+
+    from perflex._calibration import Calibration
+    from perflex._machines import Machine
+    from perflex._prune.extraction import ExtractedSpace
+    from perflex._prune.keep import Keep
+    from perflex._prune.promise import KeepDecision
+    from perflex._prune.space import VariantSpace
+    from perflex._store import StorePlace
+    from perflex._timing import Progress
+
+    Array = NDArray[np.float64]
+
+__all__ = ["PrunedVariant", "Pruning", "prune"]
+
+_CONFIDENCE = 0.95
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class PrunedVariant:
+    """A variant's place in a pruning.
+
+    Attributes
+    ----------
+    rank
+        1 for the one predicted fastest.
+    name
+        Of the variant.
+    kept
+        Whether it is worth being compiled and run.
+    reason
+        Why it is kept or dropped.
+    predicted, low, high
+        Predicted time and its 95 % interval in seconds; the interval is nan where the calibration gives none.
+    ratio
+        Predicted time as a multiple of the fastest predicted.
+    dominating
+        The cost that dominates: ``"memory"``, ``"on-chip"``, ``"overhead"`` or ``"other"``.
+    share
+        Its share of the predicted time, a fraction.
+    costs
+        Seconds of each kind of cost.
+    measured
+        In seconds; nan where it was not.
+    settings
+        Its settings, for variants of a space.
+    number
+        Among the candidates.
+    """
+
+    rank: int
+    name: str
+    kept: bool
+    reason: str
+    predicted: float
+    low: float
+    high: float
+    ratio: float
+    dominating: str
+    share: float
+    costs: Mapping[str, float] = field(repr=False)
+    measured: float = math.nan
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    number: int = field(default=0, repr=False)
+
+
+@dataclass(frozen=True, repr=False)
+class Pruning:
+    """Variants by predicted time, and which of them are kept.
+
+    Attributes
+    ----------
+    variants
+        All of them, fastest predicted first.
+    decision
+        How many are kept, and what that promises.
+    excluded
+        How many variants could not be predicted, by cause; repeated kernels are among them.
+    candidates
+        Feature values and kernels.
+    """
+
+    variants: tuple[PrunedVariant, ...]
+    decision: KeepDecision
+    excluded: Mapping[str, int]
+    candidates: Candidates
+
+    @property
+    def kept(self) -> tuple[PrunedVariant, ...]:
+        """The variants worth being compiled and run, fastest predicted first."""
+        return tuple(variant for variant in self.variants if variant.kept)
+
+    @property
+    def dropped(self) -> tuple[PrunedVariant, ...]:
+        """The others."""
+        return tuple(variant for variant in self.variants if not variant.kept)
+
+    @property
+    def share(self) -> float:
+        """Share of the variants that is kept, a fraction."""
+        return len(self.kept) / len(self.variants)
+
+    def kernel(self, variant: PrunedVariant) -> Any:
+        """Return a variant's kernel; one of a space is built anew."""
+        return self.candidates.kernel(variant.number)
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one dictionary per variant, fastest predicted first; times in seconds."""
+        return [
+            {
+                "rank": variant.rank,
+                "variant": variant.name,
+                "kept": variant.kept,
+                "predicted_s": variant.predicted,
+                "low_s": variant.low,
+                "high_s": variant.high,
+                "ratio": variant.ratio,
+                "dominating": variant.dominating,
+                "share": variant.share,
+                **{f"{kind}_s": cost for kind, cost in variant.costs.items()},
+                "measured_s": variant.measured,
+                "reason": variant.reason,
+            }
+            for variant in self.variants
+        ]
+
+    def to_csv(self, path: Path | str) -> None:
+        """Write `table` to a file.
+
+        Raises
+        ------
+        FileFormatError
+            The file cannot be written.
+        """
+        rows = self.table()
+        try:
+            with Path(path).open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+        except OSError as error:
+            msg = f"cannot write {path}: {error.strerror or error}; name another file"
+            raise FileFormatError(msg, path=path) from error
+
+    def __repr__(self) -> str:
+        lines = [f"{len(self.kept)} of {len(self.variants)} variants kept ({100 * self.share:.3g} %)"]
+        lines.append(f"  {self.decision.explanation}")
+        lines += [
+            f"  {variant.rank}. {variant.name}: {1e3 * variant.predicted:.4g} ms ({variant.ratio:.2f} x), "
+            f"{variant.dominating} {100 * variant.share:.0f} %"
+            for variant in self.kept[:_SHOWN]
+        ]
+        if len(self.kept) > _SHOWN:
+            lines.append(f"  and {len(self.kept) - _SHOWN} more")
+        lines += [f"  left out: {cause} ({count})" for cause, count in self.excluded.items()]
+        return "\n".join(lines)
+
+
+def prune(  # noqa: PLR0913 - one parameter per choice
+    variants: Mapping[str, Any] | Sequence[Any] | VariantSpace | ExtractedSpace | Candidates,
+    calibration: Calibration,
+    sizes: Mapping[str, Any] | None = None,
+    *,
+    keep: Keep = 0.1,
+    machine: str | Path | Machine | None = None,
+    measured: Mapping[str, float] | None = None,
+    executor: Executor | None = None,
+    store: StorePlace | None = None,
+    progress: bool | Progress | None = None,
+) -> Pruning:
+    """Choose the few variants that are worth being compiled and run; nothing is run here.
+
+    Parameters
+    ----------
+    variants
+        Loopy kernels or measurement kernels, by name or in a sequence; or a `VariantSpace`, or what its `extract` gave.
+    calibration
+        From `perflex.calibrate` or `Calibration.load`.
+    sizes
+        Value of each size parameter; measurement kernels bring their own if none are given.
+    keep
+        How many: a number, a share such as 0.1, or a `Promise`, which keeps the smallest set that holds it.
+    machine
+        For features that need one, as for `rank`.
+    measured
+        Seconds of variants that were measured, by name: a first batch, chosen by chance. A promise then rests on how
+        well the variants themselves are predicted. Without one it rests on held-out measurement kernels, and is worth
+        as much as they resemble the variants. The fastest of them is kept, slower ones are dropped.
+    executor
+        Where variants are built and counted; a pool of processes uses all cores.
+    store, progress
+        As for `gather_feature_values`.
+
+    Returns
+    -------
+    Pruning
+        Kept and dropped variants with predicted time, interval, dominating cost, and the reason.
+
+    Raises
+    ------
+    CalibrationError
+        There are no variants, sizes or times are missing or wrong, or a promise has nothing to rest on.
+    SpaceError
+        The space has no valid variant.
+    UnsupportedKernelError
+        No variant can be described.
+    MachineError, MissingSizeError, ExecutorError
+        As for predictions and counting.
+    """
+    found = (
+        variants
+        if isinstance(variants, Candidates)
+        else candidates_of(
+            variants, calibration, sizes, machine=machine, executor=executor, store=store, progress=progress
+        )
+    )
+    count = len(found.names)
+    predicted = np.broadcast_to(calibration.model.evaluate(calibration.params, found.columns), (count,))
+    _require_positive(predicted, found)
+    index, seconds = _batch(found, measured or {})
+    decision = decide(keep, predicted, index, seconds, calibration)
+    return _pruning(found, calibration, predicted, decision, dict(zip(index.tolist(), seconds.tolist(), strict=True)))
+
+
+def _pruning(
+    found: Candidates, calibration: Calibration, predicted: Array, decision: KeepDecision, times: Mapping[int, float]
+) -> Pruning:
+    low, high = _intervals(calibration, found.columns, predicted)
+    costs = model_costs(calibration.model, calibration.params, found.columns, lambda name: _kind_of(name, found))
+    kinds, shares = dominating(costs)
+    kept, fastest = set(decision.kept.tolist()), float(predicted.min())
+    best = min(times.values(), default=math.nan)
+    listed = []
+    for rank, number in enumerate(np.argsort(predicted, kind="stable").tolist(), start=1):
+        ratio = float(predicted[number]) / fastest
+        entry = PrunedVariant(
+            rank=rank,
+            name=found.names[number],
+            kept=number in kept,
+            reason="",
+            predicted=float(predicted[number]),
+            low=float(low[number]),
+            high=float(high[number]),
+            ratio=ratio,
+            dominating=kinds[number],
+            share=float(shares[number]),
+            costs={kind: float(cost[number]) for kind, cost in costs.items()},
+            measured=times.get(number, math.nan),
+            settings=found.settings[number] if found.settings else {},
+            number=number,
+        )
+        listed.append(_explained(entry, decision, best))
+    return Pruning(tuple(listed), decision, found.excluded, found)
+
+
+def _explained(variant: PrunedVariant, decision: KeepDecision, best: float) -> PrunedVariant:
+    if not math.isnan(variant.measured):
+        reason = "the fastest measured" if variant.kept else f"measured {variant.measured / best:.3g} times the fastest"
+    elif variant.kept:
+        reason = "predicted among the fastest"
+    else:
+        reason = f"predicted {variant.ratio:.3g} times the fastest"
+        if math.isfinite(decision.threshold_ratio):
+            reason += ", beyond what the promise needs"
+        reason += f"; {variant.dominating} dominates ({100 * variant.share:.0f} %)"
+    return replace(variant, reason=reason)
+
+
+def _require_positive(predicted: Array, found: Candidates) -> None:
+    wrong = np.flatnonzero(predicted <= 0)
+    if wrong.size:
+        msg = (
+            f"variant {found.names[wrong[0]]!r} is predicted to take {predicted[wrong[0]]:g} s; calibrate with "
+            "nonnegative costs, and with measurement kernels that contain what the variants do"
+        )
+        raise CalibrationError(msg, variant=found.names[wrong[0]])
+
+
+def _batch(found: Candidates, measured: Mapping[str, float]) -> tuple[NDArray[np.intp], Array]:
+    number = {name: place for place, name in enumerate(found.names)}
+    for place, others in found.same.items():
+        number.update(dict.fromkeys(others, place))
+    times: dict[int, list[float]] = {}
+    for name, seconds in measured.items():
+        if name not in number:
+            msg = (
+                f"a time is given for {name!r}, which is none of the {len(found.names)} variants; names must be theirs"
+            )
+            raise CalibrationError(msg, variant=name)
+        if not (math.isfinite(seconds) and seconds > 0):
+            msg = f"the time of {name!r} is {seconds!r}; it must be positive, and failed variants be left out"
+            raise CalibrationError(msg, variant=name)
+        times.setdefault(number[name], []).append(float(seconds))
+    index = np.array(list(times), dtype=np.intp)
+    return index, np.array([float(np.median(values)) for values in times.values()])
+
+
+def _intervals(calibration: Calibration, columns: Mapping[str, Array], predicted: Array) -> tuple[Array, Array]:
+    from perflex._interval import interval_at
+
+    try:
+        interval = interval_at(calibration, columns, _CONFIDENCE)
+    except CalibrationError:  # no kernels to spare, or an undetermined parameter: predictions stand without intervals
+        unknown = np.full(predicted.shape, np.nan)
+        return unknown, unknown
+    return (
+        np.broadcast_to(np.asarray(interval.low), predicted.shape),
+        np.broadcast_to(np.asarray(interval.high), predicted.shape),
+    )
+
+
+def _kind_of(name: str, found: Candidates) -> str:
+    """Return a feature's kind of cost; what an access tag stands for is looked up in a kernel that has it."""
+    if not name.startswith("f_mem_access") or any(space in name.split("_") for space in ("global", "local", "private")):
+        return feature_kind(name)
+    from perflex._gather import kernel_of
+    from perflex.features import extract_scop, parse_feature
+    from perflex.features._memory_features import MemoryAccessFeature
+
+    feature, place = parse_feature(name), int(np.argmax(found.columns[name]))
+    if not isinstance(feature, MemoryAccessFeature) or not found.columns[name][place] > 0:
+        return feature_kind(name)
+    scop = extract_scop(kernel_of(found.kernel(place)))
+    spaces = {item.array.space for item in feature.selected(scop, scop.checked(found.sizes(place)))}
+    return feature_kind(name, spaces.pop() if len(spaces) == 1 else None)

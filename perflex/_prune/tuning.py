@@ -1,0 +1,237 @@
+"""Tuning on a device: what the tuner asks for is built, timed and told."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex._machines.choice import else_machine
+from perflex._progress import progress_shown
+from perflex._prune.extraction import ExtractedSpace
+from perflex._prune.tuner import Tuner
+from perflex.errors import CalibrationError, MeasurementError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from perflex._calibration import Calibration
+    from perflex._devices import Device
+    from perflex._machines import Machine
+    from perflex._prune.promise import KeepDecision, Promise
+    from perflex._prune.space import VariantSpace
+    from perflex._prune.tuner import Asked, TunerStep
+    from perflex._store import StorePlace
+    from perflex._timing import Progress, TimingOptions
+    from perflex._timing_backend import TimedDevice
+
+__all__ = ["PLAIN_FEATURES", "TuningResult", "tune"]
+
+# What every kernel has, and what most differ in; a calibration's model says more.
+PLAIN_FEATURES = (
+    "f_thread_groups",
+    "f_sub_groups",
+    "f_sync_barrier_local",
+    "f_mem_access_global_load",
+    "f_mem_access_global_store",
+    "f_mem_access_local_load",
+    "f_mem_access_local_store",
+)
+# Variants asked for at a time after the first batch: each is chosen knowing fewer times, and building a few together
+# keeps the device warm.
+_TOGETHER = 2
+_FIRST_LINE = 120
+
+
+@dataclass(frozen=True, repr=False)
+class TuningResult:
+    """What tuning found.
+
+    Attributes
+    ----------
+    best
+        The fastest variant measured, its time in seconds as ``predicted``.
+    history
+        All measurements, in order.
+    promise
+        Which variants would still have to be measured to keep the promise; its ``kept`` holds the best alone when the
+        promise is kept.
+    failures
+        How many variants failed to build or run, by cause.
+    cost_s
+        Seconds of building and timing.
+    extract_s
+        Seconds of building and counting all variants of the space.
+    space
+        The variants with their features.
+    """
+
+    best: Asked
+    history: tuple[TunerStep, ...]
+    promise: KeepDecision | None
+    failures: Mapping[str, int]
+    cost_s: float
+    extract_s: float
+    space: ExtractedSpace = field(repr=False)
+
+    @property
+    def kept_promise(self) -> bool:
+        """Whether the promise is kept: no variant is left that might be better by more than the loss."""
+        return self.promise is not None and self.promise.met and len(self.promise.kept) <= 1
+
+    def kernel(self) -> Any:
+        """Return the fastest variant's kernel, built anew."""
+        return self.space.kernel(self.best.number)
+
+    def __repr__(self) -> str:
+        tried, failed = len(self.history), sum(self.failures.values())
+        tally = f"  {tried} of {len(self.space)} variants measured ({failed} failed) in {self.cost_s:.3g} s, "
+        lines = [f"best: {self.best.name}: {1e3 * self.best.predicted:.4g} ms"]
+        lines.append(tally + f"after {self.extract_s:.3g} s of describing them")
+        if self.promise is not None:
+            left = len(self.promise.kept) - 1
+            state = "kept" if self.kept_promise else f"not yet kept: {left} more variants might be better"
+            lines.append(f"  promise {state}; {self.promise.explanation}")
+        lines += [f"  failed: {cause} ({count})" for cause, count in self.failures.items()]
+        return "\n".join(lines)
+
+
+def tune(  # noqa: PLR0913 - one parameter per choice
+    space: VariantSpace | ExtractedSpace,
+    sizes: Mapping[str, Any] | None = None,
+    *,
+    device: str | Device | TimedDevice,
+    calibration: Calibration | None = None,
+    features: Sequence[str] = (),
+    budget: int | None = None,
+    budget_s: float | None = None,
+    promise: Promise | None = None,
+    timing: TimingOptions | None = None,
+    machine: str | Path | Machine | None = None,
+    executor: Executor | None = None,
+    store: StorePlace | None = None,
+    progress: bool | Progress | None = None,
+    first: int | None = None,
+    seed: int = 0,
+) -> TuningResult:
+    """Search a space for its fastest variant: measure some, learn, measure the most promising, and so on.
+
+    Parameters
+    ----------
+    space
+        The variants.
+    sizes
+        Value of each size parameter.
+    device
+        Where variants are timed: a device, or parts of its name.
+    calibration
+        What is expected of each variant; what is measured corrects it. Without one, counts and settings alone are
+        learned from.
+    features
+        Counted features to learn from beside the settings; by default the calibration's, or a few plain ones.
+    budget
+        Most variants to measure; by default a tenth of the space, and at least 30.
+    budget_s
+        Most seconds of building and timing.
+    promise
+        Stop when it is kept; by default within 5 % with 95 % confidence.
+    timing
+        How variants are timed; by default with few trials, for most variants are told apart by more than noise.
+    machine, executor, store, progress
+        As for `prune`.
+    first, seed
+        Variants in the first batch, and the seed of its choice.
+
+    Returns
+    -------
+    TuningResult
+        The fastest variant measured, all measurements, and what became of the promise.
+
+    Raises
+    ------
+    SpaceError
+        No variant is valid.
+    MeasurementError
+        No variant could be built and timed.
+    CalibrationError
+        A budget is out of range, or the calibration predicts no positive times.
+    DeviceError, MachineError, MissingSizeError, ExecutorError
+        As `gather_feature_values`.
+    """
+    from perflex._devices import find_device
+
+    begun = time.perf_counter()
+    chosen: Any = find_device(device) if isinstance(device, str) else device
+    names = tuple(features) or (PLAIN_FEATURES if calibration is None else tuple(calibration.model.input_features()))
+    if isinstance(space, ExtractedSpace):
+        extracted = space
+    else:
+        with else_machine("" if calibration is None else calibration.machine):
+            extracted = space.extract(
+                names,
+                sizes,
+                sub_group_size=int(getattr(chosen, "sub_group_size", 32)),
+                executor=executor,
+                store=store,
+                machine=machine,
+                progress=progress,
+            )
+    described = time.perf_counter() - begun
+    most = max(30, math.ceil(0.1 * len(extracted))) if budget is None else budget
+    prior = None if calibration is None else _prior(calibration, extracted)
+    tuner = Tuner(extracted, prior=prior, promise=promise, budget=most, budget_s=budget_s, first=first, seed=seed)
+    failures: Counter[str] = Counter()
+    with progress_shown(progress, "tune:") as report:
+        spent = _drive(tuner, extracted, chosen, timing, failures, report)
+    best = tuner.best
+    if best is None:
+        causes = "; ".join(f"{cause} ({count})" for cause, count in failures.most_common(3))
+        msg = f"none of the {len(tuner.history)} variants that were tried could be timed: {causes}"
+        raise MeasurementError(msg, device=str(chosen))
+    return TuningResult(best, tuner.history, tuner.promise, dict(failures.most_common()), spent, described, extracted)
+
+
+def _prior(calibration: Calibration, extracted: ExtractedSpace) -> np.ndarray[Any, np.dtype[np.float64]]:
+    missing = [name for name in calibration.model.input_features() if name not in extracted.features]
+    if missing:
+        msg = f"the space was extracted without {', '.join(missing)}; extract it with model.input_features()"
+        raise CalibrationError(msg, feature=missing[0])
+    predicted = calibration.model.evaluate(calibration.params, extracted.columns)
+    return np.array(np.broadcast_to(predicted, (len(extracted),)), dtype=np.float64)
+
+
+def _drive(
+    tuner: Tuner,
+    extracted: ExtractedSpace,
+    device: Any,
+    timing: TimingOptions | None,
+    failures: Counter[str],
+    report: Progress | None,
+) -> float:
+    """Measure what the tuner asks for until it is done; return the seconds that took."""
+    from perflex._timing import MeasurementFailure, TimingOptions, measure
+
+    options = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
+    begun = time.perf_counter()
+    while asked := tuner.ask(_TOGETHER):
+        if report is not None:
+            report(len(tuner.history), tuner.budget, asked[0].name)
+        start = time.perf_counter()
+        outcomes = measure(
+            [(extracted.kernel(each.number), extracted.sizes, each.name) for each in asked], device, options
+        )
+        cost = (time.perf_counter() - start) / len(asked)
+        for each, outcome in zip(asked, outcomes, strict=True):
+            if isinstance(outcome, MeasurementFailure):
+                reason = outcome.reason.removeprefix(f"{outcome.label}: ")
+                failures[f"{outcome.kind}: {reason.splitlines()[0][:_FIRST_LINE]}"] += 1
+                tuner.tell(each, None, cost)
+            else:
+                tuner.tell(each, outcome.seconds, cost)
+    return time.perf_counter() - begun

@@ -1,0 +1,3 @@
+"""The instruction roofline: instructions, transactions, ceilings and walls (Ding and Williams, PMBS 2019)."""
+
+from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The parts of ``gpu_study.py``: what is measured on a GPU machine, one part per module."""

@@ -1,0 +1,146 @@
+"""Memory, streams, events and errors of the fake driver."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+
+
+class CUDARuntimeError(RuntimeError):
+    pass
+
+
+class State:
+    """What the process's only device remembers."""
+
+    lost = False
+    go: int | None = None
+    enqueued_while_held = 0
+    allocated: dict[int, ctypes.Array] = {}  # noqa: RUF012
+    launches: list[str] = []  # noqa: RUF012
+
+
+def setting(name: str, default: int) -> int:
+    return int(os.environ.get(f"FAKE_CUDA_{name}", default))
+
+
+def build_version() -> int:
+    return setting("BUILD", 13000)
+
+
+def require_device() -> None:
+    if State.lost:
+        raise CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
+
+
+def host_waits() -> None:
+    """The host may not wait for a stream that waits for the host."""
+    require_device()
+    if State.go is not None and ctypes.c_int.from_address(State.go).value == 0:
+        raise CUDARuntimeError("deadlock: the host waits for a stream that it holds")
+    State.go = None
+
+
+class Runtime:
+    memcpyHostToDevice = 1
+    memcpyDeviceToHost = 2
+    memcpyDeviceToDevice = 3
+
+    @staticmethod
+    def driverGetVersion() -> int:
+        return setting("DRIVER", 13000)
+
+    @staticmethod
+    def getDeviceCount() -> int:
+        return setting("DEVICES", 1)
+
+    @staticmethod
+    def getDeviceProperties(number: int) -> dict[str, object]:
+        return {
+            "name": os.environ.get("FAKE_CUDA_NAME", "NVIDIA H100 80GB HBM3").encode(),
+            "warpSize": 32,
+            "multiProcessorCount": 132,
+            "sharedMemPerBlock": 49152,
+            "totalGlobalMem": setting("MEMORY", 1 << 32),
+            "maxThreadsPerBlock": 1024,
+            "maxThreadsDim": (1024, 1024, 64),
+            "maxGridSize": (2147483647, 65535, 65535),
+            "major": 9,
+            "minor": 0,
+        }
+
+    @staticmethod
+    def setDevice(number: int) -> None:
+        require_device()
+        if not 0 <= number < Runtime.getDeviceCount():
+            raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+
+    @staticmethod
+    def deviceSynchronize() -> None:
+        host_waits()
+
+    @staticmethod
+    def malloc(size: int) -> int:
+        host_waits()
+        if sum(len(block) for block in State.allocated.values()) + size > setting("ROOM", setting("MEMORY", 1 << 32)):
+            raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+        block = (ctypes.c_char * size)()
+        State.allocated[ctypes.addressof(block)] = block
+        return ctypes.addressof(block)
+
+    @staticmethod
+    def free(address: int) -> None:
+        host_waits()
+        del State.allocated[address]
+
+    @staticmethod
+    def memcpy(target: int, origin: int, size: int, kind: int) -> None:
+        host_waits()
+        ctypes.memmove(target, origin, size)
+
+    @staticmethod
+    def memcpyAsync(target: int, origin: int, size: int, kind: int, stream: int) -> None:
+        require_device()
+        for address in {1: [target], 2: [origin], 3: [target, origin]}[kind]:
+            held = [begin for begin, block in State.allocated.items() if begin <= address < begin + len(block)]
+            if not held or address + size > held[0] + len(State.allocated[held[0]]):
+                raise CUDARuntimeError("cudaErrorInvalidValue: invalid argument")
+        ctypes.memmove(target, origin, size)
+
+
+class Stream:
+    ptr = 1
+
+    def __init__(self, *, non_blocking: bool = False) -> None:
+        self.non_blocking = non_blocking
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        host_waits()
+
+
+class Event:
+    def record(self, stream: Stream) -> None:
+        require_device()
+        self.at = time.perf_counter_ns()
+
+
+def get_elapsed_time(first: Event, last: Event) -> float:
+    return (last.at - first.at) * 1e-6
+
+
+class _Pinned(ctypes.c_int * 1):
+    @property
+    def ptr(self) -> int:
+        return ctypes.addressof(self)
+
+
+def alloc_pinned_memory(size: int) -> _Pinned:
+    assert size == 4
+    return _Pinned()

@@ -1,0 +1,141 @@
+"""The promise holds in simulated spaces, whatever the predictor; the set is small where predictions are good."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from perflex import Promise
+from perflex._prune.promise import keep_by_promise
+from perflex.errors import CalibrationError
+
+
+def simulated(
+    chance: np.random.Generator, error: float, tail: float, count: int = 2000
+) -> tuple[np.ndarray, np.ndarray]:
+    """True and predicted times: predictions shrink to the mean and have errors with heavy tails."""
+    logs = 0.8 * np.abs(chance.normal(size=count)) + 0.1 * chance.exponential(size=count)
+    errors = error * chance.standard_t(tail, size=count)
+    shrunk = logs.mean() + 0.8 * (logs - logs.mean())
+    return np.exp(logs), np.exp(shrunk + errors)
+
+
+@pytest.mark.parametrize(("error", "tail"), [(0.02, 30), (0.1, 5), (0.3, 3), (1.0, 3)])
+@pytest.mark.parametrize("size", [25, 50, 200])
+def test_coverage_is_at_least_what_was_asked_for(error: float, tail: float, size: int) -> None:
+    held = 0
+    for seed in range(200):
+        chance = np.random.default_rng(seed)
+        times, predicted = simulated(chance, error, tail)
+        batch = chance.choice(times.size, size, replace=False)
+        decision = keep_by_promise(predicted, measured_index=batch, measured=times[batch])
+        held += times[decision.kept].min() <= 1.05 * times.min()
+    assert held >= 190
+
+
+def test_good_predictions_keep_few() -> None:
+    chance = np.random.default_rng(3)
+    times, predicted = simulated(chance, 0.02, 30)
+    batch = chance.choice(times.size, 100, replace=False)
+    exact = keep_by_promise(times, measured_index=batch, measured=times[batch])
+    rough = keep_by_promise(predicted, measured_index=batch, measured=times[batch])
+    assert exact.met
+    assert rough.met
+    assert exact.achieved_confidence >= 0.95
+    # With exact predictions only what is faster than the fastest measured can be kept, and that one itself.
+    assert set(exact.kept) == {int(batch[np.argmin(times[batch])]), *np.flatnonzero(times < times[batch].min())}
+    assert exact.kept.size <= rough.kept.size < 0.5 * times.size
+
+
+def test_a_looser_promise_keeps_no_more() -> None:
+    chance = np.random.default_rng(4)
+    times, predicted = simulated(chance, 0.1, 5)
+    batch = chance.choice(times.size, 120, replace=False)
+    sizes = [
+        keep_by_promise(predicted, measured_index=batch, measured=times[batch], promise=promise).kept.size
+        for promise in (Promise(0.0, 0.99), Promise(0.05, 0.95), Promise(0.05, 0.8), Promise(0.5, 0.5))
+    ]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[-1]
+
+
+def test_kept_are_in_order_and_hold_the_fastest_measured_alone_of_the_batch() -> None:
+    chance = np.random.default_rng(5)
+    times, predicted = simulated(chance, 0.1, 5, count=300)
+    batch = chance.choice(300, 40, replace=False)
+    kept = keep_by_promise(predicted, measured_index=batch, measured=times[batch]).kept
+    assert (np.diff(predicted[kept]) >= 0).all()
+    assert set(kept) & set(batch) == {batch[np.argmin(times[batch])]}
+
+
+@pytest.mark.parametrize("size", [0, 1, 18])
+def test_too_small_a_batch_drops_nothing_unmeasured(size: int) -> None:
+    times = np.linspace(1.0, 2.0, 100)
+    decision = keep_by_promise(times, measured_index=np.arange(size), measured=times[:size])
+    assert not decision.met
+    assert math.isinf(decision.threshold_ratio)
+    assert set(range(size, 100)) <= set(decision.kept)
+    assert "19 measured variants are needed" in decision.explanation
+
+
+def test_predictions_that_know_nothing_keep_nearly_everything() -> None:
+    shares = []
+    for seed in range(20):
+        chance = np.random.default_rng(seed)
+        times, predicted = np.exp(chance.normal(size=500)), np.exp(chance.normal(size=500))
+        batch = chance.choice(500, 60, replace=False)
+        shares.append(keep_by_promise(predicted, measured_index=batch, measured=times[batch]).kept.size / 440)
+    assert np.median(shares) > 0.8
+
+
+def test_everything_measured_is_a_promise_kept() -> None:
+    times = np.array([3.0, 1.0, 2.0])
+    decision = keep_by_promise(times[::-1].copy(), measured_index=[0, 1, 2], measured=times)
+    assert decision.met
+    assert decision.kept.tolist() == [1]
+
+
+def test_what_was_searched_for_lowers_the_bound_but_does_not_vouch_for_the_model() -> None:
+    chance = np.random.default_rng(6)
+    times, predicted = simulated(chance, 0.2, 5)
+    batch = chance.choice(times.size, 60, replace=False)
+    promising = np.setdiff1d(np.argsort(predicted)[:40], batch)
+    alone = keep_by_promise(predicted, measured_index=batch, measured=times[batch])
+    more = keep_by_promise(
+        predicted, measured_index=batch, measured=times[batch], searched_index=promising, searched=times[promising]
+    )
+    assert more.kept.size < alone.kept.size
+    assert len(set(more.kept) & set(promising)) <= 1
+
+
+def test_another_order_reaches_to_the_last_variant_below_the_threshold() -> None:
+    times = np.linspace(1.0, 3.0, 200)
+    batch = np.arange(0, 200, 8)
+    plain = keep_by_promise(times, measured_index=batch[1:], measured=times[batch[1:]])
+    turned = keep_by_promise(times, measured_index=batch[1:], measured=times[batch[1:]], order=np.arange(200)[::-1])
+    assert plain.kept.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert turned.kept.size > 150
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"predicted": [1.0, -1.0], "measured_index": [0], "measured": [1.0]}, "'predicted' number 1"),
+        ({"predicted": [1.0, 2.0], "measured_index": [0], "measured": [math.nan]}, "leave out what failed"),
+        ({"predicted": [1.0, 2.0], "measured_index": [0, 1], "measured": [1.0]}, "give one for each"),
+        ({"predicted": [1.0, 2.0], "measured_index": [2], "measured": [1.0]}, "numbered 0 to 1"),
+        ({"predicted": [1.0, 2.0], "measured_index": [0, 0], "measured": [1.0, 1.0]}, "measured twice"),
+        ({"predicted": [1.0, 2.0], "measured_index": [0], "measured": [1.0], "order": [0, 0]}, "each of the 2"),
+    ],
+)
+def test_bad_input_is_refused(arguments: dict[str, object], text: str) -> None:
+    with pytest.raises(CalibrationError, match=text):
+        keep_by_promise(arguments.pop("predicted"), **arguments)
+
+
+@pytest.mark.parametrize(("loss", "confidence"), [(-0.1, 0.9), (math.nan, 0.9), (0.1, 0.0), (0.1, 1.0)])
+def test_a_promise_out_of_range_is_refused(loss: float, confidence: float) -> None:
+    with pytest.raises(ValueError, match=r"e\.g\."):
+        Promise(loss, confidence)

@@ -1,0 +1,52 @@
+"""Data volumes and cache volumes of launches in a loop: as often as the loop runs."""
+
+from __future__ import annotations
+
+import loopy as lp
+import pytest
+
+from perflex._ecm import estimate_ecm
+from perflex._machines import load_machine
+from perflex._volumes import estimate_volumes
+from perflex.features import Scop, extract_scop, scop_from_yaml, scop_to_yaml
+
+
+def steps(number: int) -> Scop:
+    """Two launches with an own array each way, `number` times."""
+    kernel = lp.make_kernel(
+        [f"{{[s]: 0<=s<{number}}}", "{[i]: 0<=i<n}", "{[k]: 0<=k<n}"],
+        """
+        for s
+            for i
+                y[i] = x[i]*2 {id=a}
+            end
+            ... gbarrier {id=bar, dep=a}
+            for k
+                z[k] = z[k] + y[n-1-k] {id=c, dep=bar}
+            end
+            ... gbarrier {id=again, dep=c}
+        end
+        """,
+        [lp.GlobalArg("x, y, z", dtype="float32", shape="n"), ...],
+        lang_version=(2018, 2),
+    )
+    for name in "ik":
+        kernel = lp.split_iname(kernel, name, 128, outer_tag="g.0", inner_tag="l.0")
+    return extract_scop(lp.assume(kernel, "n mod 128 = 0 and n >= 128"))
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_as_often_as_the_loop_runs(number: int) -> None:
+    one, many = steps(1), steps(number)
+    assert {launch.host_loops for launch in many.launches} == {("s",)}
+    assert scop_from_yaml(scop_to_yaml(many)).launches == many.launches
+    sizes = {"n": 8192}
+    once, often = (estimate_volumes(scop, sizes, load_machine("V100")).features() for scop in (one, many))
+    for identifier in ("f_l1_wavefronts", "f_vol_l2_l1_load", "f_vol_dram_load", "f_vol_dram_store"):
+        assert often[identifier] == pytest.approx(number * once[identifier])
+    # 64 KiB of a launch do not stay in 32 KiB of L1; all three arrays do in L2.
+    once, often = (estimate_ecm(scop, sizes, "clx") for scop in (one, many))
+    assert often.iterations == number * once.iterations
+    for level in ("L1", "L2"):
+        assert often.level(level).launch_load_bytes == pytest.approx(number * once.level(level).launch_load_bytes)
+    assert often.level("L3").launch_load_bytes == 0

@@ -1,0 +1,210 @@
+"""Detecting a machine: a made-up system's files, a law's bandwidths found again, the file, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path  # noqa: TC003 - pytest resolves annotations of fixtures
+
+import pytest
+
+from perflex.__main__ import main
+from perflex._cli import machine_detect as command
+from perflex._fake_device import FakeDevice
+from perflex._machine_detect import detect, detect_machine, measure, reported_cpu
+from perflex._machine_detect.detect import cpu_device
+from perflex._machines import load_machine
+from perflex._yaml_file import write_yaml
+from perflex.errors import DeviceError, MachineError
+
+CLOCK = 3e9
+KiB, MiB = 2**10, 2**20
+
+
+def put(root: Path, path: str, text: str) -> None:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Path:
+    """Two nodes of two cores with two hardware threads each."""
+    root = tmp_path / "root"
+    put(root, "sys/devices/system/cpu/online", "0-7")
+    put(root, "sys/devices/system/node/has_cpu", "0-1")
+    flags = "fpu sse2 avx avx2"
+    put(
+        root,
+        "proc/cpuinfo",
+        f"vendor_id\t: AuthenticAMD\nmodel name\t: AMD Test 1\nflags\t\t: {flags}\n\nflags\t: avx512f",
+    )
+    for cpu in range(8):
+        put(root, f"sys/devices/system/cpu/cpu{cpu}/topology/core_id", str(cpu % 4))
+        put(root, f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id", "0")
+    rows = (
+        (0, 1, "Data", "32K", "0,4"),
+        (1, 1, "Instruction", "64K", "0,4"),
+        (2, 2, "Unified", "512K", "0,4"),
+        (3, 3, "Unified", "16M", "0-1,4-5"),
+    )
+    for index, level, kind, size, sharing in rows:
+        folder = f"sys/devices/system/cpu/cpu0/cache/index{index}"
+        entries = {"level": str(level), "type": kind, "size": size, "coherency_line_size": "64"}
+        entries |= {"ways_of_associativity": "8", "shared_cpu_list": sharing}
+        for name, text in entries.items():
+            put(root, f"{folder}/{name}", text)
+    return root
+
+
+def test_what_the_system_reports(system: Path) -> None:
+    cpu = reported_cpu(system)
+    assert (cpu.model, cpu.vendor, cpu.cores, cpu.domains, cpu.simd_bytes) == ("AMD Test 1", "AMD", 4, 2, 32)
+    found = [(c.level, c.size_bytes, c.shared_by, c.line_bytes, c.ways) for c in cpu.caches]
+    assert found == [(1, 32 * KiB, 1, 64, 8), (2, 512 * KiB, 1, 64, 8), (3, 16 * MiB, 2, 64, 8)]
+    assert cpu.missing == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("sys/devices/system/cpu/cpu0/cache/index3/size", "L3: size"),
+        ("sys/devices/system/cpu/cpu0/cache/index2/ways_of_associativity", "L2: ways_of_associativity"),
+        ("sys/devices/system/node/has_cpu", "NUMA nodes"),
+        ("proc/cpuinfo", "model name"),
+    ],
+)
+def test_what_is_missing_is_named_and_not_guessed(system: Path, path: str, words: str) -> None:
+    (system / path).unlink()
+    cpu = reported_cpu(system)
+    assert any(words in entry for entry in cpu.missing)
+    if "index3" in path:
+        assert [cache.level for cache in cpu.caches] == [1, 2]
+    if "index2" in path:
+        assert cpu.caches[1].ways is None
+    if "node" in path:
+        assert cpu.domains is None
+
+
+def test_no_machine_without_caches(system: Path, tmp_path: Path) -> None:
+    (system / "sys/devices/system/cpu/cpu0/cache/index0/size").unlink()
+    with pytest.raises(MachineError, match=r"does not report the caches .*L1: size.* write the machine file by hand"):
+        reported_cpu(system)
+    with pytest.raises(MachineError, match="reports no CPUs"):
+        reported_cpu(tmp_path)
+
+
+# Cycles per byte of one core: loaded, and loaded and stored, by level; and of the memory with all cores.
+LAW = {"L1": (1 / 64, 1 / 32), "L2": (1 / 32, 1 / 20), "L3": (1 / 16, 1 / 8), "memory": (1 / 4, 1 / 2)}
+TOGETHER = 1 / 6
+# Operations per cycle.
+MADDS = {"float32": 32, "float64": 16}
+
+
+def law(label: str, sizes) -> float:
+    """The time of a launch: 50 microseconds, and what it goes through."""
+    kind, *rest = label.split()
+    if kind == "chain":
+        return 5e-5 + sizes["m"] * 32 / CLOCK
+    if kind in {"copy", "triad"}:
+        return sizes["nvectors"] * 8 * (3 if kind == "copy" else 4) * TOGETHER / CLOCK
+    if kind == "madd":
+        return 5e-5 + sizes["m"] * 16 * 16 * 2 / MADDS[rest[0]] / CLOCK
+    level, groups, _ = rest
+    amount = sizes["m"] * sizes["nrows"] * 512
+    if level == "memory" and groups != "1":
+        return 5e-5 + amount * sizes["ngroups"] * TOGETHER * (2 if kind == "update" else 1) / CLOCK
+    return 5e-5 + amount * LAW[level][kind == "update"] / CLOCK
+
+
+@pytest.mark.parametrize("overlap", ["max", "sum"])
+def test_the_machine_of_a_known_law_is_found(system: Path, tmp_path: Path, overlap: str) -> None:
+    found = detect_machine(FakeDevice(law), reported_cpu(system), overlap=overlap, quick=True)
+    assert found.remarks == ()
+    file = tmp_path / "found.yaml"
+    write_yaml(file, found.document)
+    machine = load_machine(file)
+    assert machine.clock_hz == pytest.approx(CLOCK, rel=1e-3)
+    assert (machine.name, machine.cores, machine.cores_per_domain, machine.domains) == ("AMD-Test-1", 4, 2, 2)
+    assert (machine.fp32_per_cycle, machine.fp64_per_cycle) == pytest.approx((32, 16), rel=1e-3)
+    loaded = updated = 0.0
+    for level in machine.levels:
+        load, update = LAW[level.name]
+        own = 1 / level.load_bytes_per_cycle
+        both = max(own, 1 / level.store_bytes_per_cycle) if level.duplex else own + 1 / level.store_bytes_per_cycle
+        # With full overlap a level's own time is what was measured; without, the times up to it add up to that.
+        loaded, updated = (own, both) if overlap == "max" else (loaded + own, updated + both)
+        assert (loaded, updated) == pytest.approx((load, update), rel=1e-3), level.name
+        assert level.overlap == overlap
+    assert [level.victim for level in machine.levels] == [False, False, True]
+    streams = {stream.name: stream.bandwidth for stream in machine.memory_streams}
+    # All of it is of one domain of two.
+    assert streams == pytest.approx(dict.fromkeys(("load", "update", "copy", "triad"), CLOCK / TOGETHER / 2), rel=1e-3)
+    assert machine.memory_load_penalty == pytest.approx(max(0, 64 * (1 / 4 - 2 * TOGETHER)), abs=0.02)
+
+
+def test_every_number_has_a_source_and_assumptions_are_called_so(system: Path, tmp_path: Path) -> None:
+    found = detect_machine(FakeDevice(law), reported_cpu(system), quick=True)
+    file = tmp_path / "found.yaml"
+    write_yaml(file, found.document)
+    kinds = {fact: source.kind for fact, source in load_machine(file).sources.items()}
+    assert kinds["L1.size_bytes"] == kinds["cores"] == "reported"
+    assert kinds["clock_hz"] == kinds["L2.load_bytes_per_cycle"] == kinds["memory.copy"] == "measured"
+    assert kinds["L1.overlap"] == kinds["L3.victim"] == kinds["L1.write_allocate"] == "assumed"
+
+
+def test_a_cache_that_does_not_show_is_reported(system: Path) -> None:
+    def slow(label: str, sizes) -> float:
+        return law(label.replace("L3 1", "memory 1"), sizes)
+
+    found = detect_machine(FakeDevice(slow), reported_cpu(system), quick=True)
+    assert any("L3: a working set of half its 16 MiB is loaded no faster than from memory" in r for r in found.remarks)
+
+
+def test_a_runtime_without_vectors_is_reported(system: Path) -> None:
+    def scalar(label: str, sizes) -> float:
+        return law(label, sizes) * (20 if " L1 " in label else 1)
+
+    remarks = detect_machine(FakeDevice(scalar), reported_cpu(system), quick=True).remarks
+    assert any("makes no vectors" in remark for remark in remarks)
+
+
+def test_times_that_make_no_sense_are_errors(system: Path) -> None:
+    with pytest.raises(MachineError, match=r"took no longer .* does nothing else"):
+        detect_machine(FakeDevice(lambda *_: 1e-3), reported_cpu(system), quick=True)
+    with pytest.raises(MachineError, match="L2 was measured to be as fast as the level before it"):
+        detect_machine(
+            FakeDevice(lambda label, sizes: law(label.replace(" L2 ", " L1 "), sizes)),
+            reported_cpu(system), overlap="sum", quick=True,
+        )  # fmt: skip
+
+
+def test_no_cpu_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perflex._devices.list_devices", tuple)
+    with pytest.raises(DeviceError, match=r"no OpenCL device is a CPU .*perflex\[cpu\]"):
+        cpu_device()
+
+
+def test_the_command_writes_a_machine_that_can_be_shown(
+    system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(detect, "cpu_device", lambda _: FakeDevice(law))
+    monkeypatch.setattr(detect, "reported_cpu", lambda: reported_cpu(system))
+    out = tmp_path / "mine.yaml"
+    assert main(["machine", "detect", "--quick", "--out", str(out), "--name", "mine"]) == 0
+    shown = capsys.readouterr().out
+    assert "AMD Test 1: 4 cores, 3 GHz" in shown
+    assert "192.0 GB/s" in shown
+    assert main(["machine", "show", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "mine"
+    assert main(["machine", "detect", "--out", str(tmp_path / "mine.txt")]) != 0
+    assert "end in .yaml" in capsys.readouterr().err
+
+
+def test_kernels_go_through_what_they_say(system: Path) -> None:
+    """Working sets lie inside their level and outside the one before it."""
+    caches = reported_cpu(system).caches
+    sizes = {(one.name, one.groups): one.size_bytes for one in measure._working_sets(caches, 4)}
+    assert sizes["L1", 1] < 32 * KiB < sizes["L2", 1] < 512 * KiB < sizes["L3", 1] < 16 * MiB < sizes["memory", 1]
+    assert 512 * KiB < sizes["L3", 4] <= 8 * MiB
+    assert 4 * sizes["memory", 4] >= 4 * 2 * 16 * MiB
+    assert command.Overlap("sum") == "sum"

@@ -1,0 +1,129 @@
+"""Cache levels and memory bandwidths of machines: what ships, and how strictly files are read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from perflex._machines import CacheLevel, MemoryStream, load_machine
+from perflex.errors import FileFormatError, MachineError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+from perflex.__main__ import main
+
+LEVELS = """\
+schema: perflex-machine/1
+name: Small
+aliases: []
+vendor: Me
+kind: cpu
+sources:
+  sheet: {kind: datasheet, text: my sheet}
+facts:
+  cores: {value: 2, unit: core, source: sheet}
+levels:
+- name: L1
+  size_bytes: {value: 1, unit: KiB, source: sheet}
+  shared_by: {value: 1, unit: core, source: sheet}
+  line_bytes: {value: 64, unit: B, source: sheet}
+  write_allocate: {value: true, source: sheet}
+  victim: {value: false, source: sheet}
+  duplex: {value: true, source: sheet}
+  overlap: {value: sum, source: sheet}
+- name: L2
+  size_bytes: {value: 8, unit: KiB, source: sheet}
+  shared_by: {value: 2, unit: core, source: sheet}
+  line_bytes: {value: 64, unit: B, source: sheet}
+  ways: {value: 3, unit: way, source: sheet}
+  write_allocate: {value: true, source: sheet}
+  victim: {value: true, source: sheet}
+  load_bytes_per_cycle: {value: 16, unit: B/cycle, source: sheet}
+  store_bytes_per_cycle: {value: 8, unit: B/cycle, source: sheet}
+  duplex: {value: false, source: sheet}
+  overlap: {value: max, source: sheet}
+memory_streams:
+- {name: copy, loads: 1, stores: 1, write_allocates: 1, bandwidth: {value: 2, unit: GB/s, source: sheet}}
+curves: {}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(LEVELS)
+    return path
+
+
+def test_levels_and_streams_are_read_in_si_units_with_sources(small: Path) -> None:
+    machine = load_machine(small)
+    first, second = machine.levels
+    assert first == CacheLevel("L1", 1024, 1, 64, None, True, False, None, None, True, "sum")
+    assert second == CacheLevel("L2", 8192, 2, 64, 3, True, True, 16.0, 8.0, False, "max")
+    assert machine.memory_streams == (MemoryStream("copy", 1, 1, 1, 2e9),)
+    assert machine.memory_streams[0].stored_part == 1 / 3
+    assert machine.memory_overlap == "max"
+    assert machine.need_levels() == machine.levels
+    assert machine.sources["L2.ways"].text == machine.sources["memory.copy"].text == "my sheet"
+    assert "L1.ways" not in machine.sources
+    assert hash(machine) == hash(load_machine(small))
+
+
+def test_a_shared_cache_is_divided_in_whole_sets() -> None:
+    level = load_machine("clx").levels[2]
+    assert [level.bytes_per_core(cores) for cores in (1, 2, 10, 20)] == [14680064, 7340032, 1467392, 1467392]
+    assert (
+        load_machine("rome").levels[2].bytes_per_core(4) == load_machine("rome").levels[2].bytes_per_core(32) == 2**22
+    )
+    assert load_machine("clx-snc-off").levels[2].bytes_per_core(20) == 1467392
+
+
+def test_a_machine_without_levels_says_so() -> None:
+    with pytest.raises(MachineError, match="V100 has no cache levels"):
+        load_machine("V100").need_levels()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("name: L2", "name: L1", 19, "two levels L1"),
+        ("name: L2", "name: mem", 19, "letters and digits"),
+        ("value: 8, unit: KiB", "value: 1, unit: KiB", 20, "larger than L1"),
+        ("value: 8, unit: KiB", "value: 8, unit: core", 20, "unit must be one of 'B'"),
+        ("value: 3, unit: way", "value: 2.5, unit: way", 23, "whole number"),
+        ("value: 3, unit: way", "value: 300, unit: way", 20, "a set of 300"),
+        ("overlap: {value: max", "overlap: {value: min", 29, "sum, max"),
+        ("duplex: {value: false", "duplex: {value: 0", 28, "true or false"),
+        ("value: 2, unit: GB/s, source: sheet", "value: 2, unit: GB/s, source: web", 31, "no source 'web'"),
+        ("loads: 1, stores: 1, write_allocates: 1", "loads: 0, stores: 0, write_allocates: 0", 31, "not all zero"),
+        ("loads: 1,", "loads: 1.5,", 31, "whole number"),
+        ("duplex: {value: false, source: sheet}", "duplex: {value: false, source: sheet}\n  speed: 1", 29, "no such"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_named_with_its_line(small: Path, old: str, new: str, line: int, words: str) -> None:
+    assert LEVELS.count(old) == 1
+    small.write_text(LEVELS.replace(old, new))
+    with pytest.raises(FileFormatError, match=words) as caught:
+        load_machine(small)
+    assert f"line {line}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "level", "overlap"), [("clx", 20, "14 MiB", "sum"), ("rome", 32, "16 MiB", "max")]
+)
+def test_show_prints_levels(
+    name: str, cores: int, level: str, overlap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["machine", "show", name]) == 0
+    shown = capsys.readouterr().out
+    assert f"level L3: {level}" in shown
+    assert "registers_per_unit" not in shown
+    assert main(["machine", "show", name, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["facts"]["cores"]["value"] == cores
+    assert {entry["overlap"] for entry in found["levels"]} == {overlap}
+    assert found["levels"][2]["sources"]["size_bytes"].startswith("datasheet: ")
+    assert [entry["name"] for entry in found["memory_streams"]] == ["copy", "triad"]

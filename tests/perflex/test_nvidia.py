@@ -1,0 +1,85 @@
+"""NVIDIA's libraries are found where no vendor file and no dynamic linker knows of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perflex import _nvidia
+from perflex._embedded import find_vendors
+from perflex._nvidia import CUDA_LIBRARY, OPENCL_LIBRARY, find_library
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without NVIDIA's driver, but for what a test puts into the folder."""
+    folder = tmp_path / "nvidia" / "lib64"
+    folder.mkdir(parents=True)
+    (tmp_path / "vendors").mkdir()
+    monkeypatch.setattr(_nvidia, "DRIVER_FOLDERS", (tmp_path / "absent", folder))
+    monkeypatch.setattr(_nvidia, "linker_cache", dict)
+    return folder
+
+
+def nvidia(folder: Path, **environment: str) -> list[tuple[str, str]]:
+    environment = {"OCL_ICD_VENDORS": str(folder.parents[1] / "vendors"), **environment}
+    return [(v.library, v.found_by) for v in find_vendors(environment) if "nvidia" in v.library]
+
+
+def test_there_is_none(machine: Path) -> None:
+    assert find_library(CUDA_LIBRARY, {}) is None
+    assert nvidia(machine) == []
+
+
+def test_opencl_without_a_vendor_file_is_used(machine: Path) -> None:
+    library = machine / OPENCL_LIBRARY
+    library.touch()
+    [(path, found_by)] = nvidia(machine)
+    assert path == str(library)
+    assert found_by == f"NVIDIA's library in {machine}, which no vendor file names"
+
+
+def test_a_driver_without_the_short_names_is_found_by_its_version(machine: Path) -> None:
+    (machine / "libcuda.so.580.82.07").touch()
+    found = find_library(CUDA_LIBRARY, {})
+    assert found is not None
+    assert (found.path, found.on_path) == (str(machine / "libcuda.so.580.82.07"), False)
+
+
+def test_a_vendor_file_that_works_is_enough(machine: Path, tmp_path: Path) -> None:
+    (machine / OPENCL_LIBRARY).touch()
+    (tmp_path / "vendors" / "nvidia.icd").write_text(f"{machine / OPENCL_LIBRARY}\n")
+    [(path, found_by)] = nvidia(machine)
+    assert path == str(machine / OPENCL_LIBRARY)
+    assert "nvidia.icd" in found_by
+
+
+def test_a_bare_name_that_the_linker_finds_is_enough(
+    machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vendors" / "nvidia.icd").write_text(f"{OPENCL_LIBRARY}\n")
+    monkeypatch.setattr(_nvidia, "linker_cache", lambda: {OPENCL_LIBRARY: f"/usr/lib/{OPENCL_LIBRARY}"})
+    assert [path for path, _ in nvidia(machine)] == [OPENCL_LIBRARY]
+    monkeypatch.setattr(_nvidia, "linker_cache", dict)
+    (machine / OPENCL_LIBRARY).touch()
+    assert [path for path, _ in nvidia(machine, LD_LIBRARY_PATH=f"/absent:{machine}")] == [OPENCL_LIBRARY]
+
+
+def test_a_bare_name_that_the_linker_does_not_find_is_helped(machine: Path, tmp_path: Path) -> None:
+    (tmp_path / "vendors" / "nvidia.icd").write_text(f"{OPENCL_LIBRARY}\n")
+    (machine / OPENCL_LIBRARY).touch()
+    paths = [path for path, _ in nvidia(machine)]
+    assert paths == [OPENCL_LIBRARY, str(machine / OPENCL_LIBRARY)]
+
+
+def test_linkers_own_list_is_read() -> None:
+    for name, path in _nvidia_cache().items():
+        assert name in Path(path).name or Path(path).exists()
+
+
+def _nvidia_cache() -> dict[str, str]:
+    return dict(list(_REAL_CACHE().items())[:50])
+
+
+_REAL_CACHE = _nvidia.linker_cache
