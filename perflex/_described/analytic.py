@@ -22,6 +22,8 @@ __all__ = ["AnalyticFit", "fit_analytic"]
 
 # Error of the model that residuals are weighed with against the priors, in the logarithm of the time.
 _SPREAD = 0.2
+# How much larger that error may be for a configuration e times slower than the fastest: they need not be told apart.
+_LENIENCE = 0.3
 _STARTS = 3
 
 
@@ -68,7 +70,7 @@ def fit_analytic(
 
     The parameters that are most probable given the times: the logarithm of each parameter is normal around its prior,
     the logarithm of each time is about the model's with heavy tails (soft absolute errors), so that compilers' freaks
-    do not bend the rest. The parameter of time (the first) is set from the times first, since it is known least.
+    do not bend the rest, and slow configurations may be farther off than fast ones. The parameter of time (the first) is set from the times first, since it is known least.
 
     Parameters
     ----------
@@ -111,6 +113,7 @@ class _Problem:
         self.compiled = _compiled(description.model, self.names)
         self.features = {name: features[name] for name in self.compiled.features}
         self.target = target
+        self.error = _SPREAD * (1 + _LENIENCE * (target - target.min()))
         self.prior = np.log([parameter.prior for parameter in description.parameters.values()])
         self.spread = np.array([parameter.spread for parameter in description.parameters.values()])
         offset = float(np.median(target - self.log_times(self.prior)))
@@ -135,7 +138,7 @@ class _Problem:
         return [self.prior, *drawn]
 
     def residual(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
-        error = np.nan_to_num((self.log_times(point) - self.target) / _SPREAD, nan=1e3, posinf=1e3, neginf=-1e3)
+        error = np.nan_to_num((self.log_times(point) - self.target) / self.error, nan=1e3, posinf=1e3, neginf=-1e3)
         soft = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
         return np.concatenate([soft, (point - self.prior) / self.spread])
 
@@ -143,8 +146,8 @@ class _Problem:
         values = self._values(point)
         rows = len(self.target)
         value = np.broadcast_to(np.asarray(self.compiled.value(values)), rows)
-        slopes = self.compiled.derivatives(values, rows) * np.exp(point) / value[:, None] / _SPREAD
-        error = (self.log_times(point) - self.target) / _SPREAD
+        slopes = self.compiled.derivatives(values, rows) * np.exp(point) / (value * self.error)[:, None]
+        error = (self.log_times(point) - self.target) / self.error
         root = np.sqrt(1 + error**2)
         soft = np.sqrt(2 * (root - 1))
         factor = np.where(np.abs(error) < 1e-4, 1.0, np.abs(error) / (root * np.maximum(soft, 1e-300)))
