@@ -85,6 +85,9 @@ class Description:
     alternatives
         Settings that some builds of the kernel ignore: each is a reading of the description in which they have the
         given values whatever is chosen. Measurements decide.
+    switches
+        Tunables and features that make different code of the kernel: a compiler may do better or worse than the model
+        expects on all configurations that have them in common.
     """
 
     name: str
@@ -97,6 +100,7 @@ class Description:
     model: str
     parameters: Mapping[str, Parameter]
     alternatives: tuple[Mapping[str, float], ...] = ()
+    switches: tuple[str, ...] = ()
     path: Path | None = field(default=None, compare=False)
 
     @property

@@ -14,17 +14,16 @@ A description file::
       groups: ceil_div(size, items*unroll)
       f_moves: groups*items*unroll
       f_sub_groups: groups*ceil_div(items, m_lanes)
+    switches: [unroll]
     model: p_time*(f_moves + p_group*f_sub_groups)
-
-Parameters
-----------
-      p_time: {meaning: time of a move, unit: ms, prior: 1.0e-9, spread: 2}
-      p_group: {meaning: a sub-group beside a move, unit: move, prior: 10, spread: 1}
+    parameters: {
+      p_time: {meaning: time of a move, unit: ms, prior: 1.0e-9, spread: 2},
+      p_group: {meaning: a sub-group beside a move, unit: move, prior: 10, spread: 1} }
 
 A formula may use tunables, constants, the features before it, and facts of the device (``m_...``, see
 `perflex._described.platform`). The first parameter scales the time; ``spread`` is the standard deviation of a
 parameter's natural logarithm. ``dead_when`` says when a tunable changes nothing; ``alternatives`` lists settings that
-some builds of the kernel ignore. What a space file states for a constant replaces the value here.
+some builds of the kernel ignore; ``switches`` names tunables and features that make different code. What a space file states for a constant replaces the value here.
 """
 
 from __future__ import annotations
@@ -122,6 +121,7 @@ def _read(path: Path) -> Description:
         alternatives=tuple(_alternative(entry, tunables) for entry in top.sections("alternatives"))
         if "alternatives" in top
         else (),
+        switches=_switches(top, tunables, features),
         path=path,
     )
     _check_model(top, made)
@@ -154,6 +154,16 @@ def _alternative(section: Section, tunables: Mapping[str, Tunable]) -> dict[str,
         msg = "it is no tunable of this description"
         raise settings.error(msg, unknown[0])
     section.finish()
+    return found
+
+
+def _switches(top: Section, tunables: Mapping[str, Tunable], features: Mapping[str, Formula]) -> tuple[str, ...]:
+    found = top.texts("switches") if "switches" in top else ()
+    known = {*tunables, *(name for name in features if name.startswith("f_"))}
+    unknown = [name for name in found if name not in known]
+    if unknown:
+        msg = f"{unknown[0]!r} is neither a tunable nor a feature of this description"
+        raise top.error(msg, "switches")
     return found
 
 

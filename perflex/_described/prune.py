@@ -51,7 +51,7 @@ class DescribedPruning:
     known
         All times that the file holds, nan where there is none: what the prediction is judged by.
     kept
-        Indices of the kept configurations, fastest predicted first.
+        Indices of the kept configurations, the most promising first.
     decision
         How a promise was met, None if a number or fraction was asked for.
     excluded
@@ -179,7 +179,11 @@ def prune_described(
     index = _batch(known, samples, seed)
     batch = DescribedSpace(family, settings, device if device is not None else found.device, machine)
     analytic = batch.fit_analytic(index, known[index])
-    hybrid = predict_hybrid(batch, index, known[index], seed=seed, analytic=analytic) if learned else None
+    hybrid = (
+        predict_hybrid(batch, index, known[index], seed=seed, analytic=analytic, unseen=isinstance(keep, Promise))
+        if learned
+        else None
+    )
     predicted = hybrid.predicted if hybrid is not None else analytic.predicted
     kept, decision = _keep(predicted, index, known[index], keep, hybrid)
     measured = np.full(len(known), np.nan)
@@ -230,5 +234,5 @@ def _keep(
     if keep <= 0 or (keep >= 1 and count != keep):
         msg = f"keep must be a whole number, a fraction below 1 or a promise, not {keep!r}"
         raise CalibrationError(msg, keep=keep)
-    order = np.argsort(predicted, kind="stable")
+    order = hybrid.order if hybrid is not None else np.argsort(predicted, kind="stable")
     return np.asarray(order[: max(1, count)], dtype=np.intp), None

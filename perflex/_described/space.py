@@ -86,6 +86,11 @@ class DescribedSpace:
         columns = [_even(column) for column in (*features, *tunables)]
         return np.column_stack([column for column in columns if np.ptp(column) > 0])
 
+    def expected(self) -> NDArray[np.float64]:
+        """Return the time of every configuration by the analytic model before any measurement, shape ``(n,)``."""
+        priors = {name: parameter.prior for name, parameter in self.description.parameters.items()}
+        return AnalyticFit(self.description, priors, np.nan, np.nan).predict(self.readings[0])
+
     def fit_analytic(self, index: NDArray[np.intp], times: NDArray[np.float64]) -> ReadingFit:
         """Fit the analytic model to measured configurations, under whichever reading makes them most probable.
 

@@ -21,95 +21,97 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["DescribedTuner", "expected_improvement", "first_batch", "most_promising", "tune_described"]
+__all__ = ["DescribedTuner", "first_batch", "most_promising", "tune_described"]
 
-_FIRST = 20
+_FIRST = 25
 _BATCH = 5
-# Candidates per configuration of the first batch.
-_CANDIDATES = 20
+# Share of a batch that looks elsewhere than the predicted best, and how fast the chance to be looked at falls with the
+# logarithm of the time that is expected there.
+_ELSEWHERE = 0.6
+_REACH = 0.5
+# Share of the space that the first batch is drawn from: what the model expects to be fast before any measurement.
+_PLAUSIBLE = 0.5
 
 
-def expected_improvement(predicted: Array, deviation: Array, best: float) -> Array:
-    """Return by how much each configuration is expected to beat the best, in the logarithm of the time.
-
-    Parameters
-    ----------
-    predicted
-        Predicted times, shape ``(n,)``.
-    deviation
-        Standard deviations of their logarithms, shape ``(n,)``.
-    best
-        The fastest measured time.
-
-    Notes
-    -----
-    Jones, Schonlau, Welch, Efficient Global Optimization of Expensive Black-Box Functions, Eq. 15.
-    """
-    from scipy.special import ndtr
-
-    gain = np.log(best) - np.log(predicted)
-    width = np.maximum(deviation, 1e-9)
-    z = gain / width
-    return np.asarray(gain * ndtr(z) + width * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi))
-
-
-def most_promising(prediction: HybridPrediction, measured: Indices, best: float, count: int) -> Indices:
+def most_promising(
+    space: DescribedSpace, prediction: HybridPrediction, measured: Indices, count: int, seed: int
+) -> Indices:
     """Return the configurations to measure next.
 
-    In turn the one predicted fastest with the correction, the one of the largest expected improvement, the one that
-    trees predict fastest, and the one that the analytic model does: models that err do not err alike.
+    Two fifths are the most promising of all. The others are the predicted fastest of groups that are drawn at random,
+    fast ones rather: a group has one setting of the description's switches. What a compiler makes of a switch is what
+    the model may have wrong for all of a group, and only a measurement there can show it.
 
     Parameters
     ----------
+    space
+        The space.
     prediction
-        Predictions of the space.
+        Predictions of it.
     measured
         Configurations that were measured (or failed) already: none is chosen again.
-    best
-        The fastest measured time.
     count
         How many; fewer are returned where no more are left.
+    seed
+        Of the drawn groups.
     """
-    gain = expected_improvement(prediction.predicted, prediction.deviation, best)
-    scores = (prediction.predicted, -gain, prediction.direct, prediction.analytic.predicted)
-    orders = [np.argsort(score, kind="stable") for score in scores]
-    taken = np.zeros(len(gain), dtype=np.bool_)
-    taken[measured] = True
-    chosen: list[int] = []
-    places = [0] * len(orders)
-    while len(chosen) < min(count, len(gain) - len(measured)):
-        turn = len(chosen) % len(orders)
-        while taken[orders[turn][places[turn]]]:
-            places[turn] += 1
-        found = int(orders[turn][places[turn]])
-        taken[found] = True
-        chosen.append(found)
+    random = np.random.default_rng(seed)
+    left = np.log(prediction.predicted)
+    left[measured] = np.inf
+    wanted = min(count, int(np.isfinite(left).sum()))
+    group = _groups(space)
+    chosen = [int(i) for i in prediction.order if np.isfinite(left[i])][: wanted - round(_ELSEWHERE * wanted)]
+    left[chosen] = np.inf
+    while len(chosen) < wanted:
+        fastest = np.full(group.max() + 1, np.inf)
+        np.minimum.at(fastest, group, left)
+        chance = np.exp(-(fastest - fastest.min()) / _REACH)
+        drawn = random.choice(len(chance), p=chance / chance.sum())
+        chosen.append(int(np.argmin(np.where(group == drawn, left, np.inf))))
+        left[chosen[-1]] = np.inf
     return np.array(chosen, dtype=np.intp)
+
+
+def _groups(space: DescribedSpace) -> Indices:
+    """Return the number of the group of each configuration."""
+    switches = _switches(space)
+    if not switches:
+        return np.zeros(len(space), dtype=np.intp)
+    _, number = np.unique(np.column_stack(switches), axis=0, return_inverse=True)
+    return np.asarray(number, dtype=np.intp).ravel()
+
+
+def _switches(space: DescribedSpace) -> list[Array]:
+    known = {**space.settings, **space.readings[0]}
+    return [np.asarray(known[name], dtype=np.float64) for name in space.description.switches]
 
 
 def first_batch(space: DescribedSpace, count: int, seed: int) -> Indices:
-    """Return configurations that fill the space of features evenly: each far from those before it.
+    """Return configurations that are far from each other in their settings and switches.
 
-    Every next one is, of some drawn at random, the one farthest from those chosen (Mitchell's best candidate), over
-    features and tunables on even scales.
+    They come from the half of the space that the model expects to be fast before any measurement; each next one is
+    about the farthest from those before it.
     """
     random = np.random.default_rng(seed)
-    inputs = space.inputs(0)
-    even = np.clip((inputs - inputs.mean(axis=0)) / inputs.std(axis=0), -3, 3)
-    chosen = [int(random.integers(len(space)))]
-    while len(chosen) < min(count, len(space)):
-        drawn = np.setdiff1d(random.choice(len(space), min(_CANDIDATES, len(space)), replace=False), chosen)
-        if drawn.size:
-            apart = ((even[drawn][:, None] - even[chosen][None]) ** 2).sum(axis=2).min(axis=1)
-            chosen.append(int(drawn[np.argmax(apart)]))
-    return np.array(chosen, dtype=np.intp)
+    expected = space.expected()
+    rows = np.argsort(expected, kind="stable")[: max(count, round(_PLAUSIBLE * len(space)))]
+    tunables = [np.log2(1 + np.asarray(space.settings[name])) for name in space.description.tunables]
+    places = np.column_stack([*tunables, *_switches(space)])[rows]
+    places = (places - places.mean(axis=0)) / np.maximum(places.std(axis=0), 1e-9)
+    chosen = [int(random.integers(len(rows)))]
+    away = ((places - places[chosen[0]]) ** 2).sum(axis=1)
+    while len(chosen) < min(count, len(rows)):
+        chosen.append(int(np.argmax(away * random.random(len(rows)) ** 0.2)))
+        away = np.minimum(away, ((places - places[chosen[-1]]) ** 2).sum(axis=1))
+        away[chosen] = -1.0
+    return rows[chosen]
 
 
 @dataclass
 class DescribedTuner:
     """Ask for configurations to measure, tell their times.
 
-    The first batch fills the space of features; then the analytic model and its learned correction are fitted to
+    The first batch is spread over what may be fast; then the analytic model and its learned correction are fitted to
     all that is known, and the most promising configurations come next.
 
     Attributes
@@ -144,12 +146,12 @@ class DescribedTuner:
         known = np.array(self.index, dtype=np.intp)
         good = np.isfinite(self.times)
         if len(known) < _FIRST or not good.any():
-            filling = first_batch(self.space, min(len(self.space), len(known) + _FIRST), self.seed)
+            filling = first_batch(self.space, len(known) + _FIRST, self.seed)
             fresh = filling[~np.isin(filling, known)]
             return fresh[: min(count, max(_FIRST - len(known), 1))]
         times = np.array(self.times)[good]
         self.prediction = predict_hybrid(self.space, known[good], times, seed=self.seed)
-        return most_promising(self.prediction, known, float(times.min()), count)
+        return most_promising(self.space, self.prediction, known, count, self.seed + len(known))
 
     def tell(self, index: int, time: float) -> None:
         """Record a measured time, in any one unit; nan (or infinity) for a configuration that failed.
@@ -192,7 +194,7 @@ def tune_described(
     tuner = DescribedTuner(space, seed)
     while len(tuner.index) < min(budget, len(space)):
         # Late batches are larger: a few more measurements change little by then.
-        size = max(batch, len(tuner.index) // 6)
+        size = max(batch, len(tuner.index) // 8)
         for index in tuner.ask(min(size, budget - len(tuner.index))):
             tuner.tell(int(index), measure(int(index)))
     return tuner

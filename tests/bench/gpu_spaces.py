@@ -7,7 +7,7 @@ N random configurations (different kernels) are measured; then, of the rest:
 
 * geomean_error: exp(mean |log predicted / measured|) - 1;
 * spearman: rank correlation of predicted and measured;
-* share_to_keep: rank, in predicted order, of the first configuration of the rest within 5 % of the best of the rest, as
+* share_to_keep: rank, in the method's order (by predicted time; the hybrid's own order of promise), of the first configuration of the rest within 5 % of the best of the rest, as
   a share of the rest;
 * best_after_n_plus_10: best time after 10 further measurements that the method chooses (with a fit after every fourth
   at the latest), relative to the best of the whole space. Kernel Tuner's strategies, random search and the tuner
@@ -79,12 +79,12 @@ def simulated(path: str):
     return SimulatedSpace(space.description, space.settings, times)
 
 
-def measures(times, predicted, taken):
+def measures(times, predicted, order, taken):
     from scipy.stats import spearmanr
 
     rest = np.setdiff1d(np.arange(len(times)), taken)
     logs = np.log(predicted[rest]) - np.log(times[rest])
-    order = rest[np.argsort(predicted[rest], kind="stable")]
+    order = order[~np.isin(order, taken)]
     rank = int(np.argmax(times[order] <= NEAR * times[rest].min())) + 1
     return [float(np.expm1(np.mean(np.abs(logs)))), float(spearmanr(predicted[rest], times[rest])[0]), rank / len(rest)]
 
@@ -125,18 +125,19 @@ def run_predictor(method, space, times, samples, seed):
     taken = np.random.default_rng(seed).choice(len(times), samples, replace=False)
     if method == "hybrid":
         found = predict_hybrid(space, taken, times[taken], seed=seed)
-        first = found.predicted
+        first, order = found.predicted, found.order
         known = list(taken)
         for count in (4, 3, 3):
-            known += list(most_promising(found, np.array(known), times[known].min(), count))
+            known += list(most_promising(space, found, np.array(known), count, seed))
             if len(known) < samples + MORE:
                 found = predict_hybrid(space, np.array(known), times[known], seed=seed)
         best = times[known].min()
     else:
         fit = predictor(method, space, seed)
         first = fit(taken, times[taken])
+        order = np.argsort(first, kind="stable")
         best = further(times, taken, first, fit)
-    return [*measures(times, first, taken), float(best / times.min())]
+    return [*measures(times, first, order, taken), float(best / times.min())]
 
 
 def run_tuner(space, times, samples, seed):
@@ -195,10 +196,11 @@ def done(out):
 def jobs_left(arguments, samples):
     known = done(arguments.out)
     paths = spaces(arguments.data)
-    for method in arguments.methods.split(","):
-        for path in paths:
-            kernel, gpu = Path(path).parent.name, Path(path).name.split(".")[0]
-            for seed in range(arguments.seeds):
+    # Seed by seed, so that a run that is cut short leaves a balanced table.
+    for seed in range(arguments.seeds):
+        for method in arguments.methods.split(","):
+            for path in paths:
+                kernel, gpu = Path(path).parent.name, Path(path).name.split(".")[0]
                 left = [n for n in samples if (kernel, gpu, method, n, seed) not in known]
                 if left:
                     yield path, method, samples if method == "perflex tuner" else left, seed

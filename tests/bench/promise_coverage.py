@@ -29,7 +29,7 @@ FOLDS = 5
 def predictions(method, space, index, measured, seed):
     """Return the predicted space, and predictions of the measured ones by models that did not see them."""
     if method == "hybrid":
-        found = predict_hybrid(space, index, measured, seed=seed)
+        found = predict_hybrid(space, index, measured, seed=seed, unseen=True)
         return found.predicted, found.unseen
     unseen = np.empty(len(index))
     fold = np.random.default_rng(seed).permutation(len(index)) % FOLDS
@@ -83,9 +83,9 @@ def main():
     count = str(arguments.samples)
     jobs = [
         (path, method, arguments.samples, seed, Promise())
+        for seed in range(arguments.seeds)
         for method in arguments.methods.split(",")
         for path in spaces(arguments.data)
-        for seed in range(arguments.seeds)
         if (Path(path).parent.name, Path(path).name.split(".")[0], method, count, str(seed)) not in known
     ]
     started = time.perf_counter()
