@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from perflex._blocks import BlockChoice, choose_block
     from perflex._calibrate import calibrate
     from perflex._calibration import Calibration
+    from perflex._described.description_file import load_description
+    from perflex._described.kernel_tuner_strategy import KernelTunerStrategy
+    from perflex._described.prune import prune_described
     from perflex._diagnosis import Diagnosis, diagnose
     from perflex._ecm_model import ecm_model, in_core_cycles
     from perflex._fit import FitResult, fit_model
@@ -48,6 +51,7 @@ __all__ = [
     "FeatureTable",
     "FitResult",
     "InstructionCounts",
+    "KernelTunerStrategy",
     "Machine",
     "Model",
     "PerflexError",
@@ -67,8 +71,10 @@ __all__ = [
     "fit_model",
     "gather_feature_values",
     "in_core_cycles",
+    "load_description",
     "load_machine",
     "prune",
+    "prune_described",
     "rank",
     "scale_features_by_output",
     "tune",
@@ -85,6 +91,7 @@ _HOME = {
     "FeatureTable": "perflex._table",
     "FitResult": "perflex._fit",
     "InstructionCounts": "perflex.features",
+    "KernelTunerStrategy": "perflex._described.kernel_tuner_strategy",
     "Machine": "perflex._machines",
     "Model": "perflex._model",
     "PerflexError": "perflex.errors",
@@ -104,8 +111,10 @@ _HOME = {
     "fit_model": "perflex._fit",
     "gather_feature_values": "perflex._gather",
     "in_core_cycles": "perflex._ecm_model",
+    "load_description": "perflex._described.description_file",
     "load_machine": "perflex._machines",
     "prune": "perflex._prune.pruning",
+    "prune_described": "perflex._described.prune",
     "rank": "perflex._rank",
     "scale_features_by_output": "perflex._table",
     "tune": "perflex._prune.tuning",

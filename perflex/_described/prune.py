@@ -1,0 +1,238 @@
+"""Pruning a space of described configurations after a batch of them was measured."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex._described.description import Description
+from perflex._described.description_file import load_description
+from perflex._described.hybrid import predict_hybrid
+from perflex._described.space import DescribedSpace
+from perflex._described.space_file import MeasuredSpace, read_space
+from perflex._prune.promise import KeepDecision, Promise, keep_by_promise
+from perflex.errors import CalibrationError, FileFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from perflex._described.hybrid import HybridPrediction
+    from perflex._machines.machine import Machine
+
+    Array = NDArray[np.float64]
+    Indices = NDArray[np.intp]
+
+__all__ = ["DescribedPruning", "prune_described"]
+
+_NEAR = 1.05
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DescribedPruning:
+    """Which configurations of a described kernel are kept.
+
+    Attributes
+    ----------
+    description
+        The family of kernels.
+    settings
+        Columns of the tunables, shape ``(n,)`` each, one row per kernel.
+    analytic, predicted
+        Times in milliseconds by the analytic model alone, and with the learned correction (the same where there is
+        none), shape ``(n,)``.
+    measured
+        Measured times in milliseconds of what the prediction was made from, nan elsewhere, shape ``(n,)``.
+    known
+        All times that the file holds, nan where there is none: what the prediction is judged by.
+    kept
+        Indices of the kept configurations, the most promising first.
+    decision
+        How a promise was met, None if a number or fraction was asked for.
+    excluded
+        Rows of the file that were left out or joined with others, by cause.
+    parameters
+        Parameters of the analytic model.
+    weights
+        Share of each member of the prediction; empty without the learned correction.
+    """
+
+    description: Description
+    settings: Mapping[str, Array]
+    analytic: Array
+    predicted: Array
+    measured: Array
+    known: Array
+    kept: Indices
+    decision: KeepDecision | None
+    excluded: Mapping[str, int]
+    parameters: Mapping[str, float]
+    weights: Mapping[str, float]
+
+    def __repr__(self) -> str:
+        batch = int(np.isfinite(self.measured).sum())
+        whole = f"{len(self.predicted)} configurations of {self.description.name}"
+        return f"<{len(self.kept)} of {whole} kept, {batch} measured>"
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Geometric-mean errors of the analytic model and with the correction on known times outside the batch."""
+        rest = np.isfinite(self.known) & ~np.isfinite(self.measured)
+        if not rest.any():
+            return {}
+        both = {"analytic": self.analytic, "with the correction": self.predicted}
+        return {
+            name: float(np.expm1(np.mean(np.abs(np.log(made[rest] / self.known[rest]))))) for name, made in both.items()
+        }
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether a kept configuration is within 5 % of the best known; None if only the batch is known."""
+        if not (np.isfinite(self.known) & ~np.isfinite(self.measured)).any():
+            return None
+        kept = self.known[self.kept]
+        return bool(np.isfinite(kept).any() and np.nanmin(kept) <= _NEAR * np.nanmin(self.known))
+
+    def table(self, rows: int = 20) -> list[dict[str, float]]:
+        """Return the first kept configurations: settings, predicted times, and the measured one where there is one."""
+        return [self._row(index) for index in self.kept[:rows]]
+
+    def _row(self, index: int) -> dict[str, float]:
+        row = {name: float(self.settings[name][index]) for name in self.description.tunables}
+        times = {"predicted_ms": self.predicted, "analytic_ms": self.analytic, "measured_ms": self.measured}
+        return row | {name: float(column[index]) for name, column in times.items()}
+
+    def to_csv(self, path: Path | str) -> None:
+        """Write every configuration: settings, predicted and measured times, and whether it is kept.
+
+        Raises
+        ------
+        FileFormatError
+            The file cannot be written.
+        """
+        kept = set(self.kept.tolist())
+        try:
+            with Path(path).open("w", newline="", encoding="utf-8") as stream:
+                writer = csv.writer(stream)
+                writer.writerow([*self._row(0), "kept"])
+                for index in range(len(self.predicted)):
+                    row = self._row(index)
+                    writer.writerow(
+                        ["" if np.isnan(value) else f"{value:g}" for value in row.values()] + [int(index in kept)]
+                    )
+        except OSError as error:
+            msg = f"cannot write {path}: {error.strerror or error}"
+            raise FileFormatError(msg, path=path) from error
+
+
+def prune_described(
+    space: Path | str | MeasuredSpace,
+    description: Description | Path | str,
+    *,
+    samples: int | None = None,
+    keep: float | Promise = 0.05,
+    device: str | None = None,
+    machine: Machine | None = None,
+    learned: bool = True,
+    seed: int = 0,
+) -> DescribedPruning:
+    """Keep the configurations of a described kernel that are worth measuring.
+
+    Parameters
+    ----------
+    space
+        Measured configurations, or the file that holds them (see `read_space`).
+    description
+        The kernel's description, its name or its file.
+    samples
+        Measure so many, drawn at random from the file, and prune the file's configurations; the other times serve to
+        judge. Without, all of the file is the measured batch, and all configurations that the description allows are
+        pruned.
+    keep
+        How many to keep: a number (1 or more, whole), a fraction below 1, or a promise.
+    device
+        Name of the device; without, the one in the file.
+    machine
+        Facts of the device, if it is to be another machine than the name finds.
+    learned
+        Whether to correct the analytic model by what its residuals have in common (needs the extra ``learn``).
+    seed
+        Of the samples and the correction.
+
+    Raises
+    ------
+    FileFormatError
+        A file cannot be read, or holds no valid configuration.
+    CalibrationError
+        More samples are asked for than there are, or the number to keep is none.
+    MissingExtraError
+        ``learned`` is set and scikit-learn is not installed.
+    """
+    family = description if isinstance(description, Description) else load_description(description)
+    found = space if isinstance(space, MeasuredSpace) else read_space(space, family)
+    settings, known = (found.settings, found.times) if samples is not None else _whole(family, found)
+    index = _batch(known, samples, seed)
+    batch = DescribedSpace(family, settings, device if device is not None else found.device, machine)
+    analytic = batch.fit_analytic(index, known[index])
+    hybrid = (
+        predict_hybrid(batch, index, known[index], seed=seed, analytic=analytic, unseen=isinstance(keep, Promise))
+        if learned
+        else None
+    )
+    predicted = hybrid.predicted if hybrid is not None else analytic.predicted
+    kept, decision = _keep(predicted, index, known[index], keep, hybrid)
+    measured = np.full(len(known), np.nan)
+    measured[index] = known[index]
+    return DescribedPruning(
+        family, settings, analytic.predicted, predicted, measured, known, kept, decision, found.excluded,
+        analytic.fit.parameters, hybrid.weights if hybrid is not None else {},
+    )  # fmt: skip
+
+
+def _whole(family: Description, found: MeasuredSpace) -> tuple[Mapping[str, Array], Array]:
+    """Return all configurations that the description allows, one per kernel, with the times of those in the file."""
+    every = family.space()
+    stated = {name: column for name, column in found.settings.items() if name in family.constants}
+    if any(np.ptp(column) > 0 for column in stated.values()):
+        return found.settings, found.times
+    every |= {name: np.full(len(next(iter(every.values()))), column[0]) for name, column in stated.items()}
+    seen = np.column_stack(list(family.kernels(found.settings).values()))
+    rows, first = np.unique(np.column_stack(list(family.kernels(every).values())), axis=0, return_index=True)
+    times = dict(zip(map(tuple, seen.tolist()), found.times.tolist(), strict=True))
+    known = np.array([times.pop(tuple(row), np.nan) for row in rows.tolist()])
+    if times:
+        # The file has values that the description does not list: its own configurations are the space then.
+        return found.settings, found.times
+    return {name: column[first] for name, column in every.items()}, known
+
+
+def _batch(known: Array, samples: int | None, seed: int) -> Indices:
+    there = np.flatnonzero(np.isfinite(known))
+    if samples is None:
+        return there
+    if not 1 <= samples <= len(there):
+        msg = f"{samples} samples cannot be drawn from {len(there)} measured configurations; ask for fewer"
+        raise CalibrationError(msg, samples=samples)
+    return np.sort(np.random.default_rng(seed).choice(there, samples, replace=False))
+
+
+def _keep(
+    predicted: Array, index: Indices, times: Array, keep: float | Promise, hybrid: HybridPrediction | None
+) -> tuple[Indices, KeepDecision | None]:
+    if isinstance(keep, Promise):
+        unseen = hybrid.unseen if hybrid is not None else None
+        decision = keep_by_promise(
+            predicted, measured_index=index, measured=times, predicted_of_measured=unseen, promise=keep
+        )
+        return decision.kept, decision
+    count = round(keep * len(predicted)) if 0 < keep < 1 else int(keep)
+    if keep <= 0 or (keep >= 1 and count != keep):
+        msg = f"keep must be a whole number, a fraction below 1 or a promise, not {keep!r}"
+        raise CalibrationError(msg, keep=keep)
+    order = hybrid.order if hybrid is not None else np.argsort(predicted, kind="stable")
+    return np.asarray(order[: max(1, count)], dtype=np.intp), None

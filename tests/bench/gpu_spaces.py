@@ -1,0 +1,270 @@
+"""Pruning and tuning on measured GPU spaces: the analytic model, its learned correction, the tuner, and baselines.
+
+    python tests/bench/gpu_spaces.py --data DIR --samples 50,100,200 --seeds 20 --out results.csv
+
+Every ``<kernel>/<gpu>.csv.gz`` (also .csv, .json, .json.gz) under DIR whose kernel has a description, whatever the GPU.
+N random configurations (different kernels) are measured; then, of the rest:
+
+* geomean_error: exp(mean |log predicted / measured|) - 1;
+* spearman: rank correlation of predicted and measured;
+* share_to_keep: rank, in the method's order (by predicted time; the hybrid's own order of promise), of the first configuration of the rest within 5 % of the best of the rest, as
+  a share of the rest;
+* best_after_n_plus_10: best time after 10 further measurements that the method chooses (with a fit after every fourth
+  at the latest), relative to the best of the whole space. Kernel Tuner's strategies, random search and the tuner
+  choose all N + 10 themselves.
+
+A run that is started again goes on where the file ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+import time
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from gpu_kernel_tuner import STRATEGIES, SimulatedSpace
+
+from perflex._described.description_file import load_description
+from perflex._described.hybrid import predict_hybrid
+from perflex._described.space import DescribedSpace
+from perflex._described.space_file import read_space
+from perflex._described.tuner import most_promising, tune_described
+from perflex.errors import FileFormatError
+
+FIELDS = [
+    "kernel",
+    "gpu",
+    "method",
+    "samples",
+    "seed",
+    "geomean_error",
+    "spearman",
+    "share_to_keep",
+    "best_after_n_plus_10",
+]
+PREDICTORS = ["analytic", "hybrid", "extra trees", "gradient boosting"]
+METHODS = [*PREDICTORS, "perflex tuner", "random search", *list(STRATEGIES)[:3]]
+NEAR = 1.05
+MORE = 10
+
+
+def one_core():
+    """Keep linear algebra of a worker on one core."""
+    import scipy.linalg  # noqa: F401  # brings its own library, which must be there to be limited
+    import sklearn.ensemble  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
+
+
+@lru_cache(maxsize=2)
+def space_of(path: str):
+    description = load_description(Path(path).parent.name)
+    measured = read_space(path, description)
+    space = DescribedSpace(description, measured.settings, Path(path).name.split(".")[0])
+    return space, measured.times
+
+
+@lru_cache(maxsize=2)
+def simulated(path: str):
+    # All rows, not one per kernel: Kernel Tuner does not know which settings change nothing.
+    space, times = space_of(path)
+    return SimulatedSpace(space.description, space.settings, times)
+
+
+def measures(times, predicted, order, taken):
+    from scipy.stats import spearmanr
+
+    rest = np.setdiff1d(np.arange(len(times)), taken)
+    logs = np.log(predicted[rest]) - np.log(times[rest])
+    order = order[~np.isin(order, taken)]
+    rank = int(np.argmax(times[order] <= NEAR * times[rest].min())) + 1
+    return [float(np.expm1(np.mean(np.abs(logs)))), float(spearmanr(predicted[rest], times[rest])[0]), rank / len(rest)]
+
+
+def raw(space):
+    return np.column_stack([np.asarray(space.settings[name]) for name in space.description.tunables])
+
+
+def learner(method, seed):
+    from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
+
+    if method == "extra trees":
+        return ExtraTreesRegressor(200, random_state=seed, n_jobs=1)
+    return GradientBoostingRegressor(
+        n_estimators=200, max_depth=4, learning_rate=0.05, subsample=0.7, random_state=seed
+    )
+
+
+def predictor(method, space, seed):
+    """Return a function from (index, times) to predicted times of the space."""
+    if method == "analytic":
+        return lambda index, times: space.fit_analytic(index, times).predicted
+    table = raw(space)
+    return lambda index, times: np.exp(learner(method, seed).fit(table[index], np.log(times)).predict(table))
+
+
+def further(times, taken, predicted, refit):
+    """Return the best time after ten more measurements: predicted fastest first, fitted again after each four."""
+    known = list(taken)
+    for count in (4, 3, 3):
+        fresh = [i for i in np.argsort(predicted, kind="stable") if i not in set(known)][:count]
+        known += fresh
+        predicted = refit(np.array(known), times[known])
+    return times[known].min()
+
+
+def run_predictor(method, space, times, samples, seed):
+    taken = np.random.default_rng(seed).choice(len(times), samples, replace=False)
+    if method == "hybrid":
+        found = predict_hybrid(space, taken, times[taken], seed=seed)
+        first, order = found.predicted, found.order
+        known = list(taken)
+        for count in (4, 3, 3):
+            known += list(most_promising(space, found, np.array(known), count, seed))
+            if len(known) < samples + MORE:
+                found = predict_hybrid(space, np.array(known), times[known], seed=seed)
+        best = times[known].min()
+    else:
+        fit = predictor(method, space, seed)
+        first = fit(taken, times[taken])
+        order = np.argsort(first, kind="stable")
+        best = further(times, taken, first, fit)
+    return [*measures(times, first, order, taken), float(best / times.min())]
+
+
+def run_tuner(space, times, samples, seed):
+    """Rows of one run of the tuner, read off at every number of samples."""
+    budget = max(samples) + MORE
+    tuner = tune_described(space, lambda index: float(times[index]), budget, seed=seed)
+    measured = np.array(tuner.times)
+    return {count: float(np.nanmin(measured[: count + MORE]) / times.min()) for count in samples}
+
+
+def task(job):
+    path, method, samples, seed = job
+    space, times = space_of(path)
+    kernel, gpu = Path(path).parent.name, Path(path).name.split(".")[0]
+    nothing = ["", "", ""]
+    rows = []
+    if method == "perflex tuner":
+        for count, best in run_tuner(space, times, samples, seed).items():
+            rows.append([kernel, gpu, method, count, seed, *nothing, best])
+        return rows
+    for count in samples:
+        if method == "random search":
+            drawn = np.random.default_rng(seed).permutation(len(times))[: count + MORE]
+            values = [*nothing, float(times[drawn].min() / times.min())]
+        elif method in STRATEGIES:
+            values = [*nothing, simulated(path).run(method, count + MORE, seed)]
+        else:
+            values = run_predictor(method, space, times, count, seed)
+        rows.append([kernel, gpu, method, count, seed, *values])
+    return rows
+
+
+def spaces(folder):
+    found = []
+    for path in sorted(folder.glob("*/*")):
+        if path.name.removesuffix(".gz").endswith((".csv", ".json")):
+            try:
+                load_description(path.parent.name)
+            except FileFormatError:
+                print(f"{path}: its kernel has no description", file=sys.stderr)
+            else:
+                found.append(str(path))
+    return found
+
+
+def done(out):
+    if not out.exists():
+        return set()
+    with out.open() as stream:
+        return {
+            (row["kernel"], row["gpu"], row["method"], int(row["samples"]), int(row["seed"]))
+            for row in csv.DictReader(stream)
+        }
+
+
+def jobs_left(arguments, samples):
+    known = done(arguments.out)
+    paths = spaces(arguments.data)
+    # Seed by seed, so that a run that is cut short leaves a balanced table.
+    for seed in range(arguments.seeds):
+        for method in arguments.methods.split(","):
+            for path in paths:
+                kernel, gpu = Path(path).parent.name, Path(path).name.split(".")[0]
+                left = [n for n in samples if (kernel, gpu, method, n, seed) not in known]
+                if left:
+                    yield path, method, samples if method == "perflex tuner" else left, seed
+
+
+def summary(out):
+    groups = {}
+    with out.open() as stream:
+        for row in csv.DictReader(stream):
+            groups.setdefault((row["kernel"], row["gpu"], int(row["samples"]), row["method"]), []).append(row)
+    head = ["space", "N", "method", "error, %", "Spearman", "share to keep, %", "best after N + 10", "seeds"]
+    print(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
+    for (kernel, gpu, samples, method), rows in sorted(groups.items()):
+        cells = []
+        for name, scale, worst in (
+            ("geomean_error", 100, max),
+            ("spearman", 1, min),
+            ("share_to_keep", 100, max),
+            ("best_after_n_plus_10", 1, max),
+        ):
+            values = [scale * float(row[name]) for row in rows if row[name]]
+            cells.append(f"{np.median(values):.3g} ({worst(values):.3g})" if values else "")
+        print(f"| {kernel} {gpu} | {samples} | {method} | {' | '.join(cells)} | {len(rows)} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/gpu_tuning"))
+    parser.add_argument("--samples", default="50,100,200")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path("results.csv"))
+    parser.add_argument(
+        "--methods",
+        default=",".join(METHODS),
+        help=f"of {', '.join([*PREDICTORS, 'perflex tuner', 'random search', *STRATEGIES])}",
+    )
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no further run begins")
+    arguments = parser.parse_args()
+    samples = [int(part) for part in arguments.samples.split(",")]
+    jobs = list(jobs_left(arguments, samples))
+    known = done(arguments.out)
+    started = time.perf_counter()
+    waiting, running = iter(jobs), set()
+    with (
+        ProcessPoolExecutor(arguments.jobs, initializer=one_core) as pool,
+        arguments.out.open("a", newline="") as stream,
+    ):
+        writer = csv.writer(stream)
+        if stream.tell() == 0:
+            writer.writerow(FIELDS)
+        while True:
+            late = time.perf_counter() - started > arguments.limit
+            running |= {
+                pool.submit(task, job) for job in islice(waiting, 0 if late else arguments.jobs + 1 - len(running))
+            }
+            if not running:
+                break
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                writer.writerows(row for row in future.result() if tuple(row[:5]) not in known)
+            stream.flush()
+    summary(arguments.out)
+
+
+if __name__ == "__main__":
+    main()

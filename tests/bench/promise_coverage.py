@@ -1,0 +1,109 @@
+"""How often a kept set holds what was promised, on measured GPU spaces.
+
+    python tests/bench/promise_coverage.py --data DIR --samples 100 --seeds 200 --out coverage.csv
+
+For every space of gpu_spaces.py and every seed: N random configurations are measured, the rest is predicted, and the
+set is kept that holds a configuration within 5 % of the best with 95 % confidence. Columns
+``kernel,gpu,method,samples,seed,kept_share,covered,met``. A run that is started again goes on where the file ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from gpu_spaces import one_core, space_of, spaces
+
+from perflex import Promise
+from perflex._described.hybrid import predict_hybrid
+from perflex._prune.promise import keep_by_promise
+
+FIELDS = ["kernel", "gpu", "method", "samples", "seed", "kept_share", "covered", "met"]
+FOLDS = 5
+
+
+def predictions(method, space, index, measured, seed):
+    """Return the predicted space, and predictions of the measured ones by models that did not see them."""
+    if method == "hybrid":
+        found = predict_hybrid(space, index, measured, seed=seed, unseen=True)
+        return found.predicted, found.unseen
+    unseen = np.empty(len(index))
+    fold = np.random.default_rng(seed).permutation(len(index)) % FOLDS
+    for number in range(FOLDS):
+        seen = fold != number
+        unseen[~seen] = space.fit_analytic(index[seen], measured[seen]).predicted[index[~seen]]
+    return space.fit_analytic(index, measured).predicted, unseen
+
+
+def task(job):
+    path, method, samples, seed, promise = job
+    space, times = space_of(path)
+    index = np.random.default_rng(seed).choice(len(times), samples, replace=False)
+    predicted, unseen = predictions(method, space, index, times[index], seed)
+    decision = keep_by_promise(
+        predicted, measured_index=index, measured=times[index], predicted_of_measured=unseen, promise=promise
+    )
+    covered = times[decision.kept].min() <= (1 + promise.loss) * times.min()
+    place = Path(path)
+    share = len(decision.kept) / len(times)
+    return [place.parent.name, place.name.split(".")[0], method, samples, seed, share, int(covered), int(decision.met)]
+
+
+def summary(out):
+    groups = {}
+    with out.open() as stream:
+        for row in csv.DictReader(stream):
+            groups.setdefault((row["kernel"], row["gpu"], row["method"], row["samples"]), []).append(row)
+    print("| space | method | N | seeds | coverage | kept, median | kept, worst |\n|" + " --- |" * 7)
+    for (kernel, gpu, method, samples), rows in sorted(groups.items()):
+        covered = np.mean([int(row["covered"]) for row in rows])
+        kept = [float(row["kept_share"]) for row in rows]
+        shares = f"{np.median(kept):.2%} | {max(kept):.2%}"
+        print(f"| {kernel} {gpu} | {method} | {samples} | {len(rows)} | {covered:.1%} | {shares} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/gpu_tuning"))
+    parser.add_argument("--samples", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--methods", default="analytic,hybrid")
+    parser.add_argument("--out", type=Path, default=Path("coverage.csv"))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no further run begins")
+    arguments = parser.parse_args()
+    known = set()
+    if arguments.out.exists():
+        with arguments.out.open() as stream:
+            known = {tuple(row[name] for name in FIELDS[:5]) for row in csv.DictReader(stream)}
+    count = str(arguments.samples)
+    jobs = [
+        (path, method, arguments.samples, seed, Promise())
+        for seed in range(arguments.seeds)
+        for method in arguments.methods.split(",")
+        for path in spaces(arguments.data)
+        if (Path(path).parent.name, Path(path).name.split(".")[0], method, count, str(seed)) not in known
+    ]
+    started = time.perf_counter()
+    with (
+        ProcessPoolExecutor(arguments.jobs, initializer=one_core) as pool,
+        arguments.out.open("a", newline="") as stream,
+    ):
+        writer = csv.writer(stream)
+        if stream.tell() == 0:
+            writer.writerow(FIELDS)
+        step = 8 * arguments.jobs
+        for first in range(0, len(jobs), step):
+            if time.perf_counter() - started > arguments.limit:
+                break
+            writer.writerows(pool.map(task, jobs[first : first + step]))
+            stream.flush()
+    summary(arguments.out)
+
+
+if __name__ == "__main__":
+    main()
