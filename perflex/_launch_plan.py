@@ -154,9 +154,9 @@ def _generated(kernel: lp.TranslationUnit, name: str, api: Api) -> LaunchPlan:
 
     unit = lp.preprocess_program(retargeted(kernel, api))
     unit = lp.linearize(lp.infer_unknown_types(unit, expect_completion=True))
-    plan = _from_linearized(unit, name, device_code(unit, api))
-    programs = tuple(replace(program, name=program_name(program.name, api)) for program in plan.programs)
-    return replace(plan, programs=programs)
+    programs = _programs(unit, name)  # refuses what no code can be made for before that is tried
+    plan = _from_linearized(unit, name, programs, device_code(unit, api))
+    return replace(plan, programs=tuple(replace(program, name=program_name(program.name, api)) for program in programs))
 
 
 @contextmanager
@@ -172,11 +172,12 @@ def _brief(error: BaseException) -> str:
     return text if text and isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"
 
 
-def _from_linearized(unit: lp.TranslationUnit, name: str, source: str) -> LaunchPlan:
+def _from_linearized(
+    unit: lp.TranslationUnit, name: str, programs: tuple[DeviceProgram, ...], source: str
+) -> LaunchPlan:
     from loopy.kernel.data import AddressSpace, ValueArg
 
     entry = unit.default_entrypoint
-    programs = _programs(unit, name)
     passed = dict.fromkeys(argument for program in programs for argument in program.argument_names)
     arrays: dict[str, ArrayPlan] = {}
     scalars: dict[str, Any] = {}

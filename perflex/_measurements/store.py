@@ -66,7 +66,7 @@ _SAMPLES = """
 """
 _FAILURE = """
     SELECT key, session, kind, message, started, after, checksum FROM failures
-    WHERE key = ?1 AND after >= (SELECT ifnull(max(number), 0) FROM samples WHERE key = ?1)
+    WHERE key = ? AND after >= (SELECT ifnull(max(number), 0) FROM samples WHERE key = ?)
     ORDER BY number DESC LIMIT 1
 """
 
@@ -118,7 +118,7 @@ class MeasurementStore:
         """Return the newest failure of a key, unless a sample was added after it."""
 
         def fetch(connection: sqlite3.Connection) -> Failure | None:
-            rows = connection.execute(_FAILURE, (key_number(key),)).fetchall()
+            rows = connection.execute(_FAILURE, (key_number(key),) * 2).fetchall()
             if not all(map(is_sound_failure, rows)):
                 msg = "a failure's checksum is wrong"
                 raise DamageError(msg)

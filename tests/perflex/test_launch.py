@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from perflex import _launch_plan
+from perflex._api import API_NAMES
 from perflex._launch import OpenCLBackend
 from perflex._launch_buffers import BufferPool, Slot, assign_slots, sample_data
 from perflex._launch_memory import OpenCLMemory
@@ -222,8 +223,9 @@ def test_loop_around_launches_is_refused_by_name() -> None:
         name="steps",
     )
     kernel = lp.tag_inames(kernel, {"i": "g.0", "j": "g.0"})
-    with pytest.raises(MeasurementError, match="'steps' loops over 't' around its launches"):
-        plan_launch(kernel)
+    for api in API_NAMES:
+        with pytest.raises(MeasurementError, match="'steps' loops over 't' around its launches"):
+            plan_launch(kernel, api)
 
 
 def test_limits_of_the_device_are_checked_with_numbers(default_device: Device) -> None:

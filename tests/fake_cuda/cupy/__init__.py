@@ -1,7 +1,8 @@
 """Stands in for CuPy and a CUDA driver: CUDA C++ is compiled by g++, and work-items run one after another on the CPU.
 
 Offers what perflex uses of CuPy and nothing else, with CuPy's names and error messages. FAKE_CUDA_... variables set
-what the driver says of itself (so that child processes see the same); kernels with certain names fail as on a GPU.
+what the driver says of itself (so that child processes see the same); kernels with certain names fail as on a GPU. With
+FAKE_CUDA_IDLE=1 nothing is executed: the whole study for GPU machines can be rehearsed in its real sizes.
 """
 
 from __future__ import annotations

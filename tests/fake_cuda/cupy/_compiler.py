@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from cupy._driver import CUDARuntimeError, State, require_device, setting
+from cupy._driver import CUDARuntimeError, State, idle, require_device, setting
 
 _SHIM = Path(__file__).with_name("shim.h").read_text(encoding="utf-8")
 _KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(")
@@ -83,6 +83,13 @@ class RawModule:
         if "perflex_hold" in self.code:
             return
         require_device()
+        if not idle():
+            self._library = self._compiled()
+        # A binary that was kept comes without what the compiler said.
+        if log_stream is not None and not setting("KEPT", 0):
+            log_stream.write(log_of(self.code))
+
+    def _compiled(self) -> ctypes.CDLL:
         launches = [
             f'extern "C" void launch_{name}(void **a, int *g, int *b) {{ launch({name}, a, g, b); }}'
             for name in _KERNEL.findall(self.code)
@@ -95,13 +102,10 @@ class RawModule:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise CompileException(done.stderr)
-            self._library = ctypes.CDLL(str(library))
-        # A binary that was kept comes without what the compiler said.
-        if log_stream is not None and not setting("KEPT", 0):
-            log_stream.write(log_of(self.code))
+            return ctypes.CDLL(str(library))
 
     def get_function(self, name: str) -> RawKernel:
-        if self._library is None:
+        if self._library is None and not idle():
             self.compile()
         function = None if self._library is None else getattr(self._library, f"launch_{name}")
         return RawKernel(name, function, _shared_bytes(self.code))
@@ -153,6 +157,9 @@ class RawKernel:
             time.sleep(60)
         if any(count > most for count, most in zip(grid, (2147483647, 65535, 65535), strict=False)):
             raise CUDARuntimeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+        if idle():
+            State.worked_ns += 2000 + int(np.prod([*grid, *block]) * 0.05)
+            return
         held = [np.array([argument]) for argument in args]
         pointers = (ctypes.c_void_p * len(held))(*[array.ctypes.data for array in held])
         sizes = [(ctypes.c_int * 3)(*(*map(int, axes), 1, 1, 1)[:3]) for axes in (grid, block)]

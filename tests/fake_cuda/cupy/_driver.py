@@ -5,6 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
 
 
 class CUDARuntimeError(RuntimeError):
@@ -17,12 +21,19 @@ class State:
     lost = False
     go: int | None = None
     enqueued_while_held = 0
-    allocated: dict[int, ctypes.Array] = {}  # noqa: RUF012
+    allocated: dict[int, Sized] = {}  # noqa: RUF012
     launches: list[str] = []  # noqa: RUF012
+    worked_ns = 0
+    next_address = 1 << 40
 
 
 def setting(name: str, default: int) -> int:
     return int(os.environ.get(f"FAKE_CUDA_{name}", default))
+
+
+def idle() -> bool:
+    """Whether kernels are not executed: they take a time by their work-items, and there is no memory."""
+    return bool(setting("IDLE", 0))
 
 
 def build_version() -> int:
@@ -85,6 +96,10 @@ class Runtime:
         host_waits()
         if sum(len(block) for block in State.allocated.values()) + size > setting("ROOM", setting("MEMORY", 1 << 32)):
             raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+        if idle():
+            State.next_address += size
+            State.allocated[State.next_address - size] = range(size)
+            return State.next_address - size
         block = (ctypes.c_char * size)()
         State.allocated[ctypes.addressof(block)] = block
         return ctypes.addressof(block)
@@ -97,7 +112,8 @@ class Runtime:
     @staticmethod
     def memcpy(target: int, origin: int, size: int, kind: int) -> None:
         host_waits()
-        ctypes.memmove(target, origin, size)
+        if not idle():
+            ctypes.memmove(target, origin, size)
 
     @staticmethod
     def memcpyAsync(target: int, origin: int, size: int, kind: int, stream: int) -> None:
@@ -106,7 +122,8 @@ class Runtime:
             held = [begin for begin, block in State.allocated.items() if begin <= address < begin + len(block)]
             if not held or address + size > held[0] + len(State.allocated[held[0]]):
                 raise CUDARuntimeError("cudaErrorInvalidValue: invalid argument")
-        ctypes.memmove(target, origin, size)
+        if not idle():
+            ctypes.memmove(target, origin, size)
 
 
 class Stream:
@@ -128,7 +145,7 @@ class Stream:
 class Event:
     def record(self, stream: Stream) -> None:
         require_device()
-        self.at = time.perf_counter_ns()
+        self.at = State.worked_ns if idle() else time.perf_counter_ns()
 
 
 def get_elapsed_time(first: Event, last: Event) -> float:
