@@ -73,9 +73,10 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     if out is not None:
         require_writable_folder(out)
     ceilings = ceilings_of(where, loaded)
+    scops = {name: _scop(kernel) for name, kernel in kernels.items()}
+    session.warn_of_unknown_sizes(sizes, (size for scop in scops.values() for size in scop.parameters))
     places = [
-        place_of(_scop(kernel), sizes, where, ceilings, name=name, registers=registers)
-        for name, kernel in kernels.items()
+        place_of(scop, sizes, where, ceilings, name=name, registers=registers) for name, scop in scops.items()
     ]
     on = ""
     if time is TimeKind.measured:

@@ -45,7 +45,8 @@ def _blocked(nest: Nest, names: Sequence[str]) -> Nest:
     whole = [position for position, loop in enumerate(nest.loops) if loop.base in names and loop.part == "whole"]
     if not whole:
         return nest
-    place = sum(loop.name.startswith("gid") for loop in nest.loops)
+    # Blocks are inside of the grid, and of host loops, which are around it.
+    place = max((position + 1 for position, loop in enumerate(nest.loops) if loop.name.startswith("gid")), default=0)
     outer = [
         replace(
             nest.loops[position],
