@@ -85,8 +85,12 @@ def estimate_ecm(
 
     Notes
     -----
-    A cache is taken as fully associative with least-recently-used replacement. Source: Alappat et al., YaskSite,
-    Section V; conditions as in Hammer et al., Kerncraft: from reuse distances of accesses sorted by time.
+    A cache is taken as fully associative with least-recently-used replacement. To leading order: halos at the ends of
+    whole loops are left out (those of blocks are not), which a radius that is no small part of a row makes too little;
+    what nests that share no loop leave in the cache for each other counts only where all data fit.
+
+    Source: Alappat et al., YaskSite, Section V; conditions as in Hammer et al., Kerncraft: from reuse distances of
+    accesses sorted by time.
     """
     where = load_machine(machine)
     levels = where.need_levels()

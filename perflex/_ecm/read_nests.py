@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from perflex._ecm.covered import covered_groups
 from perflex._ecm.loop_parts import in_parts, loop_divisors
 from perflex._ecm.nests import Loop, Nest, Nests
-from perflex._ecm.stream_groups import covered_groups, dimension_names, groups_of, halos_of
+from perflex._ecm.stream_groups import dimension_names, groups_of, halos_of
 from perflex._islpy import ISL_LOCK, isl
 from perflex._volumes.description import describe
 from perflex.errors import UnsupportedKernelError
