@@ -48,7 +48,9 @@ class InstructionFeature:
             return self.count(scop, sub_group_size).evaluate(sizes)
         threads = InstructionFeature("f_inst_thread").count(scop, sub_group_size).evaluate(sizes)
         places = InstructionFeature("f_inst_total").count(scop, sub_group_size).evaluate(sizes) * sub_group_size
-        return np.where(places > 0, threads / np.maximum(places, 1), 1.0) if np.ndim(places) else threads / places
+        # Where nothing runs, nothing is predicated.
+        share = np.where(places > 0, threads / np.maximum(places, 1), 1.0)
+        return share if np.ndim(places) else float(share)
 
     def count(self, scop: Scop, sub_group_size: int) -> QuasiPolynomial:
         """Return the symbolic count; the predication is a ratio of two and has none."""

@@ -81,10 +81,7 @@ def features(  # noqa: PLR0913 - one argument per option
         )
     scop = extract_scop(loaded)
     given = read_sizes(sizes or ())
-    unknown = [name for name in given if name not in scop.parameters]
-    if unknown:
-        message = f"warning: the kernel has no size {', '.join(unknown)}; its sizes are {', '.join(scop.parameters)}"
-        session_of(context).remarks.print(message, style="yellow", markup=False, soft_wrap=True)
+    session_of(context).warn_of_unknown_sizes(given, scop.parameters)
     with using_machine(machine, registers=registers):
         counted = count_features(
             scop,

@@ -59,6 +59,8 @@ def layers(  # noqa: PLR0913 - one parameter per option
     where = load_machine(machine)
     scop = extract_scop(load_kernel(kernel))
     given, blocks, folds = read_sizes(sizes or ()), read_sizes(block or ()), read_sizes(fold or ())
+    session_of(context).warn_of_unknown_sizes(given, scop.parameters)
+    given = {name: value for name, value in given.items() if name in scop.parameters}
 
     def estimate(chosen: Mapping[str, int]) -> EcmEstimate:
         return estimate_ecm(scop, chosen, where, cores=cores, blocks=blocks, fold=folds, convention=convention.value)

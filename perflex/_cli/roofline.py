@@ -73,10 +73,9 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     if out is not None:
         require_writable_folder(out)
     ceilings = ceilings_of(where, loaded)
-    places = [
-        place_of(_scop(kernel), sizes, where, ceilings, name=name, registers=registers)
-        for name, kernel in kernels.items()
-    ]
+    scops = {name: _scop(kernel) for name, kernel in kernels.items()}
+    session.warn_of_unknown_sizes(sizes, (size for scop in scops.values() for size in scop.parameters))
+    places = [place_of(scop, sizes, where, ceilings, name=name, registers=registers) for name, scop in scops.items()]
     on = ""
     if time is TimeKind.measured:
         places, on = _measured(session, kernels, places, device, seconds)

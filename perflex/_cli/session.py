@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import typer
     from rich.console import Console
@@ -51,6 +51,15 @@ class Session:
         from rich.console import Console
 
         return Console(stderr=True, highlight=False, quiet=self.quiet)
+
+    def warn_of_unknown_sizes(self, given: Iterable[str], known: Iterable[str]) -> None:
+        """Remark on sizes that no kernel has, which are of no effect."""
+        there = tuple(dict.fromkeys(known))
+        unknown = [name for name in given if name not in there]
+        if unknown:
+            names = f"its sizes are {', '.join(there)}" if there else "it has no sizes"
+            text = f"warning: the kernel has no size {', '.join(unknown)}; {names}"
+            self.remarks.print(text, style="yellow", markup=False, soft_wrap=True)
 
     @contextmanager
     def warnings_shown(self) -> Iterator[None]:

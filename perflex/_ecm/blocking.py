@@ -32,8 +32,8 @@ def blocked_nests(nests: Nests, names: Sequence[str]) -> Nests:
         The kernel has no such loop, or not in all its nests.
     """
     for name in names:
-        if not all(any(loop.base == name for loop in nest.loops) for nest in nests.nests):
-            known = sorted({loop.base for nest in nests.nests for loop in nest.loops} - {"lane"})
+        if not all(any(loop.base == name for loop in nest.loops[_host_loops(nest) :]) for nest in nests.nests):
+            known = sorted({loop.base for nest in nests.nests for loop in nest.loops[_host_loops(nest) :]} - {"lane"})
             msg = (
                 f"kernel {nests.name!r} has no loop {name!r} around all accesses to block; there are {', '.join(known)}"
             )
@@ -41,11 +41,17 @@ def blocked_nests(nests: Nests, names: Sequence[str]) -> Nests:
     return replace(nests, nests=tuple(_blocked(nest, names) for nest in nests.nests))
 
 
+def _host_loops(nest: Nest) -> int:
+    """Return how many loops are around the launch, which is part of what identifies all others."""
+    return sum(nest.launch not in loop.node for loop in nest.loops)
+
+
 def _blocked(nest: Nest, names: Sequence[str]) -> Nest:
     whole = [position for position, loop in enumerate(nest.loops) if loop.base in names and loop.part == "whole"]
     if not whole:
         return nest
-    place = sum(loop.name.startswith("gid") for loop in nest.loops)
+    # Blocks are inside of the grid, and of host loops, which are around it.
+    place = _host_loops(nest) + sum(loop.name.startswith("gid") for loop in nest.loops)
     outer = [
         replace(
             nest.loops[position],

@@ -18,7 +18,7 @@ from perflex._ecm.reuse import Reuse
 from perflex._ecm.rules import CONVENTIONS, Rules
 from perflex._ecm.traffic import Beyond, GroupPlan, Traffic, plan
 from perflex._machines.lookup import load_machine
-from perflex.errors import FeatureError
+from perflex.errors import FeatureError, MachineError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +75,9 @@ def estimate_ecm(
     Raises
     ------
     MachineError, FileFormatError
-        There is no such machine, its file is wrong, or it has no cache levels.
+        There is no such machine, its file is wrong, or it has no cache levels, or fewer cores.
+    FeatureError
+        There is no such convention; cores, lanes or a block size are none.
     MissingSizeError
         A size has no value.
     UnsupportedKernelError
@@ -83,12 +85,19 @@ def estimate_ecm(
 
     Notes
     -----
-    A cache is taken as fully associative with least-recently-used replacement. Source: Alappat et al., YaskSite,
-    Section V; conditions as in Hammer et al., Kerncraft: from reuse distances of accesses sorted by time.
+    A cache is taken as fully associative with least-recently-used replacement. To leading order: halos at the ends of
+    whole loops are left out (those of blocks are not), which a radius that is no small part of a row makes too little;
+    what nests that share no loop leave in the cache for each other counts only where all data fit.
+
+    Source: Alappat et al., YaskSite, Section V; conditions as in Hammer et al., Kerncraft: from reuse distances of
+    accesses sorted by time.
     """
     where = load_machine(machine)
     levels = where.need_levels()
-    rules = _rules(convention, cores)
+    rules = _rules(convention, cores, where)
+    if lanes is not None and lanes < 1:
+        msg = f"{lanes} lanes are none; give one or more"
+        raise FeatureError(msg, variant=str(lanes))
     given, chosen, shape = _spread(scop, sizes, blocks or {})
     nests = _nests_of(scop, _lanes(scop, where) if lanes is None else lanes, tuple(chosen), dict(fold or {}))
     numbers = Numbers(given, chosen)
@@ -120,13 +129,16 @@ def estimate_ecm(
     )
 
 
-def _rules(convention: str, cores: int) -> Rules:
+def _rules(convention: str, cores: int, machine: Machine) -> Rules:
     if convention not in CONVENTIONS:
         msg = f"there is no convention {convention!r} of cache volumes; choose {' or '.join(CONVENTIONS)}"
         raise FeatureError(msg, variant=convention)
     if cores < 1:
         msg = f"{cores} working cores are none; give one or more"
         raise FeatureError(msg, variant=str(cores))
+    if machine.cores is not None and cores > machine.cores:
+        msg = f"machine {machine.name} has {machine.cores} cores, not {cores}; give fewer working cores"
+        raise MachineError(msg, machine=machine.name)
     return Rules(convention, cores)
 
 
@@ -139,6 +151,9 @@ def _spread(
     for name, value in both[1].items():
         if np.any(np.asarray(value) < 1):
             msg = f"a block of loop {name!r} must have one iteration or more"
+            raise FeatureError(msg, variant=name)
+        if np.any(np.asarray(value) % 1):
+            msg = f"a block of loop {name!r} must have a whole number of iterations"
             raise FeatureError(msg, variant=name)
     shape = np.broadcast_shapes(*(np.shape(value) for part in both for value in part.values()))
 

@@ -35,8 +35,12 @@ def folded_nests(nests: Nests, fold: Mapping[str, int]) -> Nests:
     if not lengths:
         return nests
     for name, length in lengths.items():
-        if length < 1 or not all(any(loop.name == name for loop in nest.loops) for nest in nests.nests):
-            msg = f"kernel {nests.name!r} has no loop {name!r} around all accesses to fold by {length}"
+        if length < 1:
+            msg = f"a fold of {length} along loop {name!r} is none; give 1 or more elements"
+            raise UnsupportedKernelError(msg, kernel=nests.name)
+        if not all(any(loop.name == name for loop in nest.loops) for nest in nests.nests):
+            known = ", ".join(dict.fromkeys(loop.name for nest in nests.nests for loop in nest.loops))
+            msg = f"kernel {nests.name!r} has no loop {name!r} around all accesses to fold by {length}; it has {known}"
             raise UnsupportedKernelError(msg, kernel=nests.name)
     return replace(nests, nests=tuple(_folded(nests.name, nest, lengths) for nest in nests.nests))
 

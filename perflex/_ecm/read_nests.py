@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from perflex._ecm.covered import covered_groups
 from perflex._ecm.loop_parts import in_parts, loop_divisors
 from perflex._ecm.nests import Loop, Nest, Nests
-from perflex._ecm.stream_groups import covered_groups, dimension_names, groups_of, halos_of
+from perflex._ecm.stream_groups import dimension_names, groups_of, halos_of
 from perflex._islpy import ISL_LOCK, isl
 from perflex._volumes.description import describe
 from perflex.errors import UnsupportedKernelError
@@ -196,8 +197,9 @@ def _region(scop: Scop, statement: Statement, outer: int) -> tuple[object, ...]:
 def _check_ranges(scop: Scop, statement: Statement) -> None:
     kinds = isl.dim_type
     names = dimension_names(scop, statement)
-    for conjunction in statement.domain.get_basic_sets():
+    for conjunction in statement.domain.compute_divs().get_basic_sets():
         for constraint in conjunction.get_constraints():
+            _check_steps(scop, statement, constraint)
             factors = {
                 name: int(constraint.get_coefficient_val(kinds.set, position).to_python())
                 for position, name in enumerate(names)
@@ -205,8 +207,26 @@ def _check_ranges(scop: Scop, statement: Statement) -> None:
             rising = [name for name, factor in factors.items() if factor > 0]
             falling = [name for name, factor in factors.items() if factor < 0]
             if rising and falling:
+                *_, outer, inner = [name for name, factor in factors.items() if factor]
                 msg = (
-                    f"the range of loop {rising[-1]} of kernel {scop.name!r} depends on loop {falling[0]}; "
+                    f"the range of loop {inner} of kernel {scop.name!r} depends on loop {outer}; "
                     "cache volumes need loops with ranges of their own"
+                )
+                raise UnsupportedKernelError(msg, kernel=scop.name, statement=statement.name)
+
+
+def _check_steps(scop: Scop, statement: Statement, constraint: Any) -> None:
+    """Stop at a loop that leaves out iterations: the lines it touches do not follow from how many there are."""
+    kinds = isl.dim_type
+    affine = constraint.get_aff()
+    for place in range(affine.dim(kinds.div)):
+        if affine.get_coefficient_val(kinds.div, place).is_zero():
+            continue
+        for position, name in enumerate(dimension_names(scop, statement)):
+            if affine.get_div(place).involves_dims(kinds.in_, position, 1):
+                msg = (
+                    f"loop {name} of kernel {scop.name!r} leaves out iterations around statement {statement.name} (a "
+                    "step or a guard with %); for cache volumes write the step in the subscripts, a[2*i] for every "
+                    "other i, or count both branches of the guard"
                 )
                 raise UnsupportedKernelError(msg, kernel=scop.name, statement=statement.name)

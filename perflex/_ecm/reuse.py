@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from perflex._ecm.covered import shared_loops
 from perflex._ecm.footprints import Footprints, Window, outermost
 from perflex._ecm.polynomials import smaller
-from perflex._ecm.stream_groups import shared_loops
 
 if TYPE_CHECKING:
     from perflex._ecm.nests import Nests

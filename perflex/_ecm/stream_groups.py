@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perflex._ecm.loop_parts import PARTED, divided_dimension
-from perflex._ecm.nests import Axis, Nest, Step, Stream, StreamGroup
+from perflex._ecm.nests import Axis, Step, Stream, StreamGroup
 from perflex.errors import UnsupportedKernelError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perflex.features._quasipolynomial import QuasiPolynomial
     from perflex.features._scop import Scop, Statement
 
-__all__ = ["covered_groups", "dimension_names", "groups_of", "halos_of", "ordered_streams", "shared_loops"]
+__all__ = ["dimension_names", "groups_of", "halos_of", "ordered_streams"]
 
 # Elements of one row that are nearer than this lie in the same cache line.
 _NEAR_BYTES = 64
@@ -273,51 +273,3 @@ def halos_of(loops: Sequence[Loop], groups: Iterable[StreamGroup]) -> tuple[int,
                 loop = axis.steps[0].loop
                 halos[loop] = max(halos[loop], halo // abs(axis.steps[0].factor))
     return tuple(halos)
-
-
-def covered_groups(nests: Sequence[Nest]) -> tuple[Nest, ...]:
-    """Return the nests with those groups marked that touch what an earlier nest in the same loops has touched."""
-    result: list[Nest] = []
-    for nest in nests:
-        groups = []
-        for group in nest.groups:
-            shared = [
-                common - 1
-                for before in result
-                for common in [shared_loops(before, nest)]
-                if common and any(_covers(before, other, nest, group, common) for other in before.groups)
-            ]
-            groups.append(replace(group, covered=max(shared)) if shared else group)
-        result.append(replace(nest, groups=tuple(groups)))
-    return tuple(result)
-
-
-def shared_loops(one: Nest, two: Nest) -> int:
-    """Return how many of the outermost loops two nests have in common."""
-    pairs = zip(one.loops, two.loops, strict=False)
-    return next((depth for depth, (a, b) in enumerate(pairs) if a.node != b.node), min(len(one.loops), len(two.loops)))
-
-
-def _covers(before: Nest, other: StreamGroup, nest: Nest, group: StreamGroup, common: int) -> bool:
-    if (other.array, len(other.axes)) != (group.array, len(group.axes)):
-        return False
-    for axis, (mine, its) in enumerate(zip(group.axes, other.axes, strict=True)):
-        low, high = _range(other, axis)
-        first, last = _range(group, axis)
-        if _moved(nest, mine, common) != _moved(before, its, common) or first < low or last > high:
-            return False
-    return True
-
-
-def _range(group: StreamGroup, axis: int) -> tuple[int, int]:
-    offsets = [stream.offset[axis] for stream in group.streams]
-    return min(offsets), max(offsets)
-
-
-def _moved(nest: Nest, axis: Axis, common: int) -> tuple[object, ...]:
-    return tuple(
-        (step.loop, step.factor, step.scale)
-        if step.loop < common
-        else (step.factor, step.scale, nest.loops[step.loop].extent.text)
-        for step in axis.steps
-    )

@@ -178,12 +178,18 @@ def resolve(description: Description, sizes: Mapping[str, int]) -> list[Resolved
     Raises
     ------
     UnsupportedKernelError
-        A launch has no work-groups, or a loop no end.
+        A launch has no work-items or no work-groups, or a loop no end.
     """
     scop = description.scop
     values = [int(sizes[name]) for name in scop.parameters]
     launches = []
     for number, launch in enumerate(scop.launches):
+        if not launch.groups or not launch.items:
+            msg = (
+                f"kernel {scop.name!r} has no grid of work-groups and work-items, as GPUs run; tag its loops, e.g. "
+                'loopy.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")'
+            )
+            raise UnsupportedKernelError(msg, kernel=scop.name)
         groups = tuple(int(extent.evaluate(sizes)) for extent in launch.groups)
         if min(groups, default=1) < 1:
             msg = f"kernel {scop.name!r} has the grid {groups} at these sizes, so nothing runs; give larger sizes"

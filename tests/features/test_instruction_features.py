@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import loopy as lp
 import numpy as np
 import pytest
 from roofline_brute import executed, transactions
@@ -235,3 +236,17 @@ def test_classes_against_executed_instructions() -> None:
         branches = run.instructions.get("br", 0) + run.instructions.get("ret", 0) + run.barriers
         assert 0.1 < found["int"] / executed_integers < 1.0
         assert 0.05 < found["control"] / branches < 1.0
+
+
+def test_where_nothing_runs_nothing_is_predicated() -> None:
+    kernel = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "b[i] = a[i]",
+        [lp.GlobalArg("a, b", np.float64, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n>=0",
+        lang_version=(2018, 2),
+    )
+    scop = extract_scop(lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0"))
+    assert inst(scop, {"n": 0}, "predication") == 1
+    assert inst(scop, {"n": np.array([0, 8, 64])}, "predication")[[0, 2]] == pytest.approx(1)
+    assert inst(scop, {"n": 8}, "predication") < 1

@@ -121,6 +121,13 @@ def test_mistakes_are_one_line(kernel: str, words: list[str], message: str, caps
     assert "Traceback" not in error
 
 
+def test_a_size_that_the_kernel_has_not_is_remarked_on(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["layers", kernel, "--machine", "clx", "m=10", "n=10", "x=7"]) == 0
+    shown = capsys.readouterr()
+    assert "the kernel has no size x; its sizes are" in shown.err
+    assert "x=7" not in shown.out
+
+
 def test_an_irregular_access_is_named(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["layers", kernel.replace("jacobi", "irregular"), "--machine", "clx", "n=100"]) != 0
     assert "// 3]" in capsys.readouterr().err

@@ -33,6 +33,11 @@ def alone():
     kernel = lp.make_kernel("{[g, l]: 0 <= g < n and 0 <= l < 32}", "<> t = 2*g + l", [lp.ValueArg("n", np.int32)],
                             lang_version=(2018, 2), target=lp.PyOpenCLTarget())
     return lp.tag_inames(kernel, "g:g.0, l:l.0")
+
+def sequential():
+    return lp.make_kernel("{[i]: 0 <= i < n}", "b[i] = a[i]",
+                          [lp.GlobalArg("a, b", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+                          lang_version=(2018, 2), target=lp.PyOpenCLTarget())
 """
 MATMUL = Path(__file__).parents[2] / "examples" / "matmul.py"
 CALIBRATIONS = Path(perflex.calib_data.__file__).parent / "calibrations"
@@ -161,6 +166,7 @@ def test_bad_input_is_one_line(capsys, file, tmp_path) -> None:
         ([f"{file}:naive", "--machine", "V100"], "needs a value for size n"),
         (["n=64", "--machine", "V100"], "there is no kernel"),
         ([f"{file}:alone", "n=64", "--machine", "V100"], "no global memory"),
+        ([f"{file}:sequential", "n=64", "--machine", "V100"], "no grid of work-groups and work-items"),
         ([f"{file}:naive", "n=64", "--machine", "V100", "--time", "predicted"], "give --calibration FILE"),
         ([f"{file}:naive", "n=64", "--machine", "V10"], "V100"),
     ]
@@ -182,6 +188,12 @@ def test_bad_input_is_one_line(capsys, file, tmp_path) -> None:
         code, _, remarks = run(capsys, f"{file}:naive", "n=64", "--machine", changed(tmp_path, (old, new)))
         assert code != 0
         assert text in remarks
+
+
+def test_a_size_that_no_kernel_has_is_remarked_on(capsys, file) -> None:
+    code, _, remarks = run(capsys, f"{file}:naive", "n=64", "x=3", "--machine", "V100")
+    assert code == 0
+    assert "no size x; its sizes are n" in remarks
 
 
 def test_without_l2_facts_the_rest_is_shown(capsys, file, tmp_path) -> None:

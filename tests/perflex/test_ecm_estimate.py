@@ -14,7 +14,7 @@ from perflex._ecm.polynomials import Traced, inequality
 from perflex._ecm.star_stencil import star_stencil
 from perflex._machines import load_machine
 from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
-from perflex.features import extract_scop
+from perflex.features import annotate, extract_scop
 
 
 def test_arrays_of_sizes_and_blocks_are_single_estimates_side_by_side() -> None:
@@ -191,6 +191,8 @@ def test_what_a_nest_has_touched_in_the_same_iteration_comes_from_the_cache() ->
     [
         ("{[i,j]: 0<=i<n and 0<=j<=i}", "b[i,j] = a[j,i]", {"a": "(n,n)", "b": "(n,n)"}, r"loop .* depends on loop"),
         ("{[i]: 0<=i<n}", "b[i] = a[(i+1)//2]", {"a": "(n)", "b": "(n)"}, r"a\[.* // 2\].* // or %"),
+        ("{[i,j]: 0<=i<n and 0<=j<=i}", "b[i,j] = a[i,j]", {"a": "(n,n)", "b": "(n,n)"}, r"of loop j .* on loop i"),
+        ("{[i]: 0<=i<n and i mod 2 = 0}", "b[i] = a[i]", {"a": "(n)", "b": "(n)"}, r"loop i .* leaves out iterations"),
         ("{[i]: 0<=i<n}", "b[i] = a[i,i]", {"a": "(n,n)", "b": "(n)"}, r"a\[i, i\].* loop in two subscripts"),
     ],
 )  # fmt: skip
@@ -200,6 +202,15 @@ def test_accesses_without_a_reuse_distance_are_refused_by_name(
     scop = extract_scop(loopy_kernel(domain, code, arrays))
     with pytest.raises(UnsupportedKernelError, match=words):
         estimate_ecm(scop, {"n": 100}, "clx")
+
+
+def test_a_guard_on_every_other_work_item_is_refused_where_it_halves_the_domain() -> None:
+    code = "if i % 2 == 0\n    b[i] = a[i]\nend"
+    kernel = on_grid(loopy_kernel("{[i]: 0<=i<n}", code, {"a": "(n)", "b": "(n)"}), i=(0, 64))
+    # Half of the work-items, but all of the cache lines.
+    with pytest.raises(UnsupportedKernelError, match=r"leaves out iterations .* count both branches"):
+        estimate_ecm(extract_scop(annotate(kernel, branches="domain")), {"n": 1 << 20}, "clx")
+    assert estimate_ecm(extract_scop(kernel), {"n": 1 << 20}, "clx").level("L2").load_bytes == pytest.approx(16)
 
 
 def test_wrong_arguments_are_named() -> None:
@@ -216,8 +227,16 @@ def test_wrong_arguments_are_named() -> None:
         estimate_ecm(jacobi3d(), sizes, "clx", blocks={"x": 5})
     with pytest.raises(FeatureError, match="block of loop 'i'"):
         estimate_ecm(jacobi3d(), sizes, "clx", blocks={"i": 0})
-    with pytest.raises(UnsupportedKernelError, match=r"no loop 'x'.* to fold"):
+    with pytest.raises(FeatureError, match=r"block of loop 'i' .* whole number"):
+        estimate_ecm(jacobi3d(), sizes, "clx", blocks={"i": 2.5})
+    with pytest.raises(UnsupportedKernelError, match=r"no loop 'x'.* to fold .* it has k, j, i"):
         estimate_ecm(jacobi3d(), sizes, "clx", fold={"x": 2})
+    with pytest.raises(UnsupportedKernelError, match="fold of 0 along loop 'i'"):
+        estimate_ecm(jacobi3d(), sizes, "clx", fold={"i": 0})
+    with pytest.raises(FeatureError, match="0 lanes"):
+        estimate_ecm(jacobi3d(), sizes, "clx", lanes=0)
+    with pytest.raises(MachineError, match="has 20 cores, not 21"):
+        estimate_ecm(jacobi3d(), sizes, "clx", cores=21)
     empty = extract_scop(lp.make_kernel("{:}", "<float32> t = 1", [], name="nothing", lang_version=(2018, 2)))
     with pytest.raises(UnsupportedKernelError, match="accesses no global or local memory"):
         estimate_ecm(empty, {}, "clx")

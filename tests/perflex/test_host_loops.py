@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import loopy as lp
 import pytest
 
 from perflex._ecm import estimate_ecm
+from perflex._ecm.blocking import blocked_nests
+from perflex._ecm.read_nests import read_nests
 from perflex._machines import load_machine
 from perflex._volumes import estimate_volumes
+from perflex.errors import UnsupportedKernelError
 from perflex.features import Scop, extract_scop, scop_from_yaml, scop_to_yaml
 
 
@@ -50,3 +55,36 @@ def test_as_often_as_the_loop_runs(number: int) -> None:
     for level in ("L1", "L2"):
         assert often.level(level).launch_load_bytes == pytest.approx(number * once.level(level).launch_load_bytes)
     assert often.level("L3").launch_load_bytes == 0
+
+
+def test_a_loop_around_launches_has_no_blocks() -> None:
+    with pytest.raises(UnsupportedKernelError, match="no loop 's' around all accesses to block; there are lid0"):
+        estimate_ecm(steps(4), {"n": 8192}, "clx", blocks={"s": 2})
+
+
+def test_blocks_are_inside_of_the_loop_around_launches() -> None:
+    kernel = lp.make_kernel(
+        ["{[s]: 0<=s<4}", "{[i, j]: 0<=i,j<n}", "{[k]: 0<=k<n}"],
+        """
+        for s
+            for i, j
+                y[j, i] = x[j, i]*2 {id=a}
+            end
+            ... gbarrier {id=bar, dep=a}
+            for k, j
+                z[j, k] = z[j, k] + y[j, k] {id=c, dep=bar}
+            end
+            ... gbarrier {id=again, dep=c}
+        end
+        """,
+        [lp.GlobalArg("x, y, z", dtype="float32", shape="n, n"), ...],
+        lang_version=(2018, 2),
+    )
+    for name in "ik":
+        kernel = lp.split_iname(kernel, name, 128, outer_tag="g.0", inner_tag="l.0")
+    kernel = lp.duplicate_inames(kernel, "j", "id:c")
+    scop = extract_scop(lp.assume(kernel, "n mod 128 = 0 and n >= 128"))
+    nests = read_nests(scop)
+    assert [loop.name for loop in nests.nests[0].loops] == ["s", "gid0", "lid0", "j"]
+    first = blocked_nests(replace(nests, nests=nests.nests[:1]), ["j"]).nests[0]
+    assert [loop.name for loop in first.loops] == ["s", "gid0", "j_blocks", "lid0", "j"]
