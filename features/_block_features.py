@@ -16,7 +16,7 @@ __all__ = ["BLOCK_UNITS", "BlockFamily", "BlockFeature"]
 BLOCK_UNITS = {
     "f_block_points": "point",
     "f_block_loads": "load",
-    "f_block_rows": "row start",
+    "f_block_runs": "run",
     "f_block_tiles": "tile",
     "f_block_tail": "load",
 }

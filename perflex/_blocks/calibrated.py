@@ -35,14 +35,14 @@ def calibrate_blocks(
     cores: int | None = None,
     timing: TimingOptions | None = None,
 ) -> Calibration:
-    """Time stencils in blocks and fit what points, loads, rows, tiles, waiting and bytes of each cache cost.
+    """Time stencils in blocks and fit what points, loads, contiguous runs, tiles, waiting and bytes of each cache cost.
 
     Parameters
     ----------
     kernels
         Loopy kernel, value of each size, and the block that it computes in: points along x, y and z. Grids should be
-        smaller and larger than the last cache; blocks small and large. The first kernels that are timed need not be
-        those that a block is to be chosen for.
+        smaller and larger than the last cache; blocks small and large. They need not be those that a block is to be
+        chosen for.
     machine
         The machine, its name, or its file.
     device
@@ -55,7 +55,7 @@ def calibrate_blocks(
     Returns
     -------
     Calibration
-        For `choose_block`. Parameters in s per point, load, row start, tile, and byte.
+        For `choose_block`. Parameters in s per point, load, run, tile, and byte.
 
     Raises
     ------

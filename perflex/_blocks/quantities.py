@@ -13,7 +13,7 @@ from perflex._table import FeatureInfo
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from perflex._blocks.grids import GridStencil
+    from perflex._blocks.grids import Grid, GridStencil
     from perflex._machines import CacheLevel, Machine
 
 __all__ = ["block_expression", "block_info", "block_quantities"]
@@ -21,7 +21,7 @@ __all__ = ["block_expression", "block_info", "block_quantities"]
 _COSTS = {
     "f_block_points": "p_point",
     "f_block_loads": "p_load",
-    "f_block_rows": "p_row",
+    "f_block_runs": "p_run",
     "f_block_tiles": "p_tile",
     "f_block_tail": "p_tail",
 }
@@ -64,7 +64,7 @@ def block_quantities(
     -------
     dict
         Arrays of shape ``(n,)``: ``f_block_points`` and ``f_block_loads`` (of neighbours) of the grid;
-        ``f_block_rows``, how often a row of a grid is begun; ``f_block_tiles``; ``f_block_tail``, loads of one tile,
+        ``f_block_runs``, how often a contiguous piece of a grid is begun; ``f_block_tiles``; ``f_block_tail``, loads of one tile,
         for which other cores wait at the end; ``f_block_vol_<level>``, bytes between this level and the one before it,
         ``f_block_vol_mem`` between the last and the memory.
     """
@@ -74,7 +74,7 @@ def block_quantities(
     found = {
         "f_block_points": np.full(len(blocks), float(points)),
         "f_block_loads": np.full(len(blocks), float(points * loads)),
-        "f_block_rows": points / blocks[:, 0] * sum(grid.rows for grid in stencil.grids),
+        "f_block_runs": _runs(stencil, blocks),
         "f_block_tiles": tiles,
         "f_block_tail": points * loads / tiles,
     }
@@ -89,6 +89,19 @@ def block_quantities(
 
 def _places(machine: Machine) -> list[str]:
     return [*(level.name.lower() for level in machine.need_levels()[1:]), "mem"]
+
+
+def _runs(stencil: GridStencil, blocks: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return how many contiguous pieces are begun: planes of a tile whose rows are whole ones, else rows."""
+    points = prod(stencil.extents)
+    whole = blocks[:, 0] == stencil.extents[0]
+    planes = sum(_planes_touched(grid) for grid in stencil.grids)
+    rows = sum(grid.rows for grid in stencil.grids)
+    return np.where(whole, points / (blocks[:, 0] * blocks[:, 1]) * planes, points / blocks[:, 0] * rows)
+
+
+def _planes_touched(grid: Grid) -> int:
+    return len({offset[2] for offset in grid.offsets})
 
 
 def _stored_times(first: CacheLevel) -> int:
@@ -106,7 +119,7 @@ def _of_tile(stencil: GridStencil, blocks: NDArray[np.int64], available: int, fi
         if grid.stored:
             total += grid.itemsize * np.prod(blocks, axis=1) * _stored_times(first)
             continue
-        touched = len({offset[2] for offset in grid.offsets})
+        touched = _planes_touched(grid)
         once = np.prod(wide, axis=1)
         by_planes = wide[:, 0] * (grid.rows + touched * (blocks[:, 1] - 1)) * blocks[:, 2]
         by_rows = wide[:, 0] * grid.rows * blocks[:, 1] * blocks[:, 2]

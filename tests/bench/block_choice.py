@@ -28,8 +28,8 @@ from perflex._timing import Timing, TimingOptions, measure
 # Planes from half a megabyte on; grids from 28 to 113 MB.
 GRIDS = ((192, 96, 96), (384, 192, 48), (384, 384, 48), (768, 384, 24))
 # Smaller than the last cache, about as large, and larger.
-CALIBRATION_GRIDS = ((128, 64, 48), (256, 128, 48), (640, 320, 24))
-CALIBRATION_BLOCKS = ((4, 1), (4, 6), (16, 3), (16, 12), (0, 1), (0, 3), (0, 12))
+CALIBRATION_GRIDS = ((128, 64, 48), (256, 128, 96), (640, 320, 24))
+CALIBRATION_BLOCKS = ((1, 24), (4, 1), (4, 24), (16, 3), (0, 1), (0, 6))
 ROWS, PLANES = (4, 12, 48, 0), (1, 3, 6, 24)
 # Criterion, fewest tiles per core, and whether costs are known: the paper's; planes in the second level, with tiles to
 # level cores out; and the calibrated choice.
@@ -46,7 +46,7 @@ def calibration_of(path: Path, arguments: argparse.Namespace, device, machine) -
             sizes = dict(zip(("nx", "ny", "nz"), grid, strict=True))
             blocks = [(grid[0], y or grid[1], z) for y, z in CALIBRATION_BLOCKS]
             jobs += [(blocked_stencil(RADIUS[points], block, arguments.lanes), sizes, block) for block in blocks]
-        timing = TimingOptions(min_trials=15, trials=50, budget_s=0.4, precision=0.0)
+        timing = TimingOptions(min_trials=15, trials=40, budget_s=0.3, precision=0.0)
         calibrate_blocks(jobs, machine, device=device, timing=timing).save(path)
     return Calibration.load(path)
 
