@@ -60,6 +60,7 @@ __all__ = [
     "VariantSpace",
     "annotate",
     "calibrate",
+    "calibrate_blocks",
     "choose_block",
     "diagnose",
     "ecm_model",

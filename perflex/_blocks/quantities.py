@@ -64,9 +64,9 @@ def block_quantities(
     -------
     dict
         Arrays of shape ``(n,)``: ``f_block_points`` and ``f_block_loads`` (of neighbours) of the grid;
-        ``f_block_runs``, how often a contiguous piece of a grid is begun; ``f_block_tiles``; ``f_block_tail``, loads of one tile,
-        for which other cores wait at the end; ``f_block_vol_<level>``, bytes between this level and the one before it,
-        ``f_block_vol_mem`` between the last and the memory.
+        ``f_block_runs``, how often a contiguous piece of a grid is begun; ``f_block_tiles``; ``f_block_tail``, loads of
+        one tile, for which other cores wait at the end; ``f_block_vol_<level>``, bytes between this level and the one
+        before it, ``f_block_vol_mem`` between the last and the memory.
     """
     points = prod(stencil.extents)
     tiles = points / np.prod(blocks, axis=1)

@@ -71,7 +71,8 @@ def calibration(star, machine):
         block = tuple(int(word) for word in label.rpartition(" ")[2].split("x"))
         return seconds(star, machine, sizes, block)
 
-    with pytest.warns(UserWarning, match="not determined"):
+    # One stencil does not tell the cost of a point from that of its loads.
+    with pytest.warns(UserWarning, match="do not determine p_point, p_load"):
         return calibrate_blocks(jobs, machine, device=FakeDevice(law), timing=TIMING)
 
 
@@ -111,7 +112,7 @@ def test_memory_traffic_of_layers(star, machine) -> None:
 
 
 def test_the_costs_are_found_and_the_fastest_block_is_chosen(star, machine, calibration) -> None:
-    assert calibration.fit.geometric_mean_error < 1e-6
+    assert calibration.fit.geometric_mean_error < 2e-6
     found = choose_block(star, SIZES, machine, lanes=8, calibration=calibration)
     divisors = [[d for d in range(1, n + 1) if n % d == 0] for n in (64, 32)]
     times = {(64, y, z): seconds(star, machine, SIZES, (64, y, z)) for y, z in product(*divisors) if y * z <= 1024}
