@@ -32,8 +32,13 @@ CALIBRATION_GRIDS = ((128, 64, 48), (256, 128, 96), (640, 320, 24))
 CALIBRATION_BLOCKS = ((1, 24), (4, 1), (4, 24), (16, 3), (0, 1), (0, 6))
 ROWS, PLANES = (4, 12, 48, 0), (1, 3, 6, 24)
 # Criterion, fewest tiles per core, and whether costs are known: the paper's; planes in the second level, with tiles to
-# level cores out; and the calibrated choice.
-RULES = {"paper": (None, 1, False), "planes in L2": ({"L2": "plane"}, 8, False), "calibrated": (None, 1, True)}
+# level cores out; and the calibrated choice, of all blocks and of those that the second rule allows.
+RULES = {
+    "paper": (None, 1, False),
+    "planes in L2": ({"L2": "plane"}, 8, False),
+    "calibrated": (None, 1, True),
+    "calibrated, planes in L2": ({"L2": "plane"}, 8, True),
+}
 RADIUS = {7: 1, 25: 4}
 Block = tuple[int, int, int]
 

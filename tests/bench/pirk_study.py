@@ -34,7 +34,7 @@ from uipick.generators.pirk import PIRK_IMPLEMENTATIONS
 
 PROBLEMS = {"Heat3D": ("heat3d", 1), "Wave3D r=2": ("wave3d", 2), "Wave3D r=4": ("wave3d", 4)}
 SHAPES = ((32, 2), (32, 16))
-CALIBRATION_GRIDS = ((32, 32, 48), (64, 96, 32), (128, 64, 80), (96, 192, 96), (192, 128, 112))
+CALIBRATION_GRIDS = ((32, 32, 48), (128, 64, 80), (192, 128, 112))
 MODEL = Model(
     "f_cl_wall_time",
     "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + p_item * f_thread_items"
