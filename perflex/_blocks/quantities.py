@@ -134,7 +134,9 @@ def _beyond_all(
     x, y, z = stencil.extents
     whole = sum(grid.itemsize * prod(np.array(stencil.extents) + grid.halo) for grid in stencil.grids)
     # A layer is as deep as a tile and as wide as the grid; the next layer finds the planes that both touch.
-    layer = sum(g.itemsize * (x + g.halo[0]) * (y + g.halo[1]) * (blocks[:, 2] + g.halo[2]) for g in stencil.grids)
+    layer = np.zeros(len(blocks), np.int64)
+    for grid in stencil.grids:
+        layer += grid.itemsize * (x + grid.halo[0]) * (y + grid.halo[1]) * (blocks[:, 2] + grid.halo[2])
     layers_held = _held(layer, available)
     planes_held = _held(cores * needed_bytes(stencil, "plane", blocks), available)
     total = np.zeros(len(blocks))
@@ -157,4 +159,5 @@ def _held(needed: NDArray[np.int64], available: int) -> NDArray[np.float64]:
 
 
 def _mixed(held: NDArray[np.float64], one: Any, other: Any) -> NDArray[np.float64]:
-    return held * one + (1 - held) * other
+    mixed: NDArray[np.float64] = held * one + (1 - held) * other
+    return mixed
