@@ -10,6 +10,7 @@ A kernel that loopy never saw is described by hand as a `Scop`. A user's own fea
 
 from __future__ import annotations
 
+from perflex.features._block_features import BlockFamily
 from perflex.features._build_features import BuildFamily
 from perflex.features._certainty import Certainty
 from perflex.features._chain_features import ChainFamily
@@ -88,3 +89,4 @@ register_family(MachineFamily())
 register_family(InstructionFamily())
 register_family(EcmFamily())
 register_family(BuildFamily())
+register_family(BlockFamily())

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perflex._blocks import BlockChoice, choose_block
+    from perflex._blocks import BlockChoice, calibrate_blocks, choose_block
     from perflex._calibrate import calibrate
     from perflex._calibration import Calibration
     from perflex._described.description_file import load_description
@@ -64,6 +64,7 @@ __all__ = [
     "VariantSpace",
     "annotate",
     "calibrate",
+    "calibrate_blocks",
     "choose_block",
     "diagnose",
     "ecm_model",
@@ -104,6 +105,7 @@ _HOME = {
     "VariantSpace": "perflex._prune.space",
     "annotate": "perflex.features",
     "calibrate": "perflex._calibrate",
+    "calibrate_blocks": "perflex._blocks",
     "choose_block": "perflex._blocks",
     "diagnose": "perflex._diagnosis",
     "ecm_model": "perflex._ecm_model",

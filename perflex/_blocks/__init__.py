@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from perflex._blocks.calibrated import calibrate_blocks
 from perflex._blocks.choice import BlockChoice, BlockCondition, choose_block
 from perflex._blocks.grids import Grid, GridStencil, read_grids
 
-__all__ = ["BlockChoice", "BlockCondition", "Grid", "GridStencil", "choose_block", "read_grids"]
+__all__ = ["BlockChoice", "BlockCondition", "Grid", "GridStencil", "calibrate_blocks", "choose_block", "read_grids"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex._blocks.needs import needed_bytes
 from perflex.errors import BlockError
 
 if TYPE_CHECKING:
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex._blocks.grids import GridStencil
+    from perflex._calibration import Calibration
     from perflex._machines import CacheLevel, Machine
 
-__all__ = ["REUSES", "BlockChoice", "BlockCondition", "choose_block", "needed_bytes"]
+__all__ = ["REUSES", "BlockChoice", "BlockCondition", "choose_block"]
 
 REUSES = ("row", "plane")
 
@@ -65,6 +67,8 @@ class BlockChoice:
         Points loaded per point computed because blocks have halos, at most, as a fraction.
     conditions
         What each cache of the criterion holds.
+    predicted_s
+        Time of a launch that the calibration predicts, in seconds; None without one.
     """
 
     block: tuple[int, int, int]
@@ -73,6 +77,7 @@ class BlockChoice:
     imbalance: float
     extra_loads: float
     conditions: tuple[BlockCondition, ...]
+    predicted_s: float | None = None
 
 
 def choose_block(
@@ -84,12 +89,17 @@ def choose_block(
     cores: int | None = None,
     lanes: int = 1,
     tiles_per_core: int = 1,
+    calibration: Calibration | None = None,
 ) -> BlockChoice:
     """Choose the block sizes of a stencil without running it.
 
     Of all blocks that divide the grid and meet the criterion: those with as equal shares of the cores as possible,
     among them those with the longest rows (smallest cut of the inner axis, for prefetching), among them the fewest
     tiles (least traffic of halos), among them those cut least along y.
+
+    With a calibration, of all blocks that meet the criterion, if one is given, those with the longest rows, and among
+    them the one that is predicted to be fastest: how much waiting for the last tiles, starting tiles, halos, and planes
+    that leave a cache cost is then known of the device.
 
     Parameters
     ----------
@@ -103,7 +113,7 @@ def choose_block(
     criterion
         For levels by name, the reuse that each must hold: ``"row"`` or ``"plane"`` (in the paper, where x is the
         outermost axis: reuse in y, and in x). By default ``"plane"`` for the last level and ``"row"`` for the one
-        before it.
+        before it; with a calibration, none.
     cores
         Working cores; by default all of the machine.
     lanes
@@ -111,6 +121,8 @@ def choose_block(
     tiles_per_core
         Fewest tiles per core. With 1, all wait for a core that is disturbed; a runtime that gives out tiles as cores
         become free can level that out when there are several.
+    calibration
+        Of `calibrate_blocks`, for this machine and number of cores.
 
     Returns
     -------
@@ -120,7 +132,8 @@ def choose_block(
     Raises
     ------
     BlockError
-        The criterion names an unknown level or reuse, or no block meets it; the message says what fails.
+        The criterion names an unknown level or reuse, or no block meets it; or the calibration is none of blocks. The
+        message says what fails.
     UnsupportedKernelError
         The kernel is no stencil on a grid.
     MachineError, FileFormatError
@@ -130,6 +143,7 @@ def choose_block(
     -----
     Source: Alappat et al., YaskSite (2021), Section V-A, Equation 10, for any offsets and with halos counted.
     """
+    from perflex._blocks.calibrated import predicted_times
     from perflex._blocks.grids import read_grids
     from perflex._machines import load_machine
     from perflex.features import Scop, extract_scop
@@ -139,7 +153,7 @@ def choose_block(
     if min(workers, lanes, tiles_per_core) < 1:
         msg = f"{workers} cores, {lanes} lanes and {tiles_per_core} tiles per core: give one or more of each"
         raise BlockError(msg)
-    wanted = _criterion(where, criterion)
+    wanted = _criterion(where, {} if criterion is None and calibration is not None else criterion)
     scop = kernel if isinstance(kernel, Scop) else extract_scop(getattr(kernel, "kernel", kernel))
     stencil = read_grids(scop, sizes)
     blocks = _candidates(stencil.extents, lanes)
@@ -158,42 +172,20 @@ def choose_block(
             )
             raise BlockError(msg, level=level.name)
         holds &= met
-    place = _best(stencil, blocks, np.flatnonzero(holds), workers)
+    places = np.flatnonzero(holds)
+    predicted = None
+    if calibration is None:
+        place = _best(stencil, blocks, places, workers)
+    else:
+        places = places[blocks[places, 0] == blocks[places, 0].max()]
+        times = predicted_times(calibration, stencil, blocks[places], where, workers)
+        place, predicted = int(places[times.argmin()]), float(times.min())
     block = (int(blocks[place, 0]), int(blocks[place, 1]), int(blocks[place, 2]))
     tiles = prod(stencil.extents) // prod(block)
     each = -(-tiles // workers)
     conditions = [BlockCondition(v.name, r, int(need[place]), v.bytes_per_core(workers)) for v, r, need in needs]
     extra = float(_extra_loads(stencil, blocks[place : place + 1])[0])
-    return BlockChoice(block, tiles, each, each * workers / tiles, extra, tuple(conditions))
-
-
-def needed_bytes(
-    stencil: GridStencil, reuse: str, blocks: NDArray[np.int64], *, halo: bool = True
-) -> NDArray[np.int64]:
-    """Return what a cache must hold more than for reuse in blocks.
-
-    Parameters
-    ----------
-    stencil
-        The grids.
-    reuse
-        ``"row"`` or ``"plane"``.
-    blocks
-        Blocks, shape ``(n, 3)``, in points along x, y and z.
-    halo
-        Whether rows and planes are those of the block and its halo; without it, as Equation 10 has it.
-
-    Returns
-    -------
-    array
-        Shape ``(n,)``, in bytes; the cache must have more.
-    """
-    total = np.zeros(len(blocks), np.int64)
-    for grid in stencil.grids:
-        beside = grid.halo if halo else (0, 0, 0)
-        row = blocks[:, 0] + beside[0]
-        total += grid.itemsize * (grid.rows * row if reuse == "row" else grid.planes * row * (blocks[:, 1] + beside[1]))
-    return total
+    return BlockChoice(block, tiles, each, each * workers / tiles, extra, tuple(conditions), predicted)
 
 
 def _criterion(machine: Machine, criterion: Mapping[str, str] | None) -> list[tuple[CacheLevel, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - typer reads it at run time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,10 +30,14 @@ def block(  # noqa: PLR0913 - one parameter per option
     cores: Annotated[int | None, typer.Option("--cores", min=1, help="Working cores; by default all.")] = None,
     lanes: Annotated[int, typer.Option("--lanes", min=1, help="Rows are multiples of so many points.")] = 1,
     tiles_per_core: Annotated[int, typer.Option("--tiles-per-core", min=1, help="Fewest tiles per core.")] = 1,
+    calibration: Annotated[
+        Path | None, typer.Option("--calibration", help="Costs of blocks on a device, of calibrate_blocks.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Choose block sizes of a stencil such that caches hold rows or planes of a block, without running it."""
     from perflex._blocks import choose_block
+    from perflex._calibration import Calibration
     from perflex._cli.arguments import load_kernel, read_pairs, read_sizes
 
     wanted = read_pairs(criterion or (), "--criterion", "L3=plane") or None
@@ -44,6 +49,7 @@ def block(  # noqa: PLR0913 - one parameter per option
         cores=cores,
         lanes=lanes,
         tiles_per_core=tiles_per_core,
+        calibration=None if calibration is None else Calibration.load(calibration),
     )
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
@@ -62,4 +68,6 @@ def _lines(found: BlockChoice) -> list[str]:
         f"{held.level} holds each {held.reuse}: {held.needed_bytes} B of {held.available_bytes} B per core"
         for held in found.conditions
     ]
+    if found.predicted_s is not None:
+        lines.append(f"predicted: {1e3 * found.predicted_s:.4g} ms per launch")
     return lines

@@ -1,12 +1,14 @@
-"""Ranking implementations of PIRK methods by the ECM model, without a fit (YaskSite, Sections VI and VII).
+"""Ranking implementations of PIRK methods by the ECM model, as it is and calibrated (YaskSite, Sections VI and VII).
 
     python tests/bench/pirk_study.py MACHINE.yaml [--device NAME] [--sizes 64,96,128,160] [--out FOLDER]
 
 MACHINE.yaml is what ``perflex machine detect`` writes. For each problem and grid size, variants are implementation A or
-F with work-groups of one of several shapes; a time step is predicted as the sum of its launches (Equation 12, with the
-time of an empty launch for the barriers), measured, and ranked. Prints the mean deviation and the performance loss of
-the variant that is predicted to be fastest beside the paper's; writes a table and a picture. Run it on a machine that
-does nothing else.
+F with work-groups of one of several shapes; a time step is predicted as the sum of its launches, measured, and ranked.
+Predicted twice: without a fit (Equations 6, 7 and 12, with the time of an empty launch for the barriers), and by a
+model that adds accesses, work-groups and the cache volumes of the same estimate, with costs fitted to the kernels on
+grids of other sizes, none of them a cube. Prints the mean deviation and the performance loss of the variant that is
+predicted to be fastest beside the paper's, whose model is not fitted; writes tables and a picture. Run it on a machine
+that does nothing else.
 """
 
 from __future__ import annotations
@@ -18,19 +20,27 @@ from pathlib import Path
 
 import numpy as np
 
-from perflex import load_machine
+from perflex import fit_model, gather_feature_values, load_machine, scale_features_by_output
 from perflex._devices import find_device
 from perflex._ecm import estimate_ecm
 from perflex._ecm_model import compose, in_core_cycles, on_cores
 from perflex._model import Model
 from perflex._plot import COLOURS, new_figure
-from perflex._timing import Timing, TimingOptions, measure
+from perflex._table import FeatureTable
+from perflex._timing import TimingOptions
 from perflex.features import extract_scop
 from uipick import ALL_GENERATORS, KernelCollection
 from uipick.generators.pirk import PIRK_IMPLEMENTATIONS
 
 PROBLEMS = {"Heat3D": ("heat3d", 1), "Wave3D r=2": ("wave3d", 2), "Wave3D r=4": ("wave3d", 4)}
 SHAPES = ((32, 2), (32, 16))
+CALIBRATION_GRIDS = ((32, 32, 48), (128, 64, 80), (192, 128, 112))
+MODEL = Model(
+    "f_cl_wall_time",
+    "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + p_item * f_thread_items"
+    " + p_load * f_mem_access_global_float64_load + p_store * f_mem_access_global_float64_store"
+    " + p_l2 * f_ecm_vol_l2 + p_l3 * f_ecm_vol_l3 + p_mem * f_ecm_vol_mem",
+)
 KERNELS = sorted({name for launches in PIRK_IMPLEMENTATIONS.values() for name in launches})
 # Mean deviation, largest and mean performance loss in percent (Table III).
 PAPER = {
@@ -54,17 +64,35 @@ def predicted(kernel, machine, cores: int) -> float:
     return float(on_cores(machine, single, memory, cores)) / machine.need("clock_hz")
 
 
-def jobs_of(sizes: list[int]) -> dict[tuple, object]:
-    """Return the measurement kernel of each problem, kernel, shape and size."""
+def kernels_of(grids: list[tuple[int, int, int]]) -> dict[tuple, object]:
+    """Return the measurement kernel of each problem, kernel, shape and grid."""
     collection = KernelCollection(ALL_GENERATORS)
     found = {}
     for (title, (problem, radius)), (x, y) in product(PROBLEMS.items(), SHAPES):
-        for name, n in product(KERNELS, sizes):
+        for name, grid in product(KERNELS, grids):
             # Kernels without a stencil do not depend on the problem but for the width of halos.
-            tags = [f"kernel:{name}", f"problem:{problem}", f"radius:{radius}", "dtype:float64", f"nx:{n}", f"ny:{n}"]
-            tags += [f"nz:{n}", f"lsize_0:{x}", f"lsize_1:{y}", "groups_fit:True"]
-            (found[title, name, (x, y), n],) = collection.generate_kernels(["pirk", *tags])
+            tags = [f"kernel:{name}", f"problem:{problem}", f"radius:{radius}", "dtype:float64", f"nx:{grid[0]}"]
+            tags += [f"ny:{grid[1]}", f"nz:{grid[2]}", f"lsize_0:{x}", f"lsize_1:{y}", "groups_fit:True"]
+            (found[title, name, (x, y), grid],) = collection.generate_kernels(["pirk", *tags])
     return found
+
+
+def measured(kernels: list, device, path: Path) -> FeatureTable:
+    """Return features and times of all kernels."""
+    timing = TimingOptions(trials=15, min_trials=5, budget_s=0.25, precision=0.02)
+    features = MODEL.all_features()
+    return gather_feature_values(features, kernels, device=device, machine=path, timing=timing, store="off")
+
+
+def calibrated(table: FeatureTable, known: set[str]) -> dict[str, float]:
+    """Return the predicted seconds of each kernel, from a fit to those that are known."""
+    rows = np.array([label in known for label in table.kernels])
+    labels = tuple(label for label in table.kernels if label in known)
+    part = FeatureTable(table.output, table.features, labels, table.values[rows])
+    fit = fit_model(MODEL, scale_features_by_output(part), nonnegative=True, on_undetermined="warn")
+    print("  " + ", ".join(f"{name} {value:.3g}" for name, value in dict(fit).items()))
+    columns = {feature: table.values[:, place] for place, feature in enumerate(table.features)}
+    return dict(zip(table.kernels, np.asarray(MODEL.evaluate(fit, columns)).tolist(), strict=True))
 
 
 def main() -> None:
@@ -77,31 +105,44 @@ def main() -> None:
     arguments = parser.parse_args()
     device, machine = find_device(arguments.device), load_machine(arguments.machine)
     sizes = [int(word) for word in arguments.sizes.split(",")]
-    kernels = jobs_of(sizes)
+    kernels = kernels_of([(n, n, n) for n in sizes])
+    known = kernels_of(list(CALIBRATION_GRIDS))
     (empty,) = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "lsize_0:32", "lsize_1:2", "ngroups:16"])
-    jobs = [(kernel.kernel, kernel.sizes, " ".join(map(str, key))) for key, kernel in kernels.items()]
-    options = TimingOptions(trials=9, min_trials=4, budget_s=0.15, precision=0.02, statistic="minimum")
-    *outcomes, launch = measure([*jobs, (empty.kernel, empty.sizes, "empty")], device, options)
-    assert isinstance(launch, Timing)
-    seconds = {key: o.seconds for key, o in zip(kernels, outcomes, strict=True) if isinstance(o, Timing)}
-    expected = {key: predicted(kernels[key], machine, int(machine.need("cores"))) + launch.seconds for key in seconds}
+    table = measured([*kernels.values(), *known.values(), empty], device, arguments.machine)
+    times = dict(zip(table.kernels, table.values[:, table.features.index(MODEL.output_feature)], strict=True))
+    fitted = calibrated(table, {kernel.name for kernel in known.values()} | {empty.name})
+    keys = {key: kernel for key, kernel in kernels.items() if kernel.name in times}
+    cores, launch = int(machine.need("cores")), times[empty.name]
+    plain = {key: predicted(kernel, machine, cores) + launch for key, kernel in keys.items()}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    where = f"{device}, {machine.cores} cores, launch {1e6 * launch:.1f} us"
+    seconds = {key: times[kernel.name] for key, kernel in keys.items()}
+    for title, expected in (("plain", plain), ("calibrated", {key: fitted[k.name] for key, k in keys.items()})):
+        rows = steps(sizes, expected, seconds)
+        report(rows, f"{title}: {where}")
+        write(arguments.out / f"pirk_study_{title}.csv", ["problem", "n", "variant"], rows)
+        own = [(*key[:2], "x".join(map(str, key[2])), key[3][0], expected[key], seconds[key]) for key in seconds]
+        write(arguments.out / f"pirk_kernels_{title}.csv", ["problem", "kernel", "shape", "n"], own)
+        draw(rows, arguments.out / f"pirk_study_{title}.png")
+
+
+def steps(sizes: list[int], expected: dict[tuple, float], seconds: dict[tuple, float]) -> list[tuple]:
+    """Return a row per time step of each variant all of whose kernels were measured."""
     rows = []
     for title, n, shape, (name, launches) in product(PROBLEMS, sizes, SHAPES, PIRK_IMPLEMENTATIONS.items()):
-        keys = {(title, kernel, shape, n): count for kernel, count in launches.items()}
+        keys = {(title, kernel, shape, (n, n, n)): count for kernel, count in launches.items()}
         if keys.keys() <= seconds.keys():
-            times = [sum(count * which[key] for key, count in keys.items()) for which in (expected, seconds)]
-            rows.append((title, n, f"{name} {shape[0]}x{shape[1]}", *times))
-    report(rows, f"{device}, {machine.cores} cores, launch {1e6 * launch.seconds:.1f} us")
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with (arguments.out / "pirk_study.csv").open("w", encoding="utf-8", newline="") as file:
+            sums = [sum(count * which[key] for key, count in keys.items()) for which in (expected, seconds)]
+            rows.append((title, n, f"{name} {shape[0]}x{shape[1]}", *sums))
+    return rows
+
+
+def write(path: Path, names: list[str], rows: list[tuple]) -> None:
+    """Write rows that end in a predicted and a measured time."""
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["problem", "n", "variant", "predicted_s", "measured_s"])
+        writer.writerow([*names, "predicted_s", "measured_s"])
         writer.writerows(rows)
-    with (arguments.out / "pirk_kernels.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["problem", "kernel", "shape", "n", "predicted_s", "measured_s"])
-        writer.writerows([*key, expected[key], seconds[key]] for key in seconds)
-    draw(rows, arguments.out / "pirk_study.png")
 
 
 def report(rows: list[tuple], where: str) -> None:
