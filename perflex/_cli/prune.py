@@ -35,8 +35,10 @@ _WORD = re.compile(r"(?P<kind>promise)(?::(?P<loss>[^,]*)(?:,(?P<confidence>.*))
 
 def prune(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
-    calibration: Annotated[Path, typer.Argument(help="A calibration file.")],
-    space: Annotated[str, typer.Argument(help="SPACE.py:name of a VariantSpace, or of a function that returns one.")],
+    calibration: Annotated[Path | None, typer.Argument(help="A calibration file.")] = None,
+    space: Annotated[
+        str | None, typer.Argument(help="SPACE.py:name of a VariantSpace, or of a function that returns one.")
+    ] = None,
     sizes: Annotated[list[str] | None, typer.Argument(help="name=value sizes.")] = None,
     *,
     keep: Annotated[
@@ -48,25 +50,74 @@ def prune(  # noqa: PLR0913 - one parameter per option
     ] = None,
     device: Annotated[str | None, typer.Option("--device", help="Where to time; by default the model's.")] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that describe variants.")] = 1,
+    described: Annotated[
+        str | None,
+        typer.Option(
+            "--description", help="Description of a kernel from elsewhere: a name or a YAML file; needs --space."
+        ),
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option("--space", help="Measured configurations: Kernel Tuner's cache, a T4 file, or a table (CSV)."),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option("--samples", min=1, help="Take so many of --space as measured, and judge by the others."),
+    ] = None,
+    analytic: Annotated[
+        bool, typer.Option("--analytic", help="With --description: no learned correction (extra learn).")
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of the variants drawn by chance.")] = 0,
     machine: MachineOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for table (CSV) and picture (PNG).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Choose the few variants of a space that are worth being compiled and run, and say why."""
-    from perflex._calibration import Calibration
-    from perflex._cli.arguments import read_sizes
-    from perflex._cli.writable import require_writable_folder
-    from perflex._prune.report import check_pruning, draw_pruning
+    """Choose the few variants of a space that are worth being compiled and run, and say why.
 
+    The variants are those of a loopy kernel (CALIBRATION SPACE [SIZES]), or configurations of a kernel that a
+    description tells of (--description, --space).
+    """
+    from perflex._cli.writable import require_writable_folder
+
+    _require_one_kind(calibration, space, described, measured)
     wanted = read_keep(keep)
     if out is not None:
         require_writable_folder(out)
     session = session_of(context)
+    if described is not None and measured is not None:
+        from perflex._cli.prune_described import prune_description
+
+        _refuse({"--measure": measure is not None, "--workers": workers != 1}, "a loopy space")
+        prune_description(
+            session, described, measured, wanted, samples=samples, learned=not analytic, device=device,
+            machine=machine, seed=seed, out=out, as_json=as_json,
+        )  # fmt: skip
+    elif calibration is not None and space is not None:
+        _refuse({"--samples": samples is not None, "--analytic": analytic}, "--description")
+        run = (wanted, measure, device, seed)
+        _prune_space(session, calibration, space, sizes or [], machine, workers, run, out, as_json=as_json)
+
+
+def _prune_space(  # noqa: PLR0913 - what the command was given
+    session: Session,
+    calibration: Path,
+    space: str,
+    sizes: list[str],
+    machine: str | None,
+    workers: int,
+    run: tuple[Keep, int | None, str | None, int],
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from perflex._calibration import Calibration
+    from perflex._cli.arguments import read_sizes
+    from perflex._prune.report import check_pruning, draw_pruning
+
     loaded, found = Calibration.load(calibration), _space(space)
     with session.warnings_shown():
-        candidates = _described(session, found, loaded, read_sizes(sizes or ()), machine, workers)
-        pruning, times = _prune_loopy(session, candidates, loaded, wanted, measure, device, seed)
+        candidates = _described(session, found, loaded, read_sizes(sizes), machine, workers)
+        pruning, times = _prune_loopy(session, candidates, loaded, *run)
     check = check_pruning(pruning, times) if times else None
     if out is not None:
         pruning.to_csv(out / "pruning.csv")
@@ -75,6 +126,32 @@ def prune(  # noqa: PLR0913 - one parameter per option
         typer.echo(json.dumps(_content(pruning, check), indent=2))
     else:
         _show(session, pruning, check)
+
+
+def _require_one_kind(
+    calibration: Path | None, space: str | None, described: str | None, measured: Path | None
+) -> None:
+    from perflex._cli.arguments import ArgumentError
+
+    if (described is None) != (measured is None):
+        lacking = "--description" if described is None else "--space"
+        msg = f"{lacking} is missing: a kernel from elsewhere needs --description and --space"
+        raise ArgumentError(msg)
+    if described is not None and calibration is not None:
+        msg = f"{calibration} is too much: with --description there is neither a calibration nor a loopy space"
+        raise ArgumentError(msg)
+    if described is None and (calibration is None or space is None):
+        msg = "give a calibration file and SPACE.py:name, or --description and --space for a kernel from elsewhere"
+        raise ArgumentError(msg)
+
+
+def _refuse(options: dict[str, bool], home: str) -> None:
+    from perflex._cli.arguments import ArgumentError
+
+    for option, given in options.items():
+        if given:
+            msg = f"{option} goes only with {home}; leave it out"
+            raise ArgumentError(msg)
 
 
 def read_keep(word: str) -> Keep:

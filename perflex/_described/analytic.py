@@ -54,6 +54,24 @@ class AnalyticFit:
         rows = len(next(iter(features.values())))
         return np.broadcast_to(np.asarray(compiled.value({**features, **self.parameters})), rows).astype(np.float64)
 
+    def shares(self, features: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+        """Return by what part of itself the time would fall without each cost, to first order, shape ``(n,)`` each.
+
+        The share of a parameter that has a unit is ``d log(time) / d log(parameter)``; what costs leave over is the
+        first parameter's, the time of the operation that costs are stated in.
+        """
+        names = tuple(self.description.parameters)
+        compiled = _compiled(self.description.model, names)
+        values = {**features, **self.parameters}
+        rows = len(next(iter(features.values())))
+        slopes = compiled.derivatives(values, rows) / self.predict(features)[:, None]
+        found = {
+            name: slopes[:, number] * self.parameters[name]
+            for number, name in enumerate(names)
+            if number and self.description.parameters[name].unit != "1"
+        }
+        return {names[0]: 1 - np.sum(list(found.values()), axis=0), **found}
+
 
 @lru_cache(maxsize=16)
 def _compiled(model: str, parameters: tuple[str, ...]) -> CompiledExpression:
@@ -70,7 +88,8 @@ def fit_analytic(
 
     The parameters that are most probable given the times: the logarithm of each parameter is normal around its prior,
     the logarithm of each time is about the model's with heavy tails (soft absolute errors), so that compilers' freaks
-    do not bend the rest, and slow configurations may be farther off than fast ones. The parameter of time (the first) is set from the times first, since it is known least.
+    do not bend the rest, and slow configurations may be farther off than fast ones. The parameter of time (the first)
+    is set from the times first, since it is known least.
 
     Parameters
     ----------

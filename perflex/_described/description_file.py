@@ -23,7 +23,8 @@ A description file::
 A formula may use tunables, constants, the features before it, and facts of the device (``m_...``, see
 `perflex._described.platform`). The first parameter scales the time; ``spread`` is the standard deviation of a
 parameter's natural logarithm. ``dead_when`` says when a tunable changes nothing; ``alternatives`` lists settings that
-some builds of the kernel ignore; ``switches`` names tunables and features that make different code. What a space file states for a constant replaces the value here.
+some builds of the kernel ignore; ``switches`` names tunables and features that make different code, of each
+combination of which the tuner measures something. What a space file states for a constant replaces the value here.
 """
 
 from __future__ import annotations

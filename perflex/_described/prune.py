@@ -59,7 +59,9 @@ class DescribedPruning:
     parameters
         Parameters of the analytic model.
     weights
-        Share of each member of the prediction; empty without the learned correction.
+        Share of each member of the correction; empty without the learned correction.
+    shares
+        Share of each cost in the analytic model's time of each kept configuration, shape ``(len(kept),)``.
     """
 
     description: Description
@@ -73,6 +75,7 @@ class DescribedPruning:
     excluded: Mapping[str, int]
     parameters: Mapping[str, float]
     weights: Mapping[str, float]
+    shares: Mapping[str, Array]
 
     def __repr__(self) -> str:
         batch = int(np.isfinite(self.measured).sum())
@@ -98,17 +101,26 @@ class DescribedPruning:
         kept = self.known[self.kept]
         return bool(np.isfinite(kept).any() and np.nanmin(kept) <= _NEAR * np.nanmin(self.known))
 
-    def table(self, rows: int = 20) -> list[dict[str, float]]:
-        """Return the first kept configurations: settings, predicted times, and the measured one where there is one."""
-        return [self._row(index) for index in self.kept[:rows]]
+    def table(self, rows: int = 20) -> list[dict[str, float | str]]:
+        """Return the first kept configurations: settings, predicted times, the measured one, and what dominates.
+
+        ``dominates`` is the parameter whose cost has the largest ``share`` of the time in the analytic model.
+        """
+        names = list(self.shares)
+        parts = np.array(list(self.shares.values()))
+        first = parts.argmax(axis=0)
+        return [
+            {**self._row(index), "dominates": names[first[place]], "share": float(parts[first[place], place])}
+            for place, index in enumerate(self.kept[:rows])
+        ]
 
     def _row(self, index: int) -> dict[str, float]:
         row = {name: float(self.settings[name][index]) for name in self.description.tunables}
-        times = {"predicted_ms": self.predicted, "analytic_ms": self.analytic, "measured_ms": self.measured}
+        times = {"predicted_ms": self.predicted, "analytic_ms": self.analytic, "measured_ms": self.known}
         return row | {name: float(column[index]) for name, column in times.items()}
 
     def to_csv(self, path: Path | str) -> None:
-        """Write every configuration: settings, predicted and measured times, and whether it is kept.
+        """Write every configuration: settings, predicted and measured times, whether it is of the batch, and kept.
 
         Raises
         ------
@@ -119,12 +131,11 @@ class DescribedPruning:
         try:
             with Path(path).open("w", newline="", encoding="utf-8") as stream:
                 writer = csv.writer(stream)
-                writer.writerow([*self._row(0), "kept"])
+                writer.writerow([*self._row(0), "batch", "kept"])
                 for index in range(len(self.predicted)):
-                    row = self._row(index)
-                    writer.writerow(
-                        ["" if np.isnan(value) else f"{value:g}" for value in row.values()] + [int(index in kept)]
-                    )
+                    texts = ["" if np.isnan(value) else f"{value:g}" for value in self._row(index).values()]
+                    batch = int(np.isfinite(self.measured[index]))
+                    writer.writerow([*texts, batch, int(index in kept)])
         except OSError as error:
             msg = f"cannot write {path}: {error.strerror or error}"
             raise FileFormatError(msg, path=path) from error
@@ -177,20 +188,20 @@ def prune_described(
     found = space if isinstance(space, MeasuredSpace) else read_space(space, family)
     settings, known = (found.settings, found.times) if samples is not None else _whole(family, found)
     index = _batch(known, samples, seed)
-    batch = DescribedSpace(family, settings, device if device is not None else found.device, machine)
-    analytic = batch.fit_analytic(index, known[index])
-    hybrid = (
-        predict_hybrid(batch, index, known[index], seed=seed, analytic=analytic, unseen=isinstance(keep, Promise))
-        if learned
-        else None
-    )
+    target = DescribedSpace(family, settings, device if device is not None else found.device, machine)
+    analytic = target.fit_analytic(index, known[index])
+    hybrid = None
+    if learned:
+        unseen = isinstance(keep, Promise)
+        hybrid = predict_hybrid(target, index, known[index], seed=seed, analytic=analytic, unseen=unseen)
     predicted = hybrid.predicted if hybrid is not None else analytic.predicted
     kept, decision = _keep(predicted, index, known[index], keep, hybrid)
     measured = np.full(len(known), np.nan)
     measured[index] = known[index]
+    shares = analytic.fit.shares({name: column[kept] for name, column in target.readings[analytic.reading].items()})
     return DescribedPruning(
         family, settings, analytic.predicted, predicted, measured, known, kept, decision, found.excluded,
-        analytic.fit.parameters, hybrid.weights if hybrid is not None else {},
+        analytic.fit.parameters, hybrid.weights if hybrid is not None else {}, shares,
     )  # fmt: skip
 
 

@@ -13,9 +13,16 @@ from perflex._plot import COLOURS, new_figure
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from perflex._prune.pruning import Pruning
 
-__all__ = ["PruningCheck", "check_pruning", "draw_pruning"]
+    Array = NDArray[np.float64]
+
+__all__ = ["PruningCheck", "check_pruning", "draw_pruning", "draw_times"]
+
+# From so many points on, they are drawn small.
+_MANY = 500
 
 
 @dataclass(frozen=True)
@@ -103,35 +110,52 @@ def draw_pruning(pruning: Pruning, path: Path, measured: dict[str, float] | None
         Seconds by variant's name; by default those that the pruning was given.
     """
     times = _times(pruning, measured)
+    shown = pruning.variants
+    draw_times(
+        path,
+        np.array([1e3 * variant.predicted for variant in shown]),
+        np.array([1e3 * times.get(variant.name, math.nan) for variant in shown]),
+        np.array([variant.kept for variant in shown], dtype=np.bool_),
+        f"{len(pruning.kept)} of {len(shown)} variants kept",
+    )
+
+
+def draw_times(path: Path, predicted: Array, measured: Array, kept: NDArray[np.bool_], title: str) -> None:
+    """Draw measured over predicted times to a PNG file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    predicted, measured
+        Times in milliseconds, shape ``(n,)``; what was not measured is nan, and drawn at the bottom.
+    kept
+        Which are kept, shape ``(n,)``.
+    title
+        Above the picture.
+    """
     figure = new_figure(6.4, 5.2)
     axes = figure.add_subplot()
-    for kept, colour, label in ((False, COLOURS[1], "dropped"), (True, COLOURS[0], "kept")):
-        own = [variant for variant in pruning.variants if variant.kept is kept]
-        points = [(variant.predicted, times[variant.name]) for variant in own if variant.name in times]
-        rest = [variant.predicted for variant in own if variant.name not in times]
-        if points:
-            x, y = zip(*points, strict=True)
-            name = f"{label}, measured ({len(points)})"
-            axes.plot([1e3 * v for v in x], [1e3 * v for v in y], "o", ms=5, mfc="none", color=colour, label=name)
-        if rest:
-            place = np.full(len(rest), 0.02 if kept else 0.05)
-            name = f"{label}, not measured ({len(rest)})"
-            axes.plot(
-                1e3 * np.array(rest), place, "|", ms=7, color=colour, label=name, transform=axes.get_xaxis_transform()
-            )
+    known = np.isfinite(measured)
+    size = 5.0 if len(predicted) < _MANY else 2.0
+    for chosen, colour, label in ((False, COLOURS[1], "dropped"), (True, COLOURS[0], "kept")):
+        points, rest = (kept == chosen) & known, (kept == chosen) & ~known
+        if points.any():
+            name = f"{label}, measured ({points.sum()})"
+            axes.plot(predicted[points], measured[points], "o", ms=size, mfc="none", color=colour, label=name)
+        if rest.any():
+            place = np.full(rest.sum(), 0.02 if chosen else 0.05)
+            name = f"{label}, not measured ({rest.sum()})"
+            axes.plot(predicted[rest], place, "|", ms=7, color=colour, label=name, transform=axes.get_xaxis_transform())
     axes.set_xscale("log")
-    if times:
+    if known.any():
         axes.set_yscale("log")
-        ends = [
-            1e3 * value
-            for variant in pruning.variants
-            if variant.name in times
-            for value in (variant.predicted, times[variant.name])
-        ]
-        axes.plot([min(ends), max(ends)], [min(ends), max(ends)], color="0.6", linewidth=0.8, label="as predicted")
+        both = np.concatenate([predicted[known], measured[known]])
+        ends = [both.min(), both.max()]
+        axes.plot(ends, ends, color="0.6", linewidth=0.8, label="as predicted")
     axes.set_xlabel("predicted time (ms)")
     axes.set_ylabel("measured time (ms)")
-    axes.set_title(f"{len(pruning.kept)} of {len(pruning.variants)} variants kept", fontsize=11)
+    axes.set_title(title, fontsize=11)
     axes.grid(visible=True, which="both", linewidth=0.4, alpha=0.6)
     axes.legend(frameon=False)
     figure.savefig(path)

@@ -7,8 +7,8 @@ N random configurations (different kernels) are measured; then, of the rest:
 
 * geomean_error: exp(mean |log predicted / measured|) - 1;
 * spearman: rank correlation of predicted and measured;
-* share_to_keep: rank, in the method's order (by predicted time; the hybrid's own order of promise), of the first configuration of the rest within 5 % of the best of the rest, as
-  a share of the rest;
+* share_to_keep: rank, in the method's order, of the first configuration of the rest within 5 % of the best of the
+  rest, as a share of the rest; the order is that of the predicted times, for the hybrid that of both its predictions;
 * best_after_n_plus_10: best time after 10 further measurements that the method chooses (with a fit after every fourth
   at the latest), relative to the best of the whole space. Kernel Tuner's strategies, random search and the tuner
   choose all N + 10 themselves.

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from described_data import TRUTH, convolution_space, times_of
 
+from perflex._described.analytic import AnalyticFit
 from perflex._described.description_file import description_names, load_description
-from perflex._described.hybrid import predict_hybrid
+from perflex._described.hybrid import HybridPrediction, predict_hybrid
 from perflex._described.platform import platform_of
-from perflex._described.space import DescribedSpace
-from perflex._described.tuner import DescribedTuner, expected_improvement, tune_described
+from perflex._described.space import DescribedSpace, ReadingFit
+from perflex._described.tuner import DescribedTuner, first_batch, most_promising, tune_described
 from perflex.errors import CalibrationError, MissingExtraError
 
 
@@ -81,6 +82,17 @@ def test_makers_are_told_by_name():
     assert platform_of("A100")["m_units"] == 108
 
 
+def test_shares_say_what_a_cost_adds():
+    space = convolution_space(40)
+    fit = AnalyticFit(space.description, TRUTH, 0.0, 0.0)
+    shares = fit.shares(space.readings[0])
+    assert np.sum(list(shares.values()), axis=0) == pytest.approx(np.ones(40))
+    for name in ("p_local", "p_latency"):
+        less = AnalyticFit(space.description, TRUTH | {name: TRUTH[name] * 0.999}, 0.0, 0.0)
+        fallen = 1 - less.predict(space.readings[0]) / fit.predict(space.readings[0])
+        assert shares[name] == pytest.approx(1e3 * fallen, rel=1e-2, abs=1e-6)
+
+
 @pytest.mark.parametrize("times", [[], [1.0, -1.0], [1.0, np.nan]])
 def test_times_must_be_times(times):
     space = convolution_space(50)
@@ -97,9 +109,8 @@ def test_correction_learns_what_the_model_does_not_know():
     found = predict_hybrid(space, index, times[index])
     rest = np.setdiff1d(np.arange(len(space)), index)
     assert error(found.predicted[rest], times[rest]) < 0.6 * error(found.analytic.predicted[rest], times[rest])
-    inside = np.abs(np.log(times[rest] / found.predicted[rest])) < 2 * found.deviation[rest]
-    assert inside.mean() > 0.85
     assert sum(found.weights.values()) == pytest.approx(1)
+    assert sorted(found.order) == list(range(len(space)))
 
 
 def test_correction_does_no_harm_where_there_is_nothing_to_learn():
@@ -121,12 +132,36 @@ def test_correction_needs_its_extra(monkeypatch):
         predict_hybrid(space, np.arange(20), np.ones(20))
 
 
-def test_expected_improvement_is_the_mean_gain():
-    draws = np.random.default_rng(0).normal(size=400_000)
-    for mean, deviation in ((0.1, 0.3), (-0.2, 0.1), (0.5, 0.2)):
-        gain = np.maximum(0, -(mean + deviation * draws)).mean()
-        found = expected_improvement(np.exp(np.array([mean])), np.array([deviation]), 1.0)
-        assert found[0] == pytest.approx(gain, abs=2e-3)
+def test_order_keeps_what_either_prediction_puts_first():
+    places = np.arange(100.0)
+    analytic = ReadingFit(AnalyticFit(load_description("gemm"), {}, 0.1, 0.0), 0, 1 + np.roll(places, 50))
+    found = HybridPrediction(analytic, 1 + places, {}, None)
+    assert {0, 50} <= set(found.order[:4].tolist())
+    assert found.order[0] == 0
+    alike = HybridPrediction(analytic, analytic.predicted, {}, None)
+    assert alike.order.tolist() == np.argsort(analytic.predicted).tolist()
+
+
+def test_first_batch_has_every_setting_of_the_switches():
+    space = convolution_space()
+    chosen = first_batch(space, 25, 0)
+    assert len(set(chosen.tolist())) == 25
+    for name in ("use_shmem", "read_only"):
+        assert set(space.settings[name][chosen]) == {0, 1}
+    assert space.expected()[chosen].max() <= np.quantile(space.expected(), 0.51)
+
+
+def test_what_is_measured_next_is_new_and_of_several_groups():
+    space = convolution_space(200)
+    times = times_of(space)
+    fit = space.fit_analytic(np.arange(30), times[:30])
+    found = HybridPrediction(fit, times, {}, None)
+    measured = np.argsort(times)[:20]
+    chosen = np.concatenate([most_promising(space, found, measured, 5, seed) for seed in range(8)])
+    assert not set(chosen.tolist()) & set(measured.tolist())
+    groups = set(zip(*(space.settings[name][chosen] for name in ("use_shmem", "read_only")), strict=True))
+    assert len(groups) >= 3
+    assert sorted(most_promising(space, found, np.arange(197), 5, 0)) == [197, 198, 199]
 
 
 def test_tuner_finds_the_best_and_survives_failures():
