@@ -153,7 +153,7 @@ def test_bad_files_are_named(small, tmp_path, name, content, message):
         ("p_time*(f_work", "p_time*(f_wrk", "f_wrk is neither a feature nor a parameter"),
         ("p_time*(f_work", "p_time*p_*(f_work", "model"),
         ("p_group*f_groups", "f_groups", "does not use p_group"),
-        ("[1, 2, 4]", "[1, 1]", "different numbers"),
+        ("[1, 2, 4]", "[1, 1]", "different finite numbers"),
         ("prior: 10", "prior: 0", "must be positive"),
         ("constants: {size", "other: 1\nconstants: {size", "no such field"),
         ("f_work: ", "size: ", "already"),
