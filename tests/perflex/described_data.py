@@ -12,6 +12,7 @@ TRUTH = {
     "p_time": 5e-9, "p_tail": 0.5, "p_latency": 3.0, "p_parallel": 0.5, "p_issue": 0.6, "p_stage": 5.0, "p_local": 2.5,
     "p_line": 1.5, "p_line_read_only": 4.0, "p_byte": 0.2, "p_sharp": 3.0, "p_spill": 3.0, "p_spill_hoisted": 30.0,
     "p_spill_growth": 0.8, "p_scratch": 0.05, "p_scratch_direct": 0.05, "p_copy_waiting": 4.0,
+    "p_read_only_staged": 1.0,
 }  # fmt: skip
 
 
