@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from perflex._described.formula import Formula
 
 __all__ = ["Description", "Parameter", "Tunable"]
+
+# Columns of this length fill a few gigabytes.
+_MOST_COMBINATIONS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,8 @@ class Description:
         rows = len(next(iter(columns.values())))
         holds = np.ones(rows, dtype=np.bool_)
         for constraint in self.constraints:
-            holds &= np.broadcast_to(constraint(columns) != 0, rows)
+            value = np.broadcast_to(constraint(columns), rows)
+            holds &= (value != 0) & ~np.isnan(value)
         return holds
 
     def space(self) -> dict[str, NDArray[np.float64]]:
@@ -156,8 +161,15 @@ class Description:
         Raises
         ------
         FileFormatError
-            The constraints leave none.
+            The constraints leave none, or there are too many combinations to go through.
         """
+        combinations = math.prod(len(tunable.values) for tunable in self.tunables.values())
+        if combinations > _MOST_COMBINATIONS:
+            msg = (
+                f"the tunables of description {self.name!r} have {combinations} combinations, more than "
+                f"{_MOST_COMBINATIONS}; list fewer values, or draw samples from the space's own configurations"
+            )
+            raise FileFormatError(msg, description=self.name)
         axes = np.meshgrid(*(np.array(tunable.values) for tunable in self.tunables.values()), indexing="ij")
         every = dict(zip(self.tunables, (axis.ravel() for axis in axes), strict=True))
         holds = self.valid(every)

@@ -49,6 +49,7 @@ __all__ = ["description_names", "load_description"]
 SCHEMA = "perflex-description/1"
 _SUFFIXES = (".yaml", ".yml")
 _HOME = "perflex.models"
+_LARGEST = 1e300
 
 
 def description_names() -> tuple[str, ...]:
@@ -93,6 +94,10 @@ def _read(path: Path) -> Description:
     found = top.section("constants") if "constants" in top else None
     constants = {name: found.number(name) for name in found} if found is not None else {}
     known = {*tunables, *constants, *PLATFORM_FACTS}
+    twice = [*(set(tunables) & set(constants)), *((set(tunables) | set(constants)) & set(PLATFORM_FACTS))]
+    if twice:
+        msg = f"{twice[0]} stands for two things: a tunable, a constant or a fact of the device; rename it"
+        raise top.error(msg, "tunables" if twice[0] in tunables else "constants")
     conditions = [
         _formula(top, "constraints", text) for text in (top.texts("constraints") if "constraints" in top else ())
     ]
@@ -137,11 +142,12 @@ def _is_number(section: Section, name: str) -> bool:
 def _tunable(section: Section, name: str) -> Tunable:
     entry = section.section(name)
     values = entry.items("values")
-    if not values or not all(isinstance(value, int | float) for value in values) or len(set(values)) != len(values):
-        msg = "a list of different numbers must stand here"
+    numbers = [value for value in values if isinstance(value, int | float) and abs(value) < _LARGEST]
+    if not values or len(numbers) < len(values) or len(set(numbers)) != len(values):
+        msg = "a list of different finite numbers must stand here"
         raise entry.error(msg, "values")
     dead = _formula(entry, "dead_when", entry.text("dead_when")) if "dead_when" in entry else None
-    tunable = Tunable(entry.text("meaning"), tuple(sorted(float(value) for value in values)), dead)
+    tunable = Tunable(entry.text("meaning"), tuple(sorted(float(value) for value in numbers)), dead)
     entry.finish()
     return tunable
 
@@ -197,6 +203,12 @@ def _parameters(top: Section) -> dict[str, Parameter]:
             msg = "prior and spread must be positive"
             raise entry.error(msg, "prior")
         entry.finish()
+        if not name.startswith("p_"):
+            msg = "the name of a parameter begins with p_; rename it"
+            raise section.error(msg, name)
+    if not found:
+        msg = "a model needs at least one parameter, that of time"
+        raise top.error(msg, "parameters")
     return found
 
 

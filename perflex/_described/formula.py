@@ -135,8 +135,7 @@ class _Reader:
             raise self.error(node, f"it is nested more than {_MAX_DEPTH} deep; use features for parts of it")
         match node:
             case ast.Constant(value=bool() | int() | float() as value):
-                number = np.float64(value)
-                return lambda _: number
+                return self._constant(node, value)
             case ast.Name(id=name):
                 self.found[name] = None
                 return lambda columns: columns[name]
@@ -157,6 +156,13 @@ class _Reader:
                 raise self.error(
                     node, f"{type(node).__name__} is not allowed; use arithmetic, conditions and functions"
                 )
+
+    def _constant(self, node: ast.Constant, value: float) -> Callable[[Mapping[str, Any]], Any]:
+        try:
+            number = np.float64(value)
+        except OverflowError as error:
+            raise self.error(node, "the number is too large") from error
+        return lambda _: number
 
     def _binary(self, node: ast.BinOp, depth: int) -> Callable[[Mapping[str, Any]], Any]:
         left, right = self.read(node.left, depth + 1), self.read(node.right, depth + 1)

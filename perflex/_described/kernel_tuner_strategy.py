@@ -56,11 +56,15 @@ class KernelTunerStrategy:
         Raises
         ------
         CalibrationError
-            A tunable of the description is not tuned, or has values that are no numbers.
+            A tunable of the description is not tuned, or has values that are no numbers; or the objective is one that
+            is better the higher it is, not a time.
         """
         from kernel_tuner.strategies.common import CostFunc
         from kernel_tuner.util import StopCriterionReached
 
+        if getattr(tuning_options, "objective_higher_is_better", False):
+            msg = f"the strategy searches for short times, not for a high {tuning_options.objective}; tune for 'time'"
+            raise CalibrationError(msg, description=self.description.name)
         configurations = [tuple(configuration) for configuration in searchspace.list]
         space, chosen = self._space(list(searchspace.param_names), configurations)
         tuner = DescribedTuner(space, self.seed)
@@ -87,7 +91,8 @@ class KernelTunerStrategy:
             msg = f"the tunables of description {self.description.name!r} must be numbers: {error}"
             raise CalibrationError(msg, description=self.description.name) from error
         settings = dict(zip(wanted, table.T, strict=True))
-        kernels = np.column_stack(list(self.description.kernels(settings).values()))
+        constants = [column for name, column in settings.items() if name not in self.description.tunables]
+        kernels = np.column_stack([*self.description.kernels(settings).values(), *constants])
         _, first = np.unique(kernels, axis=0, return_index=True)
         first.sort()
         return DescribedSpace(

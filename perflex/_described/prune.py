@@ -14,6 +14,7 @@ from perflex._described.description_file import load_description
 from perflex._described.hybrid import predict_hybrid
 from perflex._described.space import DescribedSpace
 from perflex._described.space_file import MeasuredSpace, read_space
+from perflex._prune.keep import number_kept
 from perflex._prune.promise import KeepDecision, Promise, keep_by_promise
 from perflex.errors import CalibrationError, FileFormatError
 
@@ -165,7 +166,7 @@ def prune_described(
         judge. Without, all of the file is the measured batch, and all configurations that the description allows are
         pruned.
     keep
-        How many to keep: a number (1 or more, whole), a fraction below 1, or a promise.
+        How many to keep: a number, a share above 0 and at most 1 such as 0.05 (1.0 for all), or a promise.
     device
         Name of the device; without, the one in the file.
     machine
@@ -180,13 +181,15 @@ def prune_described(
     FileFormatError
         A file cannot be read, or holds no valid configuration.
     CalibrationError
-        More samples are asked for than there are, or the number to keep is none.
+        More samples are asked for than there are, the number to keep is none, or the model's times are not positive.
     MissingExtraError
         ``learned`` is set and scikit-learn is not installed.
     """
     family = description if isinstance(description, Description) else load_description(description)
     found = space if isinstance(space, MeasuredSpace) else read_space(space, family)
     settings, known = (found.settings, found.times) if samples is not None else _whole(family, found)
+    if not isinstance(keep, Promise):
+        number_kept(keep, len(known))
     index = _batch(known, samples, seed)
     target = DescribedSpace(family, settings, device if device is not None else found.device, machine)
     analytic = target.fit_analytic(index, known[index])
@@ -226,8 +229,10 @@ def _batch(known: Array, samples: int | None, seed: int) -> Indices:
     there = np.flatnonzero(np.isfinite(known))
     if samples is None:
         return there
-    if not 1 <= samples <= len(there):
-        msg = f"{samples} samples cannot be drawn from {len(there)} measured configurations; ask for fewer"
+    if not isinstance(samples, (int, np.integer)) or not 1 <= samples <= len(there):
+        msg = (
+            f"{samples!r} samples cannot be drawn from {len(there)} measured configurations; ask for 1 to {len(there)}"
+        )
         raise CalibrationError(msg, samples=samples)
     return np.sort(np.random.default_rng(seed).choice(there, samples, replace=False))
 
@@ -241,9 +246,5 @@ def _keep(
             predicted, measured_index=index, measured=times, predicted_of_measured=unseen, promise=keep
         )
         return decision.kept, decision
-    count = round(keep * len(predicted)) if 0 < keep < 1 else int(keep)
-    if keep <= 0 or (keep >= 1 and count != keep):
-        msg = f"keep must be a whole number, a fraction below 1 or a promise, not {keep!r}"
-        raise CalibrationError(msg, keep=keep)
     order = hybrid.order if hybrid is not None else np.argsort(predicted, kind="stable")
-    return np.asarray(order[: max(1, count)], dtype=np.intp), None
+    return np.asarray(order[: number_kept(keep, len(predicted))], dtype=np.intp), None

@@ -10,6 +10,7 @@ import numpy as np
 
 from perflex._described.analytic import AnalyticFit, fit_analytic
 from perflex._described.platform import platform_of
+from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,13 +101,27 @@ class DescribedSpace:
             Which configurations were measured, shape ``(m,)``.
         times
             Their times, shape ``(m,)``, any unit.
+
+        Raises
+        ------
+        CalibrationError
+            As `fit_analytic`, or the fitted model gives a time that is not positive for some configuration.
         """
         fits = [
             fit_analytic(self.description, {name: column[index] for name, column in features.items()}, times)
             for features in self.readings
         ]
         reading = min(range(len(fits)), key=lambda number: fits[number].cost)
-        return ReadingFit(fits[reading], reading, fits[reading].predict(self.readings[reading]))
+        predicted = fits[reading].predict(self.readings[reading])
+        wrong = np.flatnonzero(~(np.isfinite(predicted) & (predicted > 0)))
+        if wrong.size:
+            where = ", ".join(f"{name}={self.settings[name][wrong[0]]:g}" for name in self.description.tunables)
+            msg = (
+                f"the model of description {self.description.name!r} gives the time {predicted[wrong[0]]:g} for "
+                f"{where}; mend it so that every time is positive"
+            )
+            raise CalibrationError(msg, description=self.description.name)
+        return ReadingFit(fits[reading], reading, predicted)
 
 
 def _even(column: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import math
+import zlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,9 +99,13 @@ def _text(path: Path) -> str:
         content = path.read_bytes()
         if path.name.endswith(".gz"):
             with gzip.open(io.BytesIO(content)) as stream:
-                content = stream.read(_MAX_BYTES)
-        return content.decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+                content = stream.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            msg = f"{path} unpacks to more than {_MAX_BYTES} bytes; split it"
+            raise FileFormatError(msg, path=path)
+        # Spreadsheets begin their tables with a mark of the encoding.
+        return content.decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         msg = f"cannot read {path}: {error}"
         raise FileFormatError(msg, path=path) from error
 
@@ -112,8 +117,12 @@ def _table(text: str, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
     if column is None:
         msg = f"{path} has no column {' or '.join(_TABLE_TIMES)}; name the column of times with its unit, e.g. time_ms"
         raise FileFormatError(msg, path=path, field="time_ms")
-    for row in reader:
-        yield {name: value for name, value in row.items() if name and not name.startswith("time")}, row[column]
+    try:
+        for row in reader:
+            yield {name: value for name, value in row.items() if name}, row[column]
+    except csv.Error as error:
+        msg = f"{path}, line {reader.line_num}, is no row of a table: {error}; restore the file"
+        raise FileFormatError(msg, path=path) from error
 
 
 def _json(text: str, path: Path) -> tuple[Iterable[tuple[dict[str, Any], Any]], str]:
@@ -142,8 +151,8 @@ def _unclosed(text: str, path: Path) -> Any:
 
 def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
     keys = document.get("tune_params_keys")
-    if not isinstance(keys, list):
-        msg = f"{path} has no list 'tune_params_keys'; it is no cache file of Kernel Tuner"
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        msg = f"{path} has no list of names 'tune_params_keys'; it is no cache file of Kernel Tuner"
         raise FileFormatError(msg, path=path, field="tune_params_keys")
     objective = str(document.get("objective", "time"))
     if objective != "time":
@@ -153,12 +162,14 @@ def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[
         if isinstance(entry, dict):
             times: Any = entry.get("times")
             # Kernel Tuner states times in milliseconds (its documentation, "Output").
-            time = float(np.median(np.asarray(times))) if _numbers(times) else entry.get("time")
+            time = float(np.median(times)) if _numbers(times) else entry.get("time")
             yield {key: entry.get(key) for key in keys}, time
+        else:
+            yield dict.fromkeys(keys), None
 
 
 def _numbers(values: Any) -> bool:
-    return isinstance(values, list) and bool(values) and all(isinstance(value, int | float) for value in values)
+    return isinstance(values, list) and bool(values) and all(_number(value) is not None for value in values)
 
 
 def _t4_rows(results: list[Any], path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
@@ -169,9 +180,9 @@ def _t4_rows(results: list[Any], path: Path) -> Iterable[tuple[dict[str, Any], A
         if str(result.get("invalidity", "correct")) != "correct":
             yield result["configuration"], str(result["invalidity"])
             continue
-        found = next(
-            (m for m in result.get("measurements", []) if isinstance(m, dict) and m.get("name") == "time"), None
-        )
+        listed = result.get("measurements")
+        measurements = listed if isinstance(listed, list) else []
+        found = next((m for m in measurements if isinstance(m, dict) and m.get("name") == "time"), None)
         yield result["configuration"], _t4_time(found, path)
 
 
@@ -182,24 +193,24 @@ def _t4_time(measurement: Mapping[str, Any] | None, path: Path) -> Any:
     if unit not in _UNITS:
         msg = f"{path} states the unit {unit!r} for a time; known are {', '.join(_UNITS)}: add it to the file"
         raise FileFormatError(msg, path=path, field="unit")
-    value = measurement.get("value")
-    return value * _UNITS[unit] if isinstance(value, int | float) else "not measured"
+    value = _number(measurement.get("value"))
+    return "not measured" if value is None else value * _UNITS[unit]
 
 
 def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, path: Path, device: str) -> MeasuredSpace:
     excluded: Counter[str] = Counter()
     good: list[tuple[list[float], float]] = []
-    names = [*description.tunables, *(name for name in description.constants if rows and name in rows[0][0])]
+    stated = {name for settings, _ in rows for name in settings}
+    names = [*description.tunables, *(name for name in description.constants if name in stated)]
+    missing = [name for name in description.tunables if rows and name not in stated]
+    if missing:
+        msg = f"{path} has no tunable {missing[0]}, which description {description.name!r} needs"
+        raise FileFormatError(msg, path=path, field=missing[0])
     for settings, time in rows:
-        missing = [name for name in names if name not in settings]
-        if missing:
-            msg = f"{path} has no tunable {missing[0]}, which description {description.name!r} needs"
-            raise FileFormatError(msg, path=path, field=missing[0])
         value, cause = _number(time), ""
-        try:
-            numbers = [float(settings[name]) for name in names]
-        except (TypeError, ValueError):
-            cause, numbers = "settings that are no numbers", []
+        numbers = [number for name in names if (number := _number(settings.get(name))) is not None]
+        if len(numbers) < len(names) or not all(map(math.isfinite, numbers)):
+            cause = "settings that are no numbers"
         if not cause and not (value is not None and math.isfinite(value) and value > 0):
             cause = "failed or without a time"
         if cause:
@@ -224,7 +235,7 @@ def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, pa
 def _number(value: Any) -> float | None:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
@@ -246,7 +257,9 @@ def _kernels(  # one step of _joined
         raise FileFormatError(msg, path=path)
     settings = {name: column[valid] for name, column in settings.items()}
     times = times[valid]
-    kernels = np.column_stack(list(description.kernels(settings).values()))
+    # What the file states for a constant tells problems apart: the same settings of another size are another kernel.
+    constants = [column for name, column in settings.items() if name not in description.tunables]
+    kernels = np.column_stack([*description.kernels(settings).values(), *constants])
     _, first, number = np.unique(kernels, axis=0, return_index=True, return_inverse=True)
     number = number.ravel()
     if len(first) < len(times):

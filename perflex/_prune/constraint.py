@@ -104,7 +104,17 @@ def _from_function(function: Callable[..., Any], parameters: Sequence[str]) -> C
         raise SpaceError(msg, constraint=name)
     taken = tuple(parameters) if everything else tuple(p.name for p in named if p.name in parameters)
     label = f"function {name}" if name == "<lambda>" else name
-    return Constraint(label, frozenset(taken), lambda settings: bool(function(**{key: settings[key] for key in taken})))
+
+    def holds(settings: Settings) -> bool:
+        try:
+            return bool(function(**{key: settings[key] for key in taken}))
+        except Exception as error:
+            msg = (
+                f"constraint {name} fails for {_shown(settings)}: {type(error).__name__}: {error}; let it return False"
+            )
+            raise SpaceError(msg, constraint=name) from error
+
+    return Constraint(label, frozenset(taken), holds)
 
 
 def _parsed(text: str) -> ast.expr:
@@ -155,7 +165,7 @@ def _allowed(node: ast.AST) -> bool:
 def _fulfilled(tree: ast.expr, settings: Settings, text: str) -> bool:
     try:
         return bool(_value(tree, settings))
-    except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
+    except (TypeError, ZeroDivisionError, OverflowError, ValueError, RecursionError) as error:
         msg = f"constraint {text!r} cannot be evaluated for {_shown(settings)}: {error}; guard it with 'and' or 'or'"
         raise SpaceError(msg, constraint=text) from error
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["Keep", "decide", "held_out_logs"]
+__all__ = ["Keep", "decide", "held_out_logs", "number_kept"]
 
 Keep = float | int | Promise
 
@@ -56,10 +56,9 @@ def decide(
                 promise=keep,
             )
         return _by_calibration(predicted, ranked, keep, calibration)
-    count = _count(keep, predicted.size)
+    count = number_kept(keep, predicted.size)
     best = measured_index[np.argmin(measured)] if measured_index.size else None
-    slower = np.setdiff1d(measured_index, [] if best is None else [best])
-    chosen = [index for index in ranked if index not in set(slower.tolist()) and index != best]
+    chosen = ranked[~np.isin(ranked, measured_index)].tolist()
     room = count if best is None else count - 1
     kept = set(chosen[:room]) | (set() if best is None else {best})
     place = np.array([index for index in ranked if index in kept], dtype=np.intp)
@@ -69,7 +68,14 @@ def decide(
     )
 
 
-def _count(keep: float, total: int) -> int:
+def number_kept(keep: float, total: int) -> int:
+    """Return how many of so many are kept, at least one.
+
+    Raises
+    ------
+    CalibrationError
+        It is neither a positive whole number, nor a share above 0 and at most 1.
+    """
     if isinstance(keep, bool) or not isinstance(keep, (int, float, np.integer, np.floating)):
         msg = f"keep must be a number of variants, a share such as 0.1, or a Promise, not {keep!r}"
         raise CalibrationError(msg)

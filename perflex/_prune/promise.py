@@ -71,7 +71,7 @@ class Promise:
     @property
     def batch(self) -> int:
         """Fewest measured variants that can carry the confidence: ``c / (1 - c)``, 19 for 95 %."""
-        return math.ceil(self.confidence / (1 - self.confidence) - _ROUNDING)
+        return max(1, math.ceil(self.confidence / (1 - self.confidence) - _ROUNDING))
 
     def __str__(self) -> str:
         return f"within {100 * self.loss:.3g} % of the best with {100 * self.confidence:.4g} % confidence"

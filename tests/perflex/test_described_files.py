@@ -128,6 +128,9 @@ def test_tables(small, tmp_path):
         ("a.json", '{"results": [3]}', "no T4"),
         ("a.csv", "items,depth,time\n64,1,3\n", "time_ms"),
         ("a.csv", "items,time_ms\n64,3\n", "no tunable depth"),
+        ("a.json", json.dumps({**cache(ROWS), "tune_params_keys": [["items"]]}), "list of names"),
+        ("a.json", '{"results": [{"configuration": {"items": 64, "depth": 1}, "measurements": null}]}', "1 failed"),
+        ("a.csv", "items,depth,time_ms\n64," + "1" * 200000 + ",3\n", "line 1"),
         ("a.txt", "", "convert"),
         ("a.json.gz", "no gzip", "cannot read"),
     ],
@@ -150,10 +153,14 @@ def test_bad_files_are_named(small, tmp_path, name, content, message):
         ("p_time*(f_work", "p_time*(f_wrk", "f_wrk is neither a feature nor a parameter"),
         ("p_time*(f_work", "p_time*p_*(f_work", "model"),
         ("p_group*f_groups", "f_groups", "does not use p_group"),
-        ("[1, 2, 4]", "[1, 1]", "different numbers"),
+        ("[1, 2, 4]", "[1, 1]", "different finite numbers"),
         ("prior: 10", "prior: 0", "must be positive"),
         ("constants: {size", "other: 1\nconstants: {size", "no such field"),
         ("f_work: ", "size: ", "already"),
+        ("[1, 2, 4]", "[.nan, 1]", "finite numbers"),
+        ("constants: {size: 1024}", "constants: {size: 1024, items: 3}", "items stands for two things"),
+        ("f_groups*items*depth", "f_groups*1" + "0" * 400, "too large"),
+        ("p_group: {meaning", "f_groups: {meaning", "begins with p_"),
         ("[items*depth <= 256]", "[f_groups > 2]", "'f_groups' is not known here"),
     ],
 )
@@ -163,6 +170,62 @@ def test_bad_descriptions_are_named(tmp_path, old, new, message):
     path.write_text(DESCRIPTION.replace(old, new, 1))
     with pytest.raises(FileFormatError, match=message):
         load_description(path)
+
+
+def test_the_same_settings_of_two_sizes_are_two_kernels(small, tmp_path):
+    path = tmp_path / "sizes.csv"
+    path.write_text("items,depth,size,time_ms\n64,1,1024,1\n64,1,4096,4\n64,1,4096,6\n")
+    found = read_space(path, small)
+    assert found.settings["size"].tolist() == [1024, 4096]
+    assert found.times.tolist() == [1.0, 5.0]
+
+
+def test_rows_that_only_fail_to_be_numbers_are_counted(small, tmp_path):
+    path = tmp_path / "cache.json"
+    rows = [(64, 1, 3.0), (64, 2, 10**400), (10**400, 1, 1.0), (float("nan"), 1, 1.0)]
+    document = cache(rows)
+    document["cache"] |= {"none": None, "short": {"items": 64, "time": 1.0}}
+    path.write_text(json.dumps(document))
+    found = read_space(path, small)
+    assert found.times.tolist() == [3.0]
+    assert found.excluded == {"failed or without a time": 1, "settings that are no numbers": 4}
+
+
+def test_tables_of_spreadsheets_and_damaged_archives(small, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("items,depth,time_ms\n64,1,3\n", encoding="utf-8-sig")
+    assert read_space(path, small).times.tolist() == [3.0]
+    content = bytearray(gzip.compress(json.dumps(cache(ROWS * 20)).encode()))
+    content[20:30] = b"\xff" * 10
+    packed = tmp_path / "a.json.gz"
+    packed.write_bytes(bytes(content))
+    with pytest.raises(FileFormatError, match="cannot read"):
+        read_space(packed, small)
+
+
+def test_model_that_gives_no_time(small, tmp_path):
+    path = tmp_path / "zero.yaml"
+    path.write_text(DESCRIPTION.replace("f_work + p_group*f_groups", "f_groups - 4 + 0*p_group*f_work"))
+    space = MeasuredSpace({"items": np.array([64.0, 64, 128]), "depth": np.array([1.0, 2, 1])}, np.ones(3), {})
+    with pytest.raises(CalibrationError, match=r"gives the time 0 for items=64, depth=4"):
+        prune_described(space, load_description(path), learned=False)
+    whole = prune_described(space, small, keep=1.0, learned=False)
+    assert len(whole.kept) == len(whole.predicted)
+
+
+def test_too_many_combinations(tmp_path):
+    many = "".join(f"  t{i}: {{meaning: x, values: {list(range(20))}}}\n" for i in range(9))
+    path = tmp_path / "many.yaml"
+    path.write_text(DESCRIPTION.replace("constants:", many + "constants:"))
+    with pytest.raises(FileFormatError, match="4608000000000 combinations"):
+        load_description(path).space()
+
+
+def test_constraint_without_a_value_is_not_fulfilled(tmp_path):
+    path = tmp_path / "nan.yaml"
+    path.write_text(DESCRIPTION.replace("items*depth <= 256", "size % (depth - 1)"))
+    found = load_description(path).valid({"items": np.array([64.0, 64]), "depth": np.array([1.0, 4])})
+    assert found.tolist() == [False, True]
 
 
 def test_constraints_that_contradict(tmp_path):
@@ -215,7 +278,17 @@ def test_pruning_of_all_that_the_description_allows(measured):
 
 
 @pytest.mark.parametrize(
-    ("samples", "keep", "message"), [(401, 5, "401 samples"), (0, 5, "0 samples"), (20, 0, "keep"), (20, 1.5, "keep")]
+    ("samples", "keep", "message"),
+    [
+        (401, 5, "401 samples"),
+        (0, 5, "0 samples"),
+        (20, 0, "at least one"),
+        (20, 1.5, "share"),
+        (20, float("nan"), "share"),
+        (20, "5%", "keep"),
+        (20, True, "keep"),
+        (2.5, 5, "2.5 samples"),
+    ],
 )
 def test_pruning_refuses_nonsense(measured, samples, keep, message):
     with pytest.raises(CalibrationError, match=message):
