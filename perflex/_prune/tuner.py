@@ -213,12 +213,15 @@ class Tuner:
     @property
     def best(self) -> Asked | None:
         """The fastest measured variant, with its measured time as ``predicted``; None before any."""
+        return next(iter(self.fastest(1)), None)
+
+    def fastest(self, count: int) -> list[Asked]:
+        """Return the fastest measured variants, each with its measured time as ``predicted``."""
         valid = {number: time for number, time in self._times.items() if not math.isnan(time)}
-        if not valid:
-            return None
-        number = min(valid, key=lambda key: valid[key])
-        settings = self._settings[number] if self._settings else {}
-        return Asked(number, self._names[number], settings, valid[number])
+        return [
+            Asked(number, self._names[number], self._settings[number] if self._settings else {}, valid[number])
+            for number in sorted(valid, key=lambda key: valid[key])[:count]
+        ]
 
     @property
     def promise(self) -> KeepDecision | None:
