@@ -18,7 +18,7 @@ import numpy as np
 from perflex._counting import EXECUTOR_FAULTS, explained_fault, in_portions
 from perflex._machines.choice import Choice, chosen_machine, using_machine
 from perflex._progress import progress_shown
-from perflex._prune.space import NotBuiltError, built, settings_text
+from perflex._prune.building import NotBuiltError, built, settings_text
 from perflex._store import current_store, using_store
 from perflex._warnings import PerflexWarning
 from perflex.errors import SpaceError, UnsupportedKernelError
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex._machines import Machine
-    from perflex._prune.space import Settings, VariantSpace
+    from perflex._prune.building import Settings
+    from perflex._prune.space import VariantSpace
     from perflex._store import StorePlace
     from perflex._timing import Progress
 

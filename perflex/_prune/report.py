@@ -13,7 +13,7 @@ from perflex._plot import COLOURS, new_figure
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perflex._prune.pruning import Pruning
+    from perflex._prune.pruned import Pruning
 
 __all__ = ["PruningCheck", "check_pruning", "draw_pruning"]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perflex._machines import Machine
     from perflex._prune.promise import KeepDecision, Promise
     from perflex._prune.space import VariantSpace
-    from perflex._prune.tuner import Asked, TunerStep
+    from perflex._prune.tuner_steps import Asked, TunerStep
     from perflex._store import StorePlace
     from perflex._timing import Progress, TimingOptions
     from perflex._timing_backend import TimedDevice

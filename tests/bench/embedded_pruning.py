@@ -76,7 +76,7 @@ def measure_some(path: Path, which: str, device: str, limit_s: float) -> None:
     from collections import Counter
 
     from perflex._devices import find_device
-    from perflex._prune.space import settings_text
+    from perflex._prune.building import settings_text
     from perflex._store import using_store
     from perflex._timing import measure
 
@@ -105,7 +105,7 @@ def time_again(path: Path, which: str, device: str) -> None:
     from collections import Counter
 
     from perflex._devices import find_device
-    from perflex._prune.space import settings_text
+    from perflex._prune.building import settings_text
     from perflex._store import using_store
     from perflex._timing import TimingOptions, measure
 
@@ -212,7 +212,7 @@ def cover(path: Path, which: str, seeds: int) -> None:
     from perflex import Promise
     from perflex._prune.predictors import GaussianPredictor
     from perflex._prune.promise import keep_by_promise
-    from perflex._prune.tuner import features_of
+    from perflex._prune.tuner_steps import features_of
     from perflex._prune.tuning import PLAIN_FEATURES
 
     rows = read_rows(path)
