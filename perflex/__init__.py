@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from perflex._machines import Machine, load_machine, using_machine
     from perflex._model import Model
     from perflex._prune.promise import Promise
-    from perflex._prune.pruning import Pruning, prune
+    from perflex._prune.pruned import Pruning
+    from perflex._prune.pruning import prune
     from perflex._prune.space import VariantSpace
     from perflex._prune.tuner import Tuner
     from perflex._prune.tuning import TuningResult, tune
@@ -98,7 +99,7 @@ _HOME = {
     "PerflexError": "perflex.errors",
     "PredictionInterval": "perflex._interval",
     "Promise": "perflex._prune.promise",
-    "Pruning": "perflex._prune.pruning",
+    "Pruning": "perflex._prune.pruned",
     "RankedVariant": "perflex._rank",
     "Tuner": "perflex._prune.tuner",
     "TuningResult": "perflex._prune.tuning",

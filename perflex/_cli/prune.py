@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perflex._cli.session import Session
     from perflex._prune.candidates import Candidates
     from perflex._prune.keep import Keep
-    from perflex._prune.pruning import Pruning
+    from perflex._prune.pruned import Pruning
     from perflex._prune.report import PruningCheck
     from perflex._prune.space import VariantSpace
 

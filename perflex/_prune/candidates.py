@@ -217,7 +217,7 @@ def _of_kernels(
 
 
 def _of_space(extracted: ExtractedSpace, features: Sequence[str]) -> Candidates:
-    from perflex._prune.space import settings_text
+    from perflex._prune.building import settings_text
 
     missing = [name for name in features if name not in extracted.features]
     if missing:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex._prune.pruning import Pruning
+    from perflex._prune.pruned import Pruning
 
     Array = NDArray[np.float64]
 

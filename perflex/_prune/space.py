@@ -4,41 +4,27 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perflex._prune.building import built
 from perflex._prune.constraint import read_constraint
-from perflex.errors import PerflexError, SpaceError
+from perflex.errors import SpaceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
     from perflex._machines import Machine
+    from perflex._prune.building import Settings, Value
     from perflex._prune.constraint import Constraint
     from perflex._prune.extraction import ExtractedSpace
     from perflex._store import StorePlace
     from perflex._timing import Progress
 
-__all__ = ["NotBuiltError", "VariantSpace", "settings_text"]
-
-Value = bool | int | float | str
-Settings = Mapping[str, Value]
-
-_NUMBERS = re.compile(r"\d+")
-_CAUSE_LENGTH = 160
-
-
-class NotBuiltError(SpaceError):
-    """Settings do not give a kernel; ``cause`` groups it with others of its kind."""
-
-
-def settings_text(settings: Settings) -> str:
-    """Return settings as a variant's name: ``rows=2, columns=4``."""
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
+__all__ = ["VariantSpace"]
 
 
 @dataclass(frozen=True)
@@ -250,34 +236,6 @@ class VariantSpace:
         values = ", ".join(f"{parameter.name}: {len(parameter.values)}" for parameter in self._parameters)
         rules = f", {len(self._constraints)} constraints" if self._constraints else ""
         return f"<VariantSpace {self.name}: {self.combinations} combinations ({values}){rules}>"
-
-
-def built(build: Callable[..., Any], settings: Settings) -> Any:
-    """Return the kernel that a function makes of settings.
-
-    Raises
-    ------
-    NotBuiltError
-        It makes none, or raises.
-    """
-    try:
-        kernel = build(**settings)
-    except PerflexError as error:
-        raise _not_built(settings, error.message) from error
-    except Exception as error:
-        raise _not_built(settings, f"{type(error).__name__}: {error}") from error
-    if kernel is None:
-        msg = f"{settings_text(settings)}: build returned no kernel"
-        raise NotBuiltError(msg, cause="build returned no kernel")
-    return getattr(kernel, "kernel", kernel)
-
-
-def _not_built(settings: Settings, reason: str) -> NotBuiltError:
-    lines = reason.strip().splitlines()
-    first = lines[0] if lines else "no reason given"
-    # Messages of one kind differ in their numbers.
-    cause = _NUMBERS.sub("#", first)[:_CAUSE_LENGTH]
-    return NotBuiltError(f"{settings_text(settings)}: {first}", cause=f"build: {cause}")
 
 
 def _parameter(name: str, values: Iterable[Value]) -> _Parameter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from perflex._prune.first_batch import first_batch
 from perflex._prune.predictors import GaussianPredictor
 from perflex._prune.promise import KeepDecision, Promise, keep_by_promise
+from perflex._prune.tuner_steps import Asked, TunerStep, features_of
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -23,52 +23,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Asked", "Tuner", "TunerStep", "features_of"]
+__all__ = ["Tuner"]
 
 _FIRST_SHARE = 0.3
 _MOST_FIRST = 60
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A variant that is to be measured.
-
-    Attributes
-    ----------
-    number
-        Its row in the table of features.
-    name
-        Its name.
-    settings
-        Its settings; empty where the tuner was given features only.
-    predicted
-        Seconds; nan in the first batch.
-    """
-
-    number: int
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    predicted: float = math.nan
-
-
-@dataclass(frozen=True)
-class TunerStep:
-    """A measurement that the tuner was told.
-
-    Attributes
-    ----------
-    number, name
-        Of the variant.
-    seconds
-        Its time; nan if it failed.
-    best
-        The fastest so far, seconds.
-    """
-
-    number: int
-    name: str
-    seconds: float
-    best: float
 
 
 class Tuner:
@@ -213,12 +171,15 @@ class Tuner:
     @property
     def best(self) -> Asked | None:
         """The fastest measured variant, with its measured time as ``predicted``; None before any."""
+        return next(iter(self.fastest(1)), None)
+
+    def fastest(self, count: int) -> list[Asked]:
+        """Return the fastest measured variants, each with its measured time as ``predicted``."""
         valid = {number: time for number, time in self._times.items() if not math.isnan(time)}
-        if not valid:
-            return None
-        number = min(valid, key=lambda key: valid[key])
-        settings = self._settings[number] if self._settings else {}
-        return Asked(number, self._names[number], settings, valid[number])
+        return [
+            Asked(number, self._names[number], self._settings[number] if self._settings else {}, valid[number])
+            for number in sorted(valid, key=lambda key: valid[key])[:count]
+        ]
 
     @property
     def promise(self) -> KeepDecision | None:
@@ -319,22 +280,6 @@ class Tuner:
                     return number
         msg = f"there is no variant {which!r} among the {self._count}; tell what was asked"
         raise CalibrationError(msg)
-
-
-def features_of(space: ExtractedSpace | ArrayLike) -> Array:
-    """Return features, and settings as numbers beside them: texts and truth values one column for each value."""
-    settings = getattr(space, "settings", None)
-    if settings is None:
-        table = np.asarray(space, dtype=np.float64)
-        return table[:, None] if table.ndim == 1 else table
-    columns: list[Array] = list(np.asarray(getattr(space, "values", None), dtype=np.float64).T)
-    for name in settings[0]:
-        values = [each[name] for each in settings]
-        if all(isinstance(value, (int, float)) for value in values):
-            columns.append(np.array(values, dtype=np.float64))
-        else:
-            columns += [np.array([float(value == other) for value in values]) for other in dict.fromkeys(values)]
-    return np.column_stack(columns)
 
 
 def _first_size(budget: int, promise: Promise) -> int:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from perflex import Model, Promise, Tuner, VariantSpace, tune
-from perflex._fake_device import FakeDevice
+from perflex._fake_device import FakeBackend, FakeDevice
 from perflex._prune.first_batch import first_batch
 from perflex._prune.predictors import GaussianPredictor, ModelPredictor
 from perflex._prune.tuning import TuningResult
+from perflex._timing import TimingOptions
 from perflex.errors import CalibrationError, MeasurementError
 from tests.perflex.prune.spaces_for_tests import scaled, small_space
 
@@ -178,3 +179,35 @@ def test_tuning_where_nothing_runs() -> None:
     space = VariantSpace(scaled, {"lsize": (16, 32), "repeats": (4,)})
     with pytest.raises(MeasurementError, match="none of the 2 variants that were tried could be timed"):
         tune(space, {"n": 1024}, device=FakeDevice(fake_seconds))
+
+
+class LuckyRunnable:
+    """Looks fast in its first timings."""
+
+    def __init__(self, lucky: int, seconds: float) -> None:
+        self.lucky = lucky
+        self.seconds = seconds
+
+    def run(self, launches: int) -> tuple[float, ...]:
+        self.lucky -= 1
+        return (0.2 * self.seconds if self.lucky >= 0 else self.seconds,) * launches
+
+
+class LuckyBackend(FakeBackend):
+    def prepare(self, kernel: object, sizes: object, label: str) -> LuckyRunnable:  # type: ignore[override]  # noqa: ARG002
+        # Two runs while it starts, then three timings.
+        return LuckyRunnable(5 if label.startswith("lsize=64, repeats=1") else 0, fake_seconds(label, sizes))
+
+
+class LuckyDevice(FakeDevice):
+    def backend(self) -> LuckyBackend:
+        return LuckyBackend(self)
+
+
+def test_fastest_few_are_timed_again() -> None:
+    timing = TimingOptions(trials=3, min_trials=3)
+    found = tune(small_space(), {"n": 1024}, device=LuckyDevice(fake_seconds), budget=9, first=9, timing=timing)
+    lucky = min((step for step in found.history if not math.isnan(step.seconds)), key=lambda step: step.seconds)
+    assert lucky.name == "lsize=64, repeats=1"
+    assert found.best.name == "lsize=32, repeats=1"
+    assert found.best.predicted == pytest.approx(1e-3)

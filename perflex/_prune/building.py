@@ -1,0 +1,54 @@
+"""Kernels from settings, and why some give none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perflex.errors import PerflexError, SpaceError
+
+__all__ = ["NotBuiltError", "Settings", "Value", "built", "settings_text"]
+
+Value = bool | int | float | str
+Settings = Mapping[str, Value]
+
+_NUMBERS = re.compile(r"\d+")
+_CAUSE_LENGTH = 160
+
+
+class NotBuiltError(SpaceError):
+    """Settings do not give a kernel; ``cause`` groups it with others of its kind."""
+
+
+def settings_text(settings: Settings) -> str:
+    """Return settings as a variant's name: ``rows=2, columns=4``."""
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def built(build: Callable[..., Any], settings: Settings) -> Any:
+    """Return the kernel that a function makes of settings.
+
+    Raises
+    ------
+    NotBuiltError
+        It makes none, or raises.
+    """
+    try:
+        kernel = build(**settings)
+    except PerflexError as error:
+        raise _not_built(settings, error.message) from error
+    except Exception as error:
+        raise _not_built(settings, f"{type(error).__name__}: {error}") from error
+    if kernel is None:
+        msg = f"{settings_text(settings)}: build returned no kernel"
+        raise NotBuiltError(msg, cause="build returned no kernel")
+    return getattr(kernel, "kernel", kernel)
+
+
+def _not_built(settings: Settings, reason: str) -> NotBuiltError:
+    lines = reason.strip().splitlines()
+    first = lines[0] if lines else "no reason given"
+    # Messages of one kind differ in their numbers.
+    cause = _NUMBERS.sub("#", first)[:_CAUSE_LENGTH]
+    return NotBuiltError(f"{settings_text(settings)}: {first}", cause=f"build: {cause}")

@@ -1,0 +1,80 @@
+"""Timing variants a few at a time, in one process that stays: starting one takes longer than timing a variant."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from perflex._timing import entries_of, open_backend, outcomes_of
+from perflex._timing_rounds import Entry, Session, start, time_in_rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    from perflex._timing import Job, TimingOptions
+    from perflex._timing_backend import TimedDevice
+    from perflex._timing_results import Measured
+
+__all__ = ["VariantTimer"]
+
+
+class VariantTimer:
+    """Builds and times variants on a device, which stays open until the end of the ``with`` block.
+
+    Parameters
+    ----------
+    device
+        Where to run.
+    options
+        How variants are timed.
+    """
+
+    def __init__(self, device: TimedDevice, options: TimingOptions) -> None:
+        self._device = device
+        self._options = options
+        self._backend = open_backend(device, options)
+        self._built: dict[str, Entry] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._backend.close()
+
+    def timed(self, jobs: Sequence[Job]) -> Measured:
+        """Build variants and time them side by side.
+
+        Raises
+        ------
+        DeviceError
+            The device cannot be opened, or no more.
+        """
+        session = Session(self._options, uuid.uuid4().hex, None)
+        entries = entries_of(jobs, self._device, session)
+        for entry in entries:
+            start(entry, self._backend, session)
+        time_in_rounds(entries, self._backend, session, _told_nobody)
+        self._built |= {entry.label: entry for entry in entries if entry.failure is None}
+        return outcomes_of(entries, self._options)
+
+    def again(self, labels: Sequence[str], options: TimingOptions) -> Measured:
+        """Time variants anew that were timed before, side by side and without building them.
+
+        Raises
+        ------
+        DeviceError
+            The device cannot be opened any more.
+        """
+        session = Session(options, uuid.uuid4().hex, None)
+        entries = [_anew(self._built[label]) for label in labels]
+        time_in_rounds(entries, self._backend, session, _told_nobody)
+        return outcomes_of(entries, options)
+
+
+def _anew(entry: Entry) -> Entry:
+    return Entry(entry.label, entry.job, runnable=entry.runnable, launches=entry.launches, seconds=entry.seconds)
+
+
+def _told_nobody(share: float, label: str) -> None:
+    """Take no note of progress: the tuner tells of each variant."""
