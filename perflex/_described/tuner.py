@@ -28,7 +28,7 @@ _BATCH = 5
 # Share of a batch that looks elsewhere than the predicted best, and how fast the chance to be looked at falls with the
 # logarithm of the time that is expected there.
 _ELSEWHERE = 0.6
-_REACH = 0.5
+_REACH = 0.2
 # Share of the space that the first batch is drawn from: what the model expects to be fast before any measurement.
 _PLAUSIBLE = 0.5
 
@@ -38,7 +38,7 @@ def most_promising(
 ) -> Indices:
     """Return the configurations to measure next.
 
-    Two fifths are the most promising of all. The others are the predicted fastest of groups that are drawn at random,
+    Two fifths are the most promising of all. The others are the most promising of groups that are drawn at random,
     fast ones rather: a group has one setting of the description's switches. What a compiler makes of a switch is what
     the model may have wrong for all of a group, and only a measurement there can show it.
 
@@ -60,14 +60,15 @@ def most_promising(
     left[measured] = np.inf
     wanted = min(count, int(np.isfinite(left).sum()))
     group = _groups(space)
-    chosen = [int(i) for i in prediction.order if np.isfinite(left[i])][: wanted - round(_ELSEWHERE * wanted)]
+    order = prediction.order
+    chosen = order[np.isfinite(left[order])][: wanted - round(_ELSEWHERE * wanted)].tolist()
     left[chosen] = np.inf
     while len(chosen) < wanted:
         fastest = np.full(group.max() + 1, np.inf)
         np.minimum.at(fastest, group, left)
         chance = np.exp(-(fastest - fastest.min()) / _REACH)
         drawn = random.choice(len(chance), p=chance / chance.sum())
-        chosen.append(int(np.argmin(np.where(group == drawn, left, np.inf))))
+        chosen.append(int(order[(group[order] == drawn) & np.isfinite(left[order])][0]))
         left[chosen[-1]] = np.inf
     return np.array(chosen, dtype=np.intp)
 
