@@ -195,8 +195,8 @@ class LuckyRunnable:
 
 class LuckyBackend(FakeBackend):
     def prepare(self, kernel: object, sizes: object, label: str) -> LuckyRunnable:  # type: ignore[override]  # noqa: ARG002
-        # Two runs while it starts, then three timings.
-        return LuckyRunnable(5 if label.startswith("lsize=64, repeats=1") else 0, fake_seconds(label, sizes))
+        # Two runs while it starts, then three timings, each after a warm-up.
+        return LuckyRunnable(8 if label.startswith("lsize=64, repeats=1") else 0, fake_seconds(label, sizes))
 
 
 class LuckyDevice(FakeDevice):
