@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["REUSES", "BlockChoice", "BlockCondition", "choose_block"]
 
 REUSES = ("row", "plane")
+# Shares that differ by so much are equal enough where exactly equal ones cost too much halo.
+_EVEN = 0.05
+_ROUNDING = 1e-9
+# What a stricter rule may cost, shares and halos together, beside a less strict one.
+_RULE_MAY_COST = 1.25
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,9 @@ def choose_block(
 
     Of all blocks that divide the grid and meet the criterion: those with as equal shares of the cores as possible,
     among them those with the longest rows (smallest cut of the inner axis, for prefetching), among them the fewest
-    tiles (least traffic of halos), among them those cut least along y.
+    tiles (least traffic of halos), among them those cut least along y. Where a grid's divisors make that cost over a
+    quarter more, shares and halos together, shares within 5 % count as equal; where even that does, blocks may leave
+    remainders at the grid's ends.
 
     With a calibration, of all blocks that meet the criterion, if one is given, those with the longest rows, and among
     them the one that is predicted to be fastest: how much waiting for the last tiles, starting tiles, halos, and planes
@@ -156,8 +163,8 @@ def choose_block(
     wanted = _criterion(where, {} if criterion is None and calibration is not None else criterion)
     scop = kernel if isinstance(kernel, Scop) else extract_scop(getattr(kernel, "kernel", kernel))
     stencil = read_grids(scop, sizes)
-    blocks = _candidates(stencil.extents, lanes)
-    holds = prod(stencil.extents) // np.prod(blocks, axis=1) >= tiles_per_core * workers
+    blocks = _candidates(stencil.extents, lanes, remainders=calibration is None)
+    holds = _tiles(stencil, blocks) >= tiles_per_core * workers
     if not holds.any():
         msg = f"{stencil.name} has no {tiles_per_core} tiles for each of {workers} cores at these sizes; ask for fewer"
         raise BlockError(msg)
@@ -181,11 +188,12 @@ def choose_block(
         times = predicted_times(calibration, stencil, blocks[places], where, workers)
         place, predicted = int(places[times.argmin()]), float(times.min())
     block = (int(blocks[place, 0]), int(blocks[place, 1]), int(blocks[place, 2]))
-    tiles = prod(stencil.extents) // prod(block)
+    tiles = int(_tiles(stencil, blocks[place]))
     each = -(-tiles // workers)
     conditions = [BlockCondition(v.name, r, int(need[place]), v.bytes_per_core(workers)) for v, r, need in needs]
     extra = float(_extra_loads(stencil, blocks[place : place + 1])[0])
-    return BlockChoice(block, tiles, each, each * workers / tiles, extra, tuple(conditions), predicted)
+    imbalance = float(_imbalance(stencil, blocks[place], workers))
+    return BlockChoice(block, tiles, each, imbalance, extra, tuple(conditions), predicted)
 
 
 def _criterion(machine: Machine, criterion: Mapping[str, str] | None) -> list[tuple[CacheLevel, str]]:
@@ -205,11 +213,25 @@ def _criterion(machine: Machine, criterion: Mapping[str, str] | None) -> list[tu
     return found
 
 
-def _candidates(extents: tuple[int, int, int], lanes: int) -> NDArray[np.int64]:
-    """Return all blocks that divide the grid, shape ``(n, 3)``."""
-    divisors = [[d for d in range(1, extent + 1) if extent % d == 0] for extent in extents]
-    divisors[0] = [d for d in divisors[0] if d % lanes == 0 or d == extents[0]]
-    return np.stack([axis.ravel() for axis in np.meshgrid(*divisors, indexing="ij")], axis=1).astype(np.int64)
+def _candidates(extents: tuple[int, int, int], lanes: int, *, remainders: bool) -> NDArray[np.int64]:
+    """Return all blocks that divide the grid, and those of nearly equal parts, shape ``(n, 3)``."""
+    lengths = [[d for d in range(1, extent + 1) if extent % d == 0] for extent in extents]
+    if remainders:
+        parts = [{-(-extent // part) for part in range(1, extent + 1)} for extent in extents]
+        lengths = [sorted({*exact, *near}) for exact, near in zip(lengths, parts, strict=True)]
+    lengths[0] = [d for d in lengths[0] if d % lanes == 0 or d == extents[0]]
+    return np.stack([axis.ravel() for axis in np.meshgrid(*lengths, indexing="ij")], axis=1).astype(np.int64)
+
+
+def _tiles(stencil: GridStencil, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+    tiles: NDArray[np.int64] = np.prod(-(-np.array(stencil.extents) // blocks), axis=-1)
+    return tiles
+
+
+def _imbalance(stencil: GridStencil, blocks: NDArray[np.int64], cores: int) -> NDArray[np.float64]:
+    """Return the points of the core that has most of them, whole tiles, over its share."""
+    points = -(-_tiles(stencil, blocks) // cores) * np.prod(blocks, axis=-1)
+    return np.asarray(points * cores / prod(stencil.extents), dtype=np.float64)
 
 
 def _extra_loads(stencil: GridStencil, blocks: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -222,9 +244,19 @@ def _extra_loads(stencil: GridStencil, blocks: NDArray[np.int64]) -> NDArray[np.
 
 
 def _best(stencil: GridStencil, blocks: NDArray[np.int64], places: NDArray[np.int64], cores: int) -> int:
+    whole = places[(np.array(stencil.extents) % blocks[places] == 0).all(axis=1)]
+    tries = [(group, even) for group, even in ((whole, 0.0), (whole, _EVEN), (places, _EVEN)) if group.size]
+    best = [_first(stencil, blocks, group, cores, even) for group, even in tries]
+    loads = 1 + _extra_loads(stencil, blocks[best])
+    cost = _imbalance(stencil, blocks[best], cores) * loads
+    return best[int(np.argmax(cost <= _RULE_MAY_COST * cost.min()))]
+
+
+def _first(stencil: GridStencil, blocks: NDArray[np.int64], places: NDArray[np.int64], cores: int, even: float) -> int:
     chosen = blocks[places]
-    tiles = np.prod(np.array(stencil.extents)) // np.prod(chosen, axis=1)
-    imbalance = -(-tiles // cores) * cores / tiles
+    uneven = _imbalance(stencil, chosen, cores) - 1
+    if even:
+        uneven = np.floor(uneven / even + _ROUNDING)
     # The last key is the first to sort by.
-    order = np.lexsort((-chosen[:, 1], tiles, -chosen[:, 0], imbalance))
+    order = np.lexsort((-chosen[:, 1], _tiles(stencil, chosen), -chosen[:, 0], uneven))
     return int(places[order[0]])

@@ -229,7 +229,8 @@ def _batch(known: Array, samples: int | None, seed: int) -> Indices:
     there = np.flatnonzero(np.isfinite(known))
     if samples is None:
         return there
-    if not isinstance(samples, (int, np.integer)) or not 1 <= samples <= len(there):
+    whole = isinstance(samples, (int, np.integer))
+    if not whole or not 1 <= samples <= len(there):
         msg = (
             f"{samples!r} samples cannot be drawn from {len(there)} measured configurations; ask for 1 to {len(there)}"
         )

@@ -9,6 +9,7 @@ from itertools import product
 from math import prod
 from pathlib import Path
 
+import loopy as lp
 import numpy as np
 import pytest
 import yaml
@@ -185,3 +186,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "block: 240 x 120 x 240 points" in capsys.readouterr().out
     assert main([*words[:-4], "--criterion", "L2"]) != 0
     assert "--criterion" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", [600, 601])
+def test_grids_with_few_divisors_are_not_cut_to_crumbs(size: int) -> None:
+    scop = extract_scop(
+        lp.make_kernel(
+            "{[k, j, i]: 1 <= k, j, i < n - 1}",
+            "b[k, j, i] = a[k-1, j, i] + a[k+1, j, i] + a[k, j-1, i] + a[k, j+1, i] + a[k, j, i-1] + a[k, j, i+1]",
+            [lp.GlobalArg("a, b", np.float64, shape="(n, n, n)"), lp.ValueArg("n", np.int32)],
+            lang_version=(2018, 2),
+        )
+    )
+    found = choose_block(scop, {"n": size}, "Gold-6248")
+    assert found.block[0] == size - 2
+    assert found.imbalance < 1.05
+    assert found.extra_loads < 0.1
+    assert np.prod(-(-(size - 2) // np.array(found.block))) == found.tiles
