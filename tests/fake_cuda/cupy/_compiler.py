@@ -83,7 +83,7 @@ class RawModule:
         if "perflex_hold" in self.code:
             return
         require_device()
-        if not idle():
+        if not idle() or "void probe(" in self.code:
             self._library = self._compiled()
         # A binary that was kept comes without what the compiler said.
         if log_stream is not None and not setting("KEPT", 0):
@@ -105,7 +105,7 @@ class RawModule:
             return ctypes.CDLL(str(library))
 
     def get_function(self, name: str) -> RawKernel:
-        if self._library is None and not idle():
+        if self._library is None and "perflex_hold" not in self.code:
             self.compile()
         function = None if self._library is None else getattr(self._library, f"launch_{name}")
         return RawKernel(name, function, _shared_bytes(self.code))
@@ -157,7 +157,7 @@ class RawKernel:
             time.sleep(60)
         if any(count > most for count, most in zip(grid, (2147483647, 65535, 65535), strict=False)):
             raise CUDARuntimeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
-        if idle():
+        if idle() and self._function is None:
             State.worked_ns += 2000 + int(np.prod([*grid, *block]) * 0.05)
             return
         held = [np.array([argument]) for argument in args]
