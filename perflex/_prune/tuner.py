@@ -10,6 +10,7 @@ import numpy as np
 from perflex._prune.first_batch import first_batch
 from perflex._prune.predictors import GaussianPredictor
 from perflex._prune.promise import KeepDecision, Promise, keep_by_promise
+from perflex._prune.tuner_checks import check_budgets, check_names, number_of, prior_of, seconds_of
 from perflex._prune.tuner_steps import Asked, TunerStep, features_of
 from perflex.errors import CalibrationError
 
@@ -58,7 +59,8 @@ class Tuner:
     Raises
     ------
     CalibrationError
-        There are no variants, features are not finite, or a budget is out of range.
+        There are no variants, features are no finite table, or a budget, the first batch or the prior is out of
+        range.
     """
 
     def __init__(  # noqa: PLR0913 - one parameter per choice
@@ -78,12 +80,11 @@ class Tuner:
         features = features_of(space)
         self._count = len(features)
         self._names = tuple(names) or tuple(getattr(space, "names", ())) or tuple(map(str, range(self._count)))
-        _check(self._count, self._names, budget, budget_s)
-        expected = None if prior is None else np.asarray(prior, dtype=np.float64)
-        if expected is not None and (expected.shape != (self._count,) or not (expected > 0).all()):
-            msg = f"the prior must be a positive time for each of the {self._count} variants"
-            raise CalibrationError(msg)
-        self._predictor = predictor or GaussianPredictor(features, expected)
+        check_names(self._count, self._names)
+        check_budgets(budget, budget_s, first)
+        expected = prior_of(prior, self._count)
+        # A variant alone has nothing to be told from: it is measured, nothing is predicted.
+        self._predictor = predictor or (GaussianPredictor(features, expected) if self._count > 1 else None)
         self.wanted = promise or Promise()
         self.budget = self._count if budget is None else min(budget, self._count)
         self.budget_s = math.inf if budget_s is None else budget_s
@@ -126,13 +127,15 @@ class Tuner:
             for number in chosen
         ]
 
-    def tell(self, which: Asked | int | Mapping[str, Any], seconds: float | None, cost_s: float | None = None) -> None:
+    def tell(
+        self, which: Asked | int | str | Mapping[str, Any], seconds: float | None, cost_s: float | None = None
+    ) -> None:
         """Take note of a measurement.
 
         Parameters
         ----------
         which
-            What was asked, its number, or its settings; also variants that were never asked.
+            What was asked, its number, its name, or its settings; also variants that were never asked.
         seconds
             Its time; None or nan if it failed.
         cost_s
@@ -141,19 +144,16 @@ class Tuner:
         Raises
         ------
         CalibrationError
-            There is no such variant, it was told before, or the time is not positive.
+            There is no such variant, it was told before, or the time is not positive (None if it failed).
         """
-        number = self._number(which)
-        time = math.nan if seconds is None else float(seconds)
+        number = number_of(which.number if isinstance(which, Asked) else which, self._names, self._settings)
+        time, cost = seconds_of(seconds, cost_s, self._names[number])
         if number in self._times:
             msg = f"variant {self._names[number]!r} was told before; tell each once"
             raise CalibrationError(msg, variant=self._names[number])
-        if not (math.isnan(time) or 0 < time < math.inf):
-            msg = f"the time of {self._names[number]!r} is {time!r}; it must be positive, or None if it failed"
-            raise CalibrationError(msg, variant=self._names[number])
         self._pending.discard(number)
         self._times[number] = time
-        self._spent += cost_s if cost_s is not None else (0.0 if math.isnan(time) else time)
+        self._spent += cost
         self._forecast = self._decision = None
         best = min((value for value in self._times.values() if not math.isnan(value)), default=math.nan)
         self._history.append(TunerStep(number, self._names[number], time, best))
@@ -184,6 +184,8 @@ class Tuner:
     @property
     def promise(self) -> KeepDecision | None:
         """Which variants must still be measured to keep the promise, beside the best; None before the first batch."""
+        if self._count == 1 and self._learned():
+            return KeepDecision(np.array([0]), math.inf, 1.0, met=True, explanation="1 of 1: there is no other variant")
         if self._learned() < 2:
             return None
         if self._decision is None:
@@ -238,6 +240,9 @@ class Tuner:
 
     def _fitted(self) -> Forecast:
         if self._forecast is None:
+            if self._predictor is None:
+                msg = "there is one variant, and nothing to predict it from; measure it"
+                raise CalibrationError(msg)
             self._forecast = self._predictor.forecast(*self._valid())
         return self._forecast
 
@@ -269,28 +274,7 @@ class Tuner:
         likely, beyond = 0.5 * erfc(-gap / math.sqrt(2)), np.exp(-0.5 * gap**2) / math.sqrt(2 * math.pi)
         return np.asarray(deviations * (gap * likely + beyond))
 
-    def _number(self, which: Asked | int | Mapping[str, Any]) -> int:
-        if isinstance(which, Asked):
-            which = which.number
-        if isinstance(which, (int, np.integer)) and 0 <= which < self._count:
-            return int(which)
-        if not isinstance(which, (int, np.integer)):
-            for number, settings in enumerate(self._settings):
-                if dict(settings) == dict(which):
-                    return number
-        msg = f"there is no variant {which!r} among the {self._count}; tell what was asked"
-        raise CalibrationError(msg)
-
 
 def _first_size(budget: int, promise: Promise) -> int:
     size = min(_MOST_FIRST, max(8, math.ceil(_FIRST_SHARE * budget)))
     return min(max(size, promise.batch if promise.batch <= budget // 2 else 0), budget)
-
-
-def _check(count: int, names: Sequence[str], budget: int | None, budget_s: float | None) -> None:
-    if not count or len(names) != count:
-        msg = f"there are {count} variants and {len(names)} names; give at least one variant, and a name for each"
-        raise CalibrationError(msg)
-    if (budget is not None and budget < 1) or (budget_s is not None and not budget_s > 0):
-        msg = f"a budget must be positive, not {budget if budget is not None and budget < 1 else budget_s}"
-        raise CalibrationError(msg)

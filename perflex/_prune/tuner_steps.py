@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.errors import CalibrationError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = ["Asked", "TunerStep", "features_of"]
+
+_NO_TABLE = "features must be a finite table of numbers with a row per variant and a column per feature"
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,16 @@ class TunerStep:
 
 
 def features_of(space: ExtractedSpace | ArrayLike) -> Array:
-    """Return features, and settings as numbers beside them: texts and truth values one column for each value."""
+    """Return features, and settings as numbers beside them: texts and truth values one column for each value.
+
+    Raises
+    ------
+    CalibrationError
+        They are no finite table of numbers.
+    """
     settings = getattr(space, "settings", None)
     if settings is None:
-        table = np.asarray(space, dtype=np.float64)
-        return table[:, None] if table.ndim == 1 else table
+        return _table(space)
     columns: list[Array] = list(np.asarray(getattr(space, "values", None), dtype=np.float64).T)
     for name in settings[0]:
         values = [each[name] for each in settings]
@@ -75,4 +84,18 @@ def features_of(space: ExtractedSpace | ArrayLike) -> Array:
             columns.append(np.array(values, dtype=np.float64))
         else:
             columns += [np.array([float(value == other) for value in values]) for other in dict.fromkeys(values)]
-    return np.column_stack(columns)
+    return _finite(np.column_stack(columns))
+
+
+def _table(given: ArrayLike) -> Array:
+    try:
+        table = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise CalibrationError(_NO_TABLE) from error
+    return _finite(table[:, None] if table.ndim == 1 else table)
+
+
+def _finite(table: Array) -> Array:
+    if table.ndim != 2 or not table.shape[1] or not np.isfinite(table).all():
+        raise CalibrationError(_NO_TABLE)
+    return table

@@ -128,6 +128,12 @@ def test_a_model_string_learns_too() -> None:
         ({"budget_s": -1.0}, "budget must be positive"),
         ({"prior": [1.0]}, "prior must be a positive time"),
         ({"names": ["a"]}, "a name for each"),
+        ({"budget": 1.5}, "whole number of variants, not 1.5"),
+        ({"first": -1}, "first batch must be positive"),
+        ({"budget_s": math.nan}, "budget must be positive"),
+        ({"prior": [math.inf] * 240}, "prior must be a positive time"),
+        ({"prior": [1.0] * 239 + [math.nan]}, "prior must be a positive time"),
+        ({"prior": ["soon"] * 240}, "prior must be a positive time"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, object], text: str) -> None:
@@ -145,6 +151,51 @@ def test_bad_features_and_times() -> None:
     for which, seconds, text in ((3, 1.0, "told before"), (4, -1.0, "must be positive"), (999, 1.0, "no variant 999")):
         with pytest.raises(CalibrationError, match=text):
             tuner.tell(which, seconds)
+
+
+@pytest.mark.parametrize("features", [["a", "b"], [[1.0], [1.0, 2.0]], [[[1.0]]], [[], []], [None, {}]])
+def test_features_that_are_no_table(features: list[object]) -> None:
+    with pytest.raises(CalibrationError, match="finite table of numbers"):
+        Tuner(features)
+
+
+def test_one_variant_is_measured_and_kept() -> None:
+    tuner = Tuner([[4.0, 2.0]])
+    (asked,) = tuner.ask(3)
+    tuner.tell(asked, 2.0)
+    assert tuner.done
+    assert tuner.ask() == []
+    assert tuner.best.predicted == 2.0
+    assert tuner.promise.met
+    assert tuner.promise.kept.tolist() == [0]
+    with pytest.raises(CalibrationError, match="before 2 variants"):
+        _ = tuner.predicted
+
+
+def test_variants_are_told_by_name() -> None:
+    tuner = Tuner(GRID[:3], names=["tile=4", "tile=8", "tile=8"])
+    tuner.tell("tile=4", 3.0)
+    assert tuner.best.number == 0
+    for which, text in (
+        ("tile=8", "2 variants are named"),
+        ("tile=9", "no variant 'tile=9'"),
+        ([1], "number, name or settings"),
+        (None, "number, name or settings"),
+        (1.5, "number, name or settings"),
+        ({"tile": 8}, "no variant"),
+    ):
+        with pytest.raises(CalibrationError, match=text):
+            tuner.tell(which, 1.0)
+
+
+def test_what_is_no_time_is_refused() -> None:
+    tuner = Tuner(GRID)
+    for seconds in ("CompilationFailedConfig", "1.0", [1.0], math.inf, 0.0):
+        with pytest.raises(CalibrationError, match="None if it failed"):
+            tuner.tell(0, seconds)
+    with pytest.raises(CalibrationError, match="cost of measuring"):
+        tuner.tell(0, 1.0, cost_s=math.nan)
+    assert tuner.history == ()
 
 
 def test_the_first_batch_is_spread_and_reproducible() -> None:
