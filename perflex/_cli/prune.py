@@ -163,7 +163,9 @@ def read_keep(word: str) -> Keep:
         The word has another form, or a number is out of range.
     """
     from perflex._cli.arguments import ArgumentError
+    from perflex._prune.keep import check_keep
     from perflex._prune.promise import Promise
+    from perflex.errors import CalibrationError
 
     form = "write 5%, 20, promise, or promise:0.05,0.95 (loss, confidence)"
     found = _WORD.fullmatch(word.strip())
@@ -174,12 +176,15 @@ def read_keep(word: str) -> Keep:
         if found["kind"]:
             given = {name: float(found[name]) for name in ("loss", "confidence") if found[name]}
             return Promise(**given)
-        if found["number"]:
-            return int(found["number"])
-        return float(found["share"]) / 100
+        keep = int(found["number"]) if found["number"] else float(found["share"]) / 100
+        check_keep(keep)
+    except CalibrationError as error:
+        msg = f"cannot read --keep {word!r}: a number is at least 1, a share above 0 and at most 100 %; {form}"
+        raise ArgumentError(msg, word=word) from error
     except ValueError as error:
         msg = f"cannot read --keep {word!r} ({error}); {form}"
         raise ArgumentError(msg, word=word) from error
+    return keep
 
 
 def _space(reference: str) -> VariantSpace:

@@ -14,7 +14,7 @@ from perflex._described.description_file import load_description
 from perflex._described.hybrid import predict_hybrid
 from perflex._described.space import DescribedSpace
 from perflex._described.space_file import MeasuredSpace, read_space
-from perflex._prune.keep import number_kept
+from perflex._prune.keep import check_keep, number_kept
 from perflex._prune.promise import KeepDecision, Promise, keep_by_promise
 from perflex.errors import CalibrationError, FileFormatError
 
@@ -166,7 +166,8 @@ def prune_described(
         judge. Without, all of the file is the measured batch, and all configurations that the description allows are
         pruned.
     keep
-        How many to keep: a number, a share above 0 and at most 1 such as 0.05 (1.0 for all), or a promise.
+        How many to keep: a number, a share above 0 and at most 1 such as 0.05 (1.0 for all), or a promise. The fastest
+        measured is among them, slower ones of the batch are dropped.
     device
         Name of the device; without, the one in the file.
     machine
@@ -185,11 +186,10 @@ def prune_described(
     MissingExtraError
         ``learned`` is set and scikit-learn is not installed.
     """
+    check_keep(keep)
     family = description if isinstance(description, Description) else load_description(description)
     found = space if isinstance(space, MeasuredSpace) else read_space(space, family)
     settings, known = (found.settings, found.times) if samples is not None else _whole(family, found)
-    if not isinstance(keep, Promise):
-        number_kept(keep, len(known))
     index = _batch(known, samples, seed)
     target = DescribedSpace(family, settings, device if device is not None else found.device, machine)
     analytic = target.fit_analytic(index, known[index])
@@ -248,4 +248,7 @@ def _keep(
         )
         return decision.kept, decision
     order = hybrid.order if hybrid is not None else np.argsort(predicted, kind="stable")
-    return np.asarray(order[: number_kept(keep, len(predicted))], dtype=np.intp), None
+    # Of those measured only the fastest may be worth measuring again: the others are known to be slower.
+    best = index[np.argmin(times)]
+    left = order[~np.isin(order, index)][: number_kept(keep, len(predicted)) - 1]
+    return order[np.isin(order, [best, *left])].astype(np.intp), None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -160,8 +161,11 @@ class DescribedTuner:
         Raises
         ------
         CalibrationError
-            The configuration is not of the space, or its time is not positive.
+            The configuration is not of the space, or its time is no positive number.
         """
+        if not isinstance(time, Real):
+            msg = f"the time of configuration {index} is {time!r}; it must be a number, nan if it failed"
+            raise CalibrationError(msg, description=self.space.description.name)
         if not 0 <= index < len(self.space) or time <= 0:
             msg = f"configuration {index} with time {time} is not of this space; tell an index that was asked for"
             raise CalibrationError(msg, description=self.space.description.name)
@@ -191,7 +195,16 @@ def tune_described(
     -------
     DescribedTuner
         With all that was measured.
+
+    Raises
+    ------
+    CalibrationError
+        The budget or the batch is no positive whole number, or `measure` returns no positive time.
     """
+    for name, given in (("budget", budget), ("batch", batch)):
+        if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
+            msg = f"the {name} must be a positive whole number of configurations, not {given!r}"
+            raise CalibrationError(msg)
     tuner = DescribedTuner(space, seed)
     while len(tuner.index) < min(budget, len(space)):
         # Late batches are larger: a few more measurements change little by then.

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,6 +115,7 @@ def extract_space(
     progress: bool | Progress | None,
 ) -> ExtractedSpace:
     """Do what `VariantSpace.extract` says."""
+    _require_numbers(sizes, space.name)
     excluded: Counter[str] = Counter()
     settings = space.valid_settings(excluded)
     with (
@@ -132,6 +134,13 @@ def extract_space(
             rows = _in_executor(work, settings, executor, report)
         _tell(report, len(settings), len(settings))
     return _collected(space, features, sizes, settings, rows, excluded)
+
+
+def _require_numbers(sizes: Mapping[str, Any], space: str) -> None:
+    for name, value in sizes.items():
+        if not isinstance(value, Real):
+            msg = f"space {space}: the size {name} must be one number, e.g. 1024, not {value!r}; extract once per size"
+            raise SpaceError(msg, space=space, size=name)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["Keep", "decide", "held_out_logs", "number_kept"]
+__all__ = ["Keep", "check_keep", "decide", "held_out_logs", "number_kept"]
 
 Keep = float | int | Promise
 
@@ -66,6 +66,18 @@ def decide(
     return KeepDecision(
         place, math.inf, math.nan, met=True, explanation=f"{place.size} of {predicted.size}: {what} predicted fastest"
     )
+
+
+def check_keep(keep: Keep) -> None:
+    """Stop where `keep` is out of range, before the work that it does not depend on.
+
+    Raises
+    ------
+    CalibrationError
+        As `number_kept`.
+    """
+    if not isinstance(keep, Promise):
+        number_kept(keep, 1)
 
 
 def number_kept(keep: float, total: int) -> int:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex._prune.candidates import Candidates, candidates_of
 from perflex._prune.costs import dominating, feature_kind, model_costs
-from perflex._prune.keep import decide
+from perflex._prune.keep import check_keep, decide
 from perflex._prune.pruned import PrunedVariant, Pruning
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -88,6 +90,7 @@ def prune(  # noqa: PLR0913 - one parameter per choice
     MachineError, MissingSizeError, ExecutorError
         As for predictions and counting.
     """
+    check_keep(keep)
     found = (
         variants
         if isinstance(variants, Candidates)
@@ -98,7 +101,7 @@ def prune(  # noqa: PLR0913 - one parameter per choice
     count = len(found.names)
     predicted = np.broadcast_to(calibration.model.evaluate(calibration.params, found.columns), (count,))
     _require_positive(predicted, found)
-    index, seconds = _batch(found, measured or {})
+    index, seconds = _batch(found, {} if measured is None else measured)
     decision = decide(keep, predicted, index, seconds, calibration)
     return _pruning(found, calibration, predicted, decision, dict(zip(index.tolist(), seconds.tolist(), strict=True)))
 
@@ -148,11 +151,11 @@ def _explained(variant: PrunedVariant, decision: KeepDecision, best: float) -> P
 
 
 def _require_positive(predicted: Array, found: Candidates) -> None:
-    wrong = np.flatnonzero(predicted <= 0)
+    wrong = np.flatnonzero(~((predicted > 0) & np.isfinite(predicted)))
     if wrong.size:
         msg = (
             f"variant {found.names[wrong[0]]!r} is predicted to take {predicted[wrong[0]]:g} s; calibrate with "
-            "nonnegative costs, and with measurement kernels that contain what the variants do"
+            "nonnegative finite costs, and with measurement kernels that contain what the variants do"
         )
         raise CalibrationError(msg, variant=found.names[wrong[0]])
 
@@ -162,13 +165,16 @@ def _batch(found: Candidates, measured: Mapping[str, float]) -> tuple[NDArray[np
     for place, others in found.same.items():
         number.update(dict.fromkeys(others, place))
     times: dict[int, list[float]] = {}
+    if not isinstance(measured, Mapping):
+        msg = f"measured times are given by name, e.g. {{{found.names[0]!r}: 0.001}}, not as {type(measured).__name__}"
+        raise CalibrationError(msg)
     for name, seconds in measured.items():
         if name not in number:
             msg = (
                 f"a time is given for {name!r}, which is none of the {len(found.names)} variants; names must be theirs"
             )
             raise CalibrationError(msg, variant=name)
-        if not (math.isfinite(seconds) and seconds > 0):
+        if not (isinstance(seconds, Real) and 0 < seconds < math.inf):
             msg = f"the time of {name!r} is {seconds!r}; it must be positive, and failed variants be left out"
             raise CalibrationError(msg, variant=name)
         times.setdefault(number[name], []).append(float(seconds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from perflex._prune.constraint import read_constraint
 from perflex.errors import SpaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from perflex._timing import Progress
 
 __all__ = ["VariantSpace"]
+
+_EXAMPLE = "e.g. {'tile': (8, 16, 32)}"
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class VariantSpace:
         it raises makes the variant invalid, too; such variants are counted by cause. A function of a module can be sent
         to worker processes.
     parameters
-        The values of each parameter: numbers, texts, True and False.
+        The values of each parameter: numbers (numpy's become Python's), texts, True and False.
     constraints
         What values must fulfil: texts such as ``"rows * columns <= 32"`` (arithmetic, comparisons, ``and or not in``,
         ``min max abs``, ``x if y else z``), or functions that take parameters by name and return whether they do.
@@ -53,8 +56,8 @@ class VariantSpace:
     Raises
     ------
     SpaceError
-        There are no parameters, one has no values or one twice, a constraint names what is no parameter, or `build`
-        does not take the parameters.
+        There are no parameters, or they are no mapping, one has no values, values of another kind or one twice, a
+        constraint names what is no parameter, or `build` does not take the parameters.
 
     Examples
     --------
@@ -73,9 +76,12 @@ class VariantSpace:
     ) -> None:
         self.build = build
         self.name = name or str(getattr(build, "__name__", "space"))
+        if not isinstance(parameters, Mapping):
+            msg = f"space {self.name}: parameters are given with their values, {_EXAMPLE}, not {parameters!r}"
+            raise SpaceError(msg, space=self.name)
         self._parameters = [_parameter(key, values) for key, values in parameters.items()]
         if not self._parameters:
-            msg = f"space {self.name} has no parameters; give e.g. {{'tile': (8, 16, 32)}}"
+            msg = f"space {self.name} has no parameters; give {_EXAMPLE}"
             raise SpaceError(msg, space=self.name)
         names = self.parameters
         if isinstance(constraints, str):
@@ -239,16 +245,23 @@ class VariantSpace:
 
 
 def _parameter(name: str, values: Iterable[Value]) -> _Parameter:
-    given: tuple[object, ...] = (values,) if isinstance(values, (str, bool, int, float)) else tuple(values)
+    import numpy as np
+
+    if values is None or isinstance(values, (str, bool, int, float, np.generic)) or not isinstance(values, Iterable):
+        values = (values,)
+    elif isinstance(values, np.ndarray):
+        values = np.atleast_1d(values)
+    # Kernels, names and files hold plain numbers: loopy and JSON refuse numpy's.
+    given: tuple[object, ...] = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
     if not str(name).isidentifier():
         msg = f"a parameter's name must be an identifier, not {name!r}"
         raise SpaceError(msg)
     if not given:
         msg = f"parameter {name} has no values; give at least one"
         raise SpaceError(msg, parameter=name)
-    wrong = next((value for value in given if not isinstance(value, (bool, int, float, str))), None)
-    if wrong is not None:
-        msg = f"values of parameter {name} must be numbers, texts or truth values, not {type(wrong).__name__}"
+    wrong = [type(value).__name__ for value in given if not isinstance(value, (bool, int, float, str))]
+    if wrong:
+        msg = f"values of parameter {name} must be numbers, texts or truth values, not {wrong[0]}"
         raise SpaceError(msg, parameter=name)
     twice = [repr(value) for value, count in Counter(given).items() if count > 1]
     if twice:

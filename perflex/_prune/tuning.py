@@ -12,9 +12,11 @@ import numpy as np
 
 from perflex._machines.choice import else_machine
 from perflex._progress import progress_shown
+from perflex._prune.building import NotBuiltError
 from perflex._prune.extraction import ExtractedSpace
 from perflex._prune.timer import VariantTimer
 from perflex._prune.tuner import Tuner
+from perflex._prune.tuner_checks import check_budgets
 from perflex.errors import CalibrationError, MeasurementError
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from perflex._prune.space import VariantSpace
     from perflex._prune.tuner_steps import Asked, TunerStep
     from perflex._store import StorePlace
-    from perflex._timing import Progress, TimingOptions
+    from perflex._timing import Job, MeasurementFailure, Progress, TimingOptions
     from perflex._timing_backend import TimedDevice
 
 __all__ = ["PLAIN_FEATURES", "TuningResult", "tune"]
@@ -173,6 +175,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     from perflex._devices import find_device
     from perflex._timing import TimingOptions
 
+    check_budgets(budget, budget_s, first)
     begun = time.perf_counter()
     chosen: Any = find_device(device) if isinstance(device, str) else device
     names = tuple(features) or (PLAIN_FEATURES if calibration is None else tuple(calibration.model.input_features()))
@@ -230,15 +233,26 @@ def _drive(
         if report is not None:
             report(len(tuner.history), tuner.budget, asked[0].name)
         start = time.perf_counter()
-        outcomes = timer.timed([(extracted.kernel(each.number), extracted.sizes, each.name) for each in asked])
+        jobs: dict[int, Job] = {}
+        for each in asked:
+            # It was built when it was counted, and may fail now: the others' measurements are worth keeping.
+            try:
+                jobs[each.number] = (extracted.kernel(each.number), extracted.sizes, each.name)
+            except NotBuiltError as error:
+                failures[str(error.cause)] += 1
+        outcomes = dict(zip(jobs, timer.timed(list(jobs.values())) if jobs else (), strict=True))
         cost = (time.perf_counter() - start) / len(asked)
-        for each, outcome in zip(asked, outcomes, strict=True):
+        for each in asked:
+            outcome = outcomes.get(each.number)
             if isinstance(outcome, MeasurementFailure):
-                reason = outcome.reason.removeprefix(f"{outcome.label}: ")
-                failures[f"{outcome.kind}: {reason.splitlines()[0][:_FIRST_LINE]}"] += 1
-                tuner.tell(each, None, cost)
-            else:
-                tuner.tell(each, outcome.seconds, cost)
+                failures[_cause(outcome)] += 1
+                outcome = None
+            tuner.tell(each, None if outcome is None else outcome.seconds, cost)
+
+
+def _cause(failure: MeasurementFailure) -> str:
+    lines = failure.reason.removeprefix(f"{failure.label}: ").strip().splitlines()
+    return f"{failure.kind}: {lines[0][:_FIRST_LINE] if lines else 'no reason given'}"
 
 
 def _winner(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> Asked | None:

@@ -210,7 +210,10 @@ def test_model_that_gives_no_time(small, tmp_path):
     with pytest.raises(CalibrationError, match=r"gives the time 0 for items=64, depth=4"):
         prune_described(space, load_description(path), learned=False)
     whole = prune_described(space, small, keep=1.0, learned=False)
-    assert len(whole.kept) == len(whole.predicted)
+    # All but those that were measured and are not the fastest.
+    batch = np.isfinite(whole.measured)
+    assert len(whole.kept) == len(whole.predicted) - batch.sum() + 1
+    assert batch[whole.kept].sum() == 1
 
 
 def test_too_many_combinations(tmp_path):
@@ -256,6 +259,13 @@ def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
     analytic = [prune_described(measured, "convolution", samples=60, keep=k, learned=False) for k in (12, 0.03)]
     assert analytic[0].kept.tolist() == analytic[1].kept.tolist()
     assert by_number.covered
+    for pruning in (by_number, *analytic):
+        batch = np.isfinite(pruning.measured)
+        assert len(pruning.kept) == 12
+        # Of the batch only its fastest is kept.
+        assert pruning.kept[batch[pruning.kept]].tolist() == [np.nanargmin(pruning.measured)]
+    others = analytic[0].kept[~batch[analytic[0].kept]]
+    assert sorted(analytic[0].predicted[others]) == sorted(analytic[0].predicted[~batch])[:11]
     assert set(by_number.errors) == {"analytic", "with the correction"}
     promised = prune_described(measured, "convolution", samples=60, keep=Promise(0.05, 0.9))
     assert promised.decision.met

@@ -175,6 +175,19 @@ def test_tuner_finds_the_best_and_survives_failures():
     assert tuner.best[1] == times[tuner.best[0]]
 
 
+@pytest.mark.parametrize("given", [{"budget": 0}, {"budget": 2.5}, {"batch": 0}, {"batch": True}])
+def test_tuning_of_nothing_is_refused(given):
+    with pytest.raises(CalibrationError, match=f"the {next(iter(given))} must be a positive whole number"):
+        tune_described(convolution_space(30), lambda _: 1.0, **{"budget": 5, **given})
+
+
+@pytest.mark.parametrize("time", [None, "CompilationFailedConfig"])
+def test_a_measurement_without_a_time_is_refused(time):
+    pytest.importorskip("sklearn")
+    with pytest.raises(CalibrationError, match="must be a number, nan if it failed"):
+        tune_described(convolution_space(30), lambda _: time, 5)
+
+
 def test_tuner_ends_with_its_space():
     pytest.importorskip("sklearn")
     space = convolution_space(30)

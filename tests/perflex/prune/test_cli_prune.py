@@ -102,10 +102,19 @@ def test_how_many_to_keep(word: str, expected: object) -> None:
     assert type(read_keep(word)) is type(expected)
 
 
-@pytest.mark.parametrize("word", ["", "five", "0.1", "-3", "5 %%", "promise:x", "promise:0.1,2", "1..2%"])
+@pytest.mark.parametrize(
+    "word", ["", "five", "0.1", "-3", "5 %%", "promise:x", "promise:0.1,2", "1..2%", "0", "0%", "150%"]
+)
 def test_unreadable_numbers(word: str) -> None:
     with pytest.raises(ArgumentError, match="cannot read --keep"):
         read_keep(word)
+
+
+@pytest.mark.parametrize("keep", ["0", "150%"])
+def test_keep_is_read_before_the_space(words: list[str], capfd: pytest.CaptureFixture[str], keep: str) -> None:
+    code, _, err = run(capfd, words[0], "nowhere.py:space", "n=128", "--keep", keep)
+    assert code == 2
+    assert "at most 100 %" in " ".join(err.split())
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,6 +66,24 @@ def test_the_fastest_predicted_are_kept(pruning: Pruning, calibration: Calibrati
         interval = calibration.predict_interval(kernel, {"n": 4096})
         assert (variant.low, variant.high) == pytest.approx((interval.low, interval.high))
         assert sum(variant.costs.values()) == pytest.approx(variant.predicted)
+
+
+def unbuildable(**_: object) -> None:
+    pytest.fail("nothing is to be built")
+
+
+@pytest.mark.parametrize("keep", [0, 1.5, -0.1, "5%", math.nan, None])
+def test_keep_is_checked_before_anything_is_built(calibration: Calibration, keep: object) -> None:
+    with pytest.raises(CalibrationError, match=r"kept|keep"):
+        prune(VariantSpace(unbuildable, {"a": (1, 2)}), calibration, {"n": 4096}, keep=keep)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_predictions_that_are_not_finite_are_refused(pruning: Pruning, calibration: Calibration, value: float) -> None:
+    columns = {**pruning.candidates.columns, "f_thread_groups": np.array([1.0] * 8 + [value])}
+    name = pruning.candidates.names[8]
+    with pytest.raises(CalibrationError, match=f"variant '{name}' is predicted to take {value} s"):
+        prune(replace(pruning.candidates, columns=columns), calibration, keep=3)
 
 
 def test_rank_agrees(pruning: Pruning, calibration: Calibration) -> None:

@@ -232,6 +232,50 @@ def test_tuning_where_nothing_runs() -> None:
         tune(space, {"n": 1024}, device=FakeDevice(fake_seconds))
 
 
+def reasonless_seconds(label: str, sizes: object) -> float:
+    msg = ""
+    raise MeasurementError(msg)
+
+
+def test_failures_without_a_reason_are_counted() -> None:
+    space = VariantSpace(scaled, {"lsize": (16, 32), "repeats": (1,)})
+    with pytest.raises(MeasurementError, match=r"no reason given \(2\)"):
+        tune(space, {"n": 1024}, device=FakeDevice(reasonless_seconds))
+
+
+def test_a_variant_that_builds_no_more_loses_nothing() -> None:
+    built: list[int] = []
+
+    def once(*, lsize: int, repeats: int) -> object:
+        built.append(lsize)
+        if lsize == 32 and built.count(32) > 1:
+            msg = "out of licences"
+            raise OSError(msg)
+        return scaled(lsize=lsize, repeats=repeats)
+
+    space = VariantSpace(once, {"lsize": (16, 32, 64), "repeats": (1,)})
+    found = tune(space, {"n": 1024}, device=FakeDevice(fake_seconds))
+    assert dict(found.failures) == {"build: OSError: out of licences": 1}
+    assert {step.name: math.isnan(step.seconds) for step in found.history} == {
+        "lsize=16, repeats=1": False,
+        "lsize=32, repeats=1": True,
+        "lsize=64, repeats=1": False,
+    }
+    assert found.best.name == "lsize=16, repeats=1"
+
+
+def test_tuning_a_space_of_one_variant() -> None:
+    found = tune(VariantSpace(scaled, {"lsize": (32,), "repeats": (1,)}), {"n": 1024}, device=FakeDevice(fake_seconds))
+    assert found.best.predicted == pytest.approx(1e-3)
+    assert found.kept_promise
+    assert "1 of 1" in repr(found)
+
+
+def test_budgets_of_tuning_are_checked_before_anything_is_built() -> None:
+    with pytest.raises(CalibrationError, match="first batch"):
+        tune(VariantSpace(None, {"a": (1, 2)}), device=FakeDevice(fake_seconds), first=-1)  # type: ignore[arg-type]
+
+
 class LuckyRunnable:
     """Looks fast in its first timings."""
 

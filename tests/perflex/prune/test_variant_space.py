@@ -52,6 +52,40 @@ def test_enumeration_is_lazy() -> None:
     ]
 
 
+def test_values_of_numpy_become_plain() -> None:
+    values = {
+        "a": 2 ** np.arange(2),
+        "b": np.array([True]),
+        "c": np.array(["x"]),
+        "d": [np.float32(0.5)],
+        "e": np.int8(3),
+    }
+    (first, second) = VariantSpace(nothing, values)
+    assert list(first.values()) == [1, True, "x", 0.5, 3]
+    assert [type(value) for value in second.values()] == [int, bool, str, float, int]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        (None, r"with their values, e\.g\. .*, not None"),
+        ([("a", (1, 2))], "with their values"),
+        ({"a": None}, "not NoneType"),
+        ({"a": np.ones((2, 2))}, "not ndarray"),
+        ({"a": object}, "not type"),
+    ],
+)
+def test_what_is_no_parameter(parameters: object, text: str) -> None:
+    with pytest.raises(SpaceError, match=text):
+        VariantSpace(nothing, parameters)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [[1024, 2048], np.array([1024]), "1024", None])
+def test_a_size_is_one_number(size: object) -> None:
+    with pytest.raises(SpaceError, match="size n must be one number"):
+        small_space().extract(FEATURES, {"n": size})
+
+
 def test_functions_are_constraints_too() -> None:
     def small(a: int, c: str) -> bool:
         return a < 2 or c == "y"
