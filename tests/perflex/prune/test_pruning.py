@@ -180,6 +180,8 @@ def test_kernels_by_name(calibration: Calibration) -> None:
     assert found.kernel(found.kept[0]) is kernels["fast"]
     with pytest.raises(CalibrationError, match="no variants"):
         prune([], calibration, {"n": 1})
+    with pytest.raises(CalibrationError, match="'slow': sizes must be one number each"):
+        prune(kernels, calibration, {"n": [4096, 8192]})
     with pytest.raises(CalibrationError, match="needs sizes"):
         prune(kernels, calibration)
 
