@@ -225,12 +225,11 @@ def _whole(family: Description, found: MeasuredSpace) -> tuple[Mapping[str, Arra
     return {name: column[first] for name, column in every.items()}, known
 
 
-def _batch(known: Array, samples: int | None, seed: int) -> Indices:
+def _batch(known: Array, samples: object, seed: int) -> Indices:
     there = np.flatnonzero(np.isfinite(known))
     if samples is None:
         return there
-    whole = isinstance(samples, (int, np.integer))
-    if not whole or not 1 <= samples <= len(there):
+    if isinstance(samples, bool) or not isinstance(samples, (int, np.integer)) or not 1 <= samples <= len(there):
         msg = (
             f"{samples!r} samples cannot be drawn from {len(there)} measured configurations; ask for 1 to {len(there)}"
         )

@@ -163,7 +163,8 @@ class DescribedTuner:
         CalibrationError
             The configuration is not of the space, or its time is no positive number.
         """
-        if not isinstance(time, Real):
+        given: object = time
+        if not isinstance(given, (float, Real)):
             msg = f"the time of configuration {index} is {time!r}; it must be a number, nan if it failed"
             raise CalibrationError(msg, description=self.space.description.name)
         if not 0 <= index < len(self.space) or time <= 0:
@@ -201,7 +202,8 @@ def tune_described(
     CalibrationError
         The budget or the batch is no positive whole number, or `measure` returns no positive time.
     """
-    for name, given in (("budget", budget), ("batch", batch)):
+    counts: dict[str, object] = {"budget": budget, "batch": batch}
+    for name, given in counts.items():
         if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
             msg = f"the {name} must be a positive whole number of configurations, not {given!r}"
             raise CalibrationError(msg)

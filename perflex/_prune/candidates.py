@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,6 +148,10 @@ def _sizes_of(name: str, variant: Any, sizes: Mapping[str, Any] | None) -> Mappi
     chosen: Mapping[str, Any] | None = sizes if sizes is not None else getattr(variant, "sizes", None)
     if chosen is None:
         msg = f"variant {name!r} needs sizes; pass e.g. {{'n': 1024}} after the calibration"
+        raise CalibrationError(msg, variant=name)
+    wrong = [f"{size}={value!r}" for size, value in chosen.items() if not isinstance(value, Real)]
+    if wrong:
+        msg = f"variant {name!r}: sizes must be one number each, e.g. 1024, not {wrong[0]}; call once per size"
         raise CalibrationError(msg, variant=name)
     return chosen
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -160,7 +159,7 @@ def _require_positive(predicted: Array, found: Candidates) -> None:
         raise CalibrationError(msg, variant=found.names[wrong[0]])
 
 
-def _batch(found: Candidates, measured: Mapping[str, float]) -> tuple[NDArray[np.intp], Array]:
+def _batch(found: Candidates, measured: object) -> tuple[NDArray[np.intp], Array]:
     number = {name: place for place, name in enumerate(found.names)}
     for place, others in found.same.items():
         number.update(dict.fromkeys(others, place))
@@ -174,7 +173,7 @@ def _batch(found: Candidates, measured: Mapping[str, float]) -> tuple[NDArray[np
                 f"a time is given for {name!r}, which is none of the {len(found.names)} variants; names must be theirs"
             )
             raise CalibrationError(msg, variant=name)
-        if not (isinstance(seconds, Real) and 0 < seconds < math.inf):
+        if not (isinstance(seconds, (int, float, np.integer, np.floating)) and 0 < seconds < math.inf):
             msg = f"the time of {name!r} is {seconds!r}; it must be positive, and failed variants be left out"
             raise CalibrationError(msg, variant=name)
         times.setdefault(number[name], []).append(float(seconds))

@@ -76,7 +76,8 @@ class VariantSpace:
     ) -> None:
         self.build = build
         self.name = name or str(getattr(build, "__name__", "space"))
-        if not isinstance(parameters, Mapping):
+        given: object = parameters
+        if not isinstance(given, Mapping):
             msg = f"space {self.name}: parameters are given with their values, {_EXAMPLE}, not {parameters!r}"
             raise SpaceError(msg, space=self.name)
         self._parameters = [_parameter(key, values) for key, values in parameters.items()]
@@ -244,7 +245,7 @@ class VariantSpace:
         return f"<VariantSpace {self.name}: {self.combinations} combinations ({values}){rules}>"
 
 
-def _parameter(name: str, values: Iterable[Value]) -> _Parameter:
+def _parameter(name: str, values: object) -> _Parameter:
     import numpy as np
 
     if values is None or isinstance(values, (str, bool, int, float, np.generic)) or not isinstance(values, Iterable):

@@ -87,7 +87,7 @@ def features_of(space: ExtractedSpace | ArrayLike) -> Array:
     return _finite(np.column_stack(columns))
 
 
-def _table(given: ArrayLike) -> Array:
+def _table(given: object) -> Array:
     try:
         table = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:

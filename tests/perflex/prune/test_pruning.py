@@ -13,9 +13,10 @@ import pytest
 from perflex import Calibration, Model, Promise, Pruning, VariantSpace, prune, rank
 from perflex._calibrate import calibration_from_table
 from perflex._prune.costs import dominating, feature_kind, model_costs
+from perflex._prune.pruning import _require_positive
 from perflex._prune.report import check_pruning, draw_pruning
 from perflex._table import FeatureTable
-from perflex.errors import CalibrationError, UnsupportedKernelError
+from perflex.errors import CalibrationError, PerflexError, UnsupportedKernelError
 from tests.perflex.prune.spaces_for_tests import scaled, small_space
 
 if TYPE_CHECKING:
@@ -80,9 +81,12 @@ def test_keep_is_checked_before_anything_is_built(calibration: Calibration, keep
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_predictions_that_are_not_finite_are_refused(pruning: Pruning, calibration: Calibration, value: float) -> None:
-    columns = {**pruning.candidates.columns, "f_thread_groups": np.array([1.0] * 8 + [value])}
+    predicted = np.array([1.0] * 8 + [value])
     name = pruning.candidates.names[8]
     with pytest.raises(CalibrationError, match=f"variant '{name}' is predicted to take {value} s"):
+        _require_positive(predicted, pruning.candidates)
+    columns = {**pruning.candidates.columns, "f_thread_groups": predicted}
+    with pytest.raises(PerflexError, match="gives no finite number"):
         prune(replace(pruning.candidates, columns=columns), calibration, keep=3)
 
 
@@ -156,7 +160,13 @@ def test_repeated_kernels_may_be_measured_under_each_name(calibration: Calibrati
 
 @pytest.mark.parametrize(
     ("measured", "text"),
-    [({"other": 1.0}, "none of the 9 variants"), ({"lsize=16, repeats=1": math.nan}, "must be positive")],
+    [
+        ({"other": 1.0}, "none of the 9 variants"),
+        ({"lsize=16, repeats=1": math.nan}, "must be positive"),
+        ({"lsize=16, repeats=1": "x"}, "is 'x'; it must be positive"),
+        ({"lsize=16, repeats=1": None}, "is None; it must be positive"),
+        ([1.0], "by name, e.g. .*, not as list"),
+    ],
 )
 def test_bad_measurements(measured: dict[str, float], text: str, pruning: Pruning, calibration: Calibration) -> None:
     with pytest.raises(CalibrationError, match=text):
@@ -170,6 +180,8 @@ def test_kernels_by_name(calibration: Calibration) -> None:
     assert found.kernel(found.kept[0]) is kernels["fast"]
     with pytest.raises(CalibrationError, match="no variants"):
         prune([], calibration, {"n": 1})
+    with pytest.raises(CalibrationError, match="'slow': sizes must be one number each"):
+        prune(kernels, calibration, {"n": [4096, 8192]})
     with pytest.raises(CalibrationError, match="needs sizes"):
         prune(kernels, calibration)
 
