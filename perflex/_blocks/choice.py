@@ -156,6 +156,7 @@ def choose_block(
     from perflex.features import Scop, extract_scop
 
     where = load_machine(machine)
+    where.need_levels()
     workers = int(where.need("cores")) if cores is None else cores
     if min(workers, lanes, tiles_per_core) < 1:
         msg = f"{workers} cores, {lanes} lanes and {tiles_per_core} tiles per core: give one or more of each"

@@ -68,6 +68,7 @@ def volumes(  # noqa: PLR0913 - one parameter per option
         )
 
     session = session_of(context)
+    session.warn_of_unknown_sizes(given, scop.parameters)
     if series is not None:
         chosen = series_sizes(series, points, given, scop.parameters)
         rows = [(one, feature_values(estimate(one))) for one in chosen]

@@ -85,13 +85,16 @@ class DescribedPruning:
 
     @property
     def errors(self) -> dict[str, float]:
-        """Geometric-mean errors of the analytic model and with the correction on known times outside the batch."""
+        """Geometric-mean errors, analytic and with the correction if any, on known times outside the batch."""
         rest = np.isfinite(self.known) & ~np.isfinite(self.measured)
         if not rest.any():
             return {}
-        both = {"analytic": self.analytic, "with the correction": self.predicted}
+        made = {"analytic": self.analytic}
+        if self.weights:
+            made["with the correction"] = self.predicted
         return {
-            name: float(np.expm1(np.mean(np.abs(np.log(made[rest] / self.known[rest]))))) for name, made in both.items()
+            name: float(np.expm1(np.mean(np.abs(np.log(times[rest] / self.known[rest])))))
+            for name, times in made.items()
         }
 
     @property
