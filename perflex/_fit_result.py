@@ -174,11 +174,6 @@ class FitResult(Mapping[str, float]):
         raise KeyError(name)
 
     @property
-    def values_by_name(self) -> dict[str, float]:
-        """Parameter values in a plain dictionary."""
-        return dict(self)
-
-    @property
     def negative_costs(self) -> tuple[str, ...]:
         """Costs that came out below zero."""
         return tuple(parameter.name for parameter in self.parameters if parameter.negative)

@@ -78,6 +78,10 @@ def load_description(place: str | Path) -> Description:
     FileFormatError
         There is none of that name, or the file cannot be read; the field is named.
     """
+    given: object = place
+    if not isinstance(given, (str, Path)):
+        msg = f"a description is given by its name or its file, not by {place!r}"
+        raise FileFormatError(msg)
     if isinstance(place, Path) or place.endswith(_SUFFIXES):
         return _read(Path(place))
     for name in description_names():

@@ -161,7 +161,7 @@ class DescribedTuner:
         Raises
         ------
         CalibrationError
-            The configuration is not of the space, or its time is no positive number.
+            The configuration is not of the space or was told before, or its time is no positive number.
         """
         given: object = time
         if not isinstance(given, (float, Real)):
@@ -169,6 +169,9 @@ class DescribedTuner:
             raise CalibrationError(msg, description=self.space.description.name)
         if not 0 <= index < len(self.space) or time <= 0:
             msg = f"configuration {index} with time {time} is not of this space; tell an index that was asked for"
+            raise CalibrationError(msg, description=self.space.description.name)
+        if index in self.index:
+            msg = f"configuration {index} was told before; tell each once"
             raise CalibrationError(msg, description=self.space.description.name)
         self.index.append(int(index))
         self.times.append(float(time) if np.isfinite(time) else float("nan"))

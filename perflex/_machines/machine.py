@@ -198,11 +198,6 @@ class Machine:
             raise MachineError(msg, machine=self.name, fact=fact)
         return value
 
-    @property
-    def memory_overlap(self) -> str:
-        """How the memory's time composes with that of the last cache: ``"sum"`` or ``"max"``."""
-        return self.levels[-1].overlap if self.levels else "sum"
-
     def need_levels(self) -> tuple[CacheLevel, ...]:
         """Return the cache levels, which must be known.
 

@@ -11,6 +11,7 @@ import inspect
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import SpaceError
@@ -85,7 +86,7 @@ def read_constraint(given: object, parameters: Sequence[str]) -> Constraint:
         raise SpaceError(msg)
     tree = _parsed(given)
     needed = _names_in(tree, given, parameters)
-    return Constraint(" ".join(given.split()), frozenset(needed), lambda settings: _fulfilled(tree, settings, given))
+    return Constraint(" ".join(given.split()), frozenset(needed), partial(_fulfilled, tree, given))
 
 
 def _from_function(function: Callable[..., Any], parameters: Sequence[str]) -> Constraint:
@@ -104,17 +105,15 @@ def _from_function(function: Callable[..., Any], parameters: Sequence[str]) -> C
         raise SpaceError(msg, constraint=name)
     taken = tuple(parameters) if everything else tuple(p.name for p in named if p.name in parameters)
     label = f"function {name}" if name == "<lambda>" else name
+    return Constraint(label, frozenset(taken), partial(_returned, function, name, taken))
 
-    def holds(settings: Settings) -> bool:
-        try:
-            return bool(function(**{key: settings[key] for key in taken}))
-        except Exception as error:
-            msg = (
-                f"constraint {name} fails for {_shown(settings)}: {type(error).__name__}: {error}; let it return False"
-            )
-            raise SpaceError(msg, constraint=name) from error
 
-    return Constraint(label, frozenset(taken), holds)
+def _returned(function: Callable[..., Any], name: str, taken: tuple[str, ...], settings: Settings) -> bool:
+    try:
+        return bool(function(**{key: settings[key] for key in taken}))
+    except Exception as error:
+        msg = f"constraint {name} fails for {_shown(settings)}: {type(error).__name__}: {error}; let it return False"
+        raise SpaceError(msg, constraint=name) from error
 
 
 def _parsed(text: str) -> ast.expr:
@@ -162,7 +161,7 @@ def _allowed(node: ast.AST) -> bool:
             return isinstance(node, structure + operations)
 
 
-def _fulfilled(tree: ast.expr, settings: Settings, text: str) -> bool:
+def _fulfilled(tree: ast.expr, text: str, settings: Settings) -> bool:
     try:
         return bool(_value(tree, settings))
     except (TypeError, ZeroDivisionError, OverflowError, ValueError, RecursionError) as error:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,6 +62,11 @@ class Promise:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
+        for name in ("loss", "confidence"):
+            given: object = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, Real):
+                msg = f"the {name} must be a number, not {given!r}"
+                raise ValueError(msg)  # noqa: TRY004  one error for all that is wrong with a promise
         if not (math.isfinite(self.loss) and self.loss >= 0):
             msg = f"the loss must be a fraction of at least 0, e.g. 0.05 for 5 %, not {self.loss!r}"
             raise ValueError(msg)

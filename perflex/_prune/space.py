@@ -70,7 +70,7 @@ class VariantSpace:
         self,
         build: Callable[..., Any],
         parameters: Mapping[str, Iterable[Value]],
-        constraints: Iterable[str | Callable[..., Any]] = (),
+        constraints: str | Callable[..., Any] | Iterable[str | Callable[..., Any]] | None = (),
         *,
         name: str | None = None,
     ) -> None:
@@ -85,9 +85,7 @@ class VariantSpace:
             msg = f"space {self.name} has no parameters; give {_EXAMPLE}"
             raise SpaceError(msg, space=self.name)
         names = self.parameters
-        if isinstance(constraints, str):
-            constraints = [constraints]
-        self._constraints = [read_constraint(given, names) for given in constraints]
+        self._constraints = [read_constraint(each, names) for each in _listed(constraints)]
         _require_taken(build, names, self.name)
 
     @property
@@ -243,6 +241,13 @@ class VariantSpace:
         values = ", ".join(f"{parameter.name}: {len(parameter.values)}" for parameter in self._parameters)
         rules = f", {len(self._constraints)} constraints" if self._constraints else ""
         return f"<VariantSpace {self.name}: {self.combinations} combinations ({values}){rules}>"
+
+
+def _listed(constraints: object) -> Iterable[object]:
+    if constraints is None:
+        return ()
+    several = isinstance(constraints, Iterable) and not isinstance(constraints, str)
+    return constraints if several else (constraints,)  # type: ignore[return-value]
 
 
 def _parameter(name: str, values: object) -> _Parameter:

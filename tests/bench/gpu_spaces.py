@@ -19,57 +19,22 @@ A run that is started again goes on where the file ends.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
-import sys
-import time
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from gpu_kernel_tuner import STRATEGIES, SimulatedSpace
+from measured_spaces import KEY, kernel_and_gpu, known_keys, read_rows, run_all, space_of, spaces
 
-from perflex._described.description_file import load_description
 from perflex._described.hybrid import predict_hybrid
-from perflex._described.space import DescribedSpace
-from perflex._described.space_file import read_space
 from perflex._described.tuner import most_promising, tune_described
-from perflex.errors import FileFormatError
 
-FIELDS = [
-    "kernel",
-    "gpu",
-    "method",
-    "samples",
-    "seed",
-    "geomean_error",
-    "spearman",
-    "share_to_keep",
-    "best_after_n_plus_10",
-]
+FIELDS = [*KEY, "geomean_error", "spearman", "share_to_keep", "best_after_n_plus_10"]
 PREDICTORS = ["analytic", "hybrid", "extra trees", "gradient boosting"]
 METHODS = [*PREDICTORS, "perflex tuner", "random search", *list(STRATEGIES)[:3]]
 NEAR = 1.05
 MORE = 10
-
-
-def one_core():
-    """Keep linear algebra of a worker on one core."""
-    import scipy.linalg  # noqa: F401  # brings its own library, which must be there to be limited
-    import sklearn.ensemble  # noqa: F401
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1)
-
-
-@lru_cache(maxsize=2)
-def space_of(path: str):
-    description = load_description(Path(path).parent.name)
-    measured = read_space(path, description)
-    space = DescribedSpace(description, measured.settings, Path(path).name.split(".")[0])
-    return space, measured.times
 
 
 @lru_cache(maxsize=2)
@@ -151,7 +116,7 @@ def run_tuner(space, times, samples, seed):
 def task(job):
     path, method, samples, seed = job
     space, times = space_of(path)
-    kernel, gpu = Path(path).parent.name, Path(path).name.split(".")[0]
+    kernel, gpu = kernel_and_gpu(path)
     nothing = ["", "", ""]
     rows = []
     if method == "perflex tuner":
@@ -170,47 +135,23 @@ def task(job):
     return rows
 
 
-def spaces(folder):
-    found = []
-    for path in sorted(folder.glob("*/*")):
-        if path.name.removesuffix(".gz").endswith((".csv", ".json")):
-            try:
-                load_description(path.parent.name)
-            except FileFormatError:
-                print(f"{path}: its kernel has no description", file=sys.stderr)
-            else:
-                found.append(str(path))
-    return found
-
-
-def done(out):
-    if not out.exists():
-        return set()
-    with out.open() as stream:
-        return {
-            (row["kernel"], row["gpu"], row["method"], int(row["samples"]), int(row["seed"]))
-            for row in csv.DictReader(stream)
-        }
-
-
 def jobs_left(arguments, samples):
-    known = done(arguments.out)
+    known = known_keys(arguments.out)
     paths = spaces(arguments.data)
     # Seed by seed, so that a run that is cut short leaves a balanced table.
     for seed in range(arguments.seeds):
         for method in arguments.methods.split(","):
             for path in paths:
-                kernel, gpu = Path(path).parent.name, Path(path).name.split(".")[0]
-                left = [n for n in samples if (kernel, gpu, method, n, seed) not in known]
+                row = (*kernel_and_gpu(path), method)
+                left = [n for n in samples if (*row, str(n), str(seed)) not in known]
                 if left:
                     yield path, method, samples if method == "perflex tuner" else left, seed
 
 
 def summary(out):
     groups = {}
-    with out.open() as stream:
-        for row in csv.DictReader(stream):
-            groups.setdefault((row["kernel"], row["gpu"], int(row["samples"]), row["method"]), []).append(row)
+    for row in read_rows(out):
+        groups.setdefault((row["kernel"], row["gpu"], int(row["samples"]), row["method"]), []).append(row)
     head = ["space", "N", "method", "error, %", "Spearman", "share to keep, %", "best after N + 10", "seeds"]
     print(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     for (kernel, gpu, samples, method), rows in sorted(groups.items()):
@@ -241,28 +182,8 @@ def main():
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no further run begins")
     arguments = parser.parse_args()
     samples = [int(part) for part in arguments.samples.split(",")]
-    jobs = list(jobs_left(arguments, samples))
-    known = done(arguments.out)
-    started = time.perf_counter()
-    waiting, running = iter(jobs), set()
-    with (
-        ProcessPoolExecutor(arguments.jobs, initializer=one_core) as pool,
-        arguments.out.open("a", newline="") as stream,
-    ):
-        writer = csv.writer(stream)
-        if stream.tell() == 0:
-            writer.writerow(FIELDS)
-        while True:
-            late = time.perf_counter() - started > arguments.limit
-            running |= {
-                pool.submit(task, job) for job in islice(waiting, 0 if late else arguments.jobs + 1 - len(running))
-            }
-            if not running:
-                break
-            ended, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
-                writer.writerows(row for row in future.result() if tuple(row[:5]) not in known)
-            stream.flush()
+    jobs = jobs_left(arguments, samples)
+    run_all(task, jobs, arguments.out, FIELDS, arguments.jobs, arguments.limit)
     summary(arguments.out)
 
 

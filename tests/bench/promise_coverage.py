@@ -10,19 +10,16 @@ set is kept that holds a configuration within 5 % of the best with 95 % confiden
 from __future__ import annotations
 
 import argparse
-import csv
-import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from gpu_spaces import one_core, space_of, spaces
+from measured_spaces import KEY, kernel_and_gpu, known_keys, read_rows, run_all, space_of, spaces
 
 from perflex import Promise
 from perflex._described.hybrid import predict_hybrid
 from perflex._prune.promise import keep_by_promise
 
-FIELDS = ["kernel", "gpu", "method", "samples", "seed", "kept_share", "covered", "met"]
+FIELDS = [*KEY, "kept_share", "covered", "met"]
 FOLDS = 5
 
 
@@ -48,16 +45,14 @@ def task(job):
         predicted, measured_index=index, measured=times[index], predicted_of_measured=unseen, promise=promise
     )
     covered = times[decision.kept].min() <= (1 + promise.loss) * times.min()
-    place = Path(path)
     share = len(decision.kept) / len(times)
-    return [place.parent.name, place.name.split(".")[0], method, samples, seed, share, int(covered), int(decision.met)]
+    return [[*kernel_and_gpu(path), method, samples, seed, share, int(covered), int(decision.met)]]
 
 
 def summary(out):
     groups = {}
-    with out.open() as stream:
-        for row in csv.DictReader(stream):
-            groups.setdefault((row["kernel"], row["gpu"], row["method"], row["samples"]), []).append(row)
+    for row in read_rows(out):
+        groups.setdefault((row["kernel"], row["gpu"], row["method"], row["samples"]), []).append(row)
     print("| space | method | N | seeds | coverage | kept, median | kept, worst |\n|" + " --- |" * 7)
     for (kernel, gpu, method, samples), rows in sorted(groups.items()):
         covered = np.mean([int(row["covered"]) for row in rows])
@@ -76,32 +71,15 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no further run begins")
     arguments = parser.parse_args()
-    known = set()
-    if arguments.out.exists():
-        with arguments.out.open() as stream:
-            known = {tuple(row[name] for name in FIELDS[:5]) for row in csv.DictReader(stream)}
-    count = str(arguments.samples)
+    known = known_keys(arguments.out)
     jobs = [
         (path, method, arguments.samples, seed, Promise())
         for seed in range(arguments.seeds)
         for method in arguments.methods.split(",")
         for path in spaces(arguments.data)
-        if (Path(path).parent.name, Path(path).name.split(".")[0], method, count, str(seed)) not in known
+        if (*kernel_and_gpu(path), method, str(arguments.samples), str(seed)) not in known
     ]
-    started = time.perf_counter()
-    with (
-        ProcessPoolExecutor(arguments.jobs, initializer=one_core) as pool,
-        arguments.out.open("a", newline="") as stream,
-    ):
-        writer = csv.writer(stream)
-        if stream.tell() == 0:
-            writer.writerow(FIELDS)
-        step = 8 * arguments.jobs
-        for first in range(0, len(jobs), step):
-            if time.perf_counter() - started > arguments.limit:
-                break
-            writer.writerows(pool.map(task, jobs[first : first + step]))
-            stream.flush()
+    run_all(task, jobs, arguments.out, FIELDS, arguments.jobs, arguments.limit)
     summary(arguments.out)
 
 

@@ -172,6 +172,11 @@ def test_bad_descriptions_are_named(tmp_path, old, new, message):
         load_description(path)
 
 
+def test_a_description_is_a_name_or_a_file():
+    with pytest.raises(FileFormatError, match="by its name or its file"):
+        load_description(5)
+
+
 def test_the_same_settings_of_two_sizes_are_two_kernels(small, tmp_path):
     path = tmp_path / "sizes.csv"
     path.write_text("items,depth,size,time_ms\n64,1,1024,1\n64,1,4096,4\n64,1,4096,6\n")

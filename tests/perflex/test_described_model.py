@@ -196,3 +196,5 @@ def test_tuner_ends_with_its_space():
     assert sorted(tuner.index) == list(range(30))
     with pytest.raises(CalibrationError, match="not of this space"):
         DescribedTuner(space).tell(30, 1.0)
+    with pytest.raises(CalibrationError, match="told before"):
+        tuner.tell(3, 1.0)

@@ -21,7 +21,7 @@ from bench.gpu_parts.evaluations import merged, ranked
 from bench.gpu_parts.facts import device_facts
 from bench.gpu_parts.keeping import rows_kept, set_earlier_aside
 from bench.gpu_parts.launch_cost import launch_cost
-from bench.gpu_parts.matmul_kernels import LOCAL_BYTES, settings_of_space
+from bench.gpu_parts.matmul_kernels import LOCAL_BYTES, SPACE
 from bench.gpu_parts.matmul_kernels import build as tiled
 from bench.gpu_parts.needs import missing
 from bench.gpu_parts.parts import Goal, Part, PartRun, Setting, run_parts
@@ -420,7 +420,7 @@ def test_registers_of_built_kernels_stand_beside_their_volumes(fake_gpu: Device)
 
 
 def test_the_space_of_matrix_multiplications_is_large_and_fits() -> None:
-    found = list(settings_of_space())
+    found = list(SPACE)
     assert len({tuple(one.items()) for one in found}) == len(found) >= 300
     for one in found:
         held = 4 * one["k_tile"] * (one["rows"] * one["lsize_1"] + one["columns"] * one["lsize_0"])

@@ -65,7 +65,6 @@ def test_levels_and_streams_are_read_in_si_units_with_sources(small: Path) -> No
     assert second == CacheLevel("L2", 8192, 2, 64, 3, True, True, 16.0, 8.0, False, "max")
     assert machine.memory_streams == (MemoryStream("copy", 1, 1, 1, 2e9),)
     assert machine.memory_streams[0].stored_part == 1 / 3
-    assert machine.memory_overlap == "max"
     assert machine.need_levels() == machine.levels
     assert machine.sources["L2.ways"].text == machine.sources["memory.copy"].text == "my sheet"
     assert "L1.ways" not in machine.sources

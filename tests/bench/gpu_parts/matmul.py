@@ -9,7 +9,7 @@ from perflex._timing import TimingOptions
 from perflex.features._machine_features import RESIDENCY_FEATURES, VOLUME_FEATURES
 
 from .keeping import rows_kept, write_yaml_file
-from .matmul_kernels import CONSTRAINTS, PARAMETERS, build, settings_of_space
+from .matmul_kernels import CONSTRAINTS, PARAMETERS, SPACE, build
 from .parts import Goal
 from .pipeline import Plan, Variant, timed_variants
 from .stencil import BUILT_FEATURES
@@ -44,7 +44,7 @@ def matmul_space(setting: Setting, time: Allotted, run: PartRun) -> None:
     """Write ``matmul_space.csv``, a row per variant: settings, size, features, time in seconds or why there is none."""
     n = _N["gpu" if setting.on_gpu else "cpu"]
     plan = Plan(build, {"n": n}, FEATURES, setting.device, setting.machine)
-    variants = [Variant(settings, _label(settings)) for settings in settings_of_space()]
+    variants = [Variant(settings, _label(settings)) for settings in SPACE]
     # Should time be up before all are timed, those that were are a fair sample.
     random.Random(0).shuffle(variants)  # noqa: S311  no secret
     _describe(setting, n, len(variants))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from perflex import VariantSpace
 
+if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["CONSTRAINTS", "PARAMETERS", "build", "settings_of_space"]
+__all__ = ["CONSTRAINTS", "LOCAL_BYTES", "PARAMETERS", "SPACE", "build"]
 
 PARAMETERS: dict[str, tuple[int, ...]] = {
     "lsize_0": (8, 16, 32),
@@ -20,35 +19,16 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
     "k_tile": (8, 16, 32),
 }
 LOCAL_BYTES = 48 * 1024
-# Half of what NVIDIA's compute units have: the rest is for all else.
+# Half of what NVIDIA's compute units have, for the sums: the rest is for all else.
 REGISTERS = 32768
-# As text, for whoever reads the table; `_allowed` decides.
 CONSTRAINTS = (
-    "k_tile is a multiple of lsize_0 and of lsize_1",
+    "k_tile % lsize_0 == 0 and k_tile % lsize_1 == 0",
     "32 <= lsize_0 * lsize_1 <= 1024",
-    "32-bit registers for rows * columns sums are there: rows * columns * lsize_0 * lsize_1 <= 32768",
+    f"rows * columns * lsize_0 * lsize_1 <= {REGISTERS}",
     f"4 * k_tile * (rows * lsize_1 + columns * lsize_0) <= {LOCAL_BYTES}",
 )
 _ROWS = ("r_start", "r_fetch", "r_copy", "r", "r_end")
 _COLUMNS = ("s_start", "s_fetch", "s_copy", "s", "s_end")
-
-
-def _allowed(s: Mapping[str, int]) -> bool:
-    local = 4 * s["k_tile"] * (s["rows"] * s["lsize_1"] + s["columns"] * s["lsize_0"])
-    return (
-        s["k_tile"] % s["lsize_0"] == 0 == s["k_tile"] % s["lsize_1"]
-        and 32 <= s["lsize_0"] * s["lsize_1"] <= 1024
-        and s["rows"] * s["columns"] * s["lsize_0"] * s["lsize_1"] <= REGISTERS
-        and local <= LOCAL_BYTES
-    )
-
-
-def settings_of_space() -> Iterator[dict[str, int]]:
-    """Yield the settings of all variants."""
-    for values in product(*PARAMETERS.values()):
-        settings = dict(zip(PARAMETERS, values, strict=True))
-        if _allowed(settings):
-            yield settings
 
 
 def build(*, lsize_0: int, lsize_1: int, rows: int, columns: int, k_tile: int) -> lp.TranslationUnit:
@@ -126,3 +106,5 @@ for g1, g0
     end
 end
 """
+
+SPACE = VariantSpace(build, PARAMETERS, CONSTRAINTS, name="tiled matrix multiplication")

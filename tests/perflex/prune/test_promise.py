@@ -135,6 +135,12 @@ def test_bad_input_is_refused(arguments: dict[str, object], text: str) -> None:
         keep_by_promise(arguments.pop("predicted"), **arguments)
 
 
+@pytest.mark.parametrize("wrong", [{"loss": "5%"}, {"confidence": None}, {"loss": True}])
+def test_a_promise_is_of_numbers(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="must be a number"):
+        Promise(**wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("loss", "confidence"), [(-0.1, 0.9), (math.nan, 0.9), (0.1, 0.0), (0.1, 1.0)])
 def test_a_promise_out_of_range_is_refused(loss: float, confidence: float) -> None:
     with pytest.raises(ValueError, match=r"e\.g\."):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -21,6 +22,10 @@ FEATURES = ("f_op_float32_mul", "f_thread_groups", "f_mem_access_global_float32_
 
 def nothing(**_: object) -> None:
     return None
+
+
+def is_small(a: int) -> bool:
+    return a < 9
 
 
 @settings(max_examples=40, deadline=None)
@@ -84,6 +89,19 @@ def test_what_is_no_parameter(parameters: object, text: str) -> None:
 def test_a_size_is_one_number(size: object) -> None:
     with pytest.raises(SpaceError, match="size n must be one number"):
         small_space().extract(FEATURES, {"n": size})
+
+
+@pytest.mark.parametrize("constraints", [None, (), "a < 9", is_small, [is_small]])
+def test_constraints_are_one_or_several_or_none(constraints: object) -> None:
+    space = VariantSpace(nothing, {"a": (1, 2)}, constraints)  # type: ignore[arg-type]
+    assert len(list(space)) == 2
+    again = pickle.loads(pickle.dumps(space))
+    assert list(again) == list(space)
+
+
+def test_a_number_is_no_constraint() -> None:
+    with pytest.raises(SpaceError, match="a text or a function"):
+        VariantSpace(nothing, {"a": (1, 2)}, 5)  # type: ignore[arg-type]
 
 
 def test_functions_are_constraints_too() -> None:
