@@ -26,7 +26,7 @@ __all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in
 _Item = TypeVar("_Item")
 
 # So many portions of work for each core: few enough to be sent quickly, many enough to keep all workers busy.
-_PORTIONS = 4
+_PORTIONS = 12
 # What executors raise themselves, or what happens on the way to and from workers.
 EXECUTOR_FAULTS = (BrokenExecutor, CancelledError, PicklingError, RuntimeError, TypeError, AttributeError)
 

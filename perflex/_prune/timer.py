@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perflex._timing import entries_of, open_backend, outcomes_of
 from perflex._timing_rounds import Entry, Session, start, time_in_rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Self
 
+    from perflex._launch_request import LaunchRequest
     from perflex._timing import Job, TimingOptions
-    from perflex._timing_backend import TimedDevice
+    from perflex._timing_backend import Backend, KernelBackend, Runnable, TimedDevice
     from perflex._timing_results import Measured
 
 __all__ = ["VariantTimer"]
@@ -51,10 +52,24 @@ class VariantTimer:
             The device cannot be opened, or no more.
         """
         session = Session(self._options, uuid.uuid4().hex, None)
-        entries = entries_of(jobs, self._device, session)
+        return self._timed(entries_of(jobs, self._device, session), self._backend, session)
+
+    def timed_code(self, requests: Sequence[LaunchRequest]) -> Measured:
+        """Build variants whose code was generated before, and time them side by side; on real devices only.
+
+        Raises
+        ------
+        DeviceError
+            The device cannot be opened, or no more.
+        """
+        session = Session(self._options, uuid.uuid4().hex, None)
+        entries = [Entry(request.label, (request, request.sizes)) for request in requests]
+        return self._timed(entries, _BuiltFromCode(self._backend), session)
+
+    def _timed(self, entries: list[Entry], backend: Backend, session: Session) -> Measured:
         for entry in entries:
-            start(entry, self._backend, session)
-        time_in_rounds(entries, self._backend, session, _told_nobody)
+            start(entry, backend, session)
+        time_in_rounds(entries, backend, session, _told_nobody)
         self._built |= {entry.label: entry for entry in entries if entry.failure is None}
         return outcomes_of(entries, self._options)
 
@@ -70,6 +85,23 @@ class VariantTimer:
         entries = [_anew(self._built[label]) for label in labels]
         time_in_rounds(entries, self._backend, session, _told_nobody)
         return outcomes_of(entries, options)
+
+
+class _BuiltFromCode:
+    """A backend that is given code for kernels."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend: KernelBackend = backend
+
+    @property
+    def timer_resolution_s(self) -> float:
+        return self._backend.timer_resolution_s
+
+    def prepare(self, kernel: Any, sizes: Mapping[str, int], label: str) -> Runnable:  # noqa: ARG002  as backends do
+        return self._backend.build(kernel)
+
+    def close(self) -> None:
+        self._backend.close()
 
 
 def _anew(entry: Entry) -> Entry:

@@ -13,11 +13,14 @@ import numpy as np
 from perflex._machines.choice import else_machine
 from perflex._progress import progress_shown
 from perflex._prune.building import NotBuiltError
+from perflex._prune.code import generate_code
 from perflex._prune.extraction import ExtractedSpace
 from perflex._prune.timer import VariantTimer
 from perflex._prune.tuner import Tuner
 from perflex._prune.tuner_checks import check_budgets
-from perflex.errors import CalibrationError, MeasurementError
+from perflex._timing_backend import IsolatingDevice
+from perflex._timing_results import MeasurementFailure
+from perflex.errors import CalibrationError, MeasurementError, PerflexError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,12 +29,13 @@ if TYPE_CHECKING:
 
     from perflex._calibration import Calibration
     from perflex._devices import Device
+    from perflex._launch_request import LaunchRequest
     from perflex._machines import Machine
     from perflex._prune.promise import KeepDecision, Promise
     from perflex._prune.space import VariantSpace
     from perflex._prune.tuner_steps import Asked, TunerStep
     from perflex._store import StorePlace
-    from perflex._timing import Job, MeasurementFailure, Progress, TimingOptions
+    from perflex._timing import Job, Progress, TimingOptions
     from perflex._timing_backend import TimedDevice
 
 __all__ = ["PLAIN_FEATURES", "TuningResult", "tune"]
@@ -47,8 +51,9 @@ PLAIN_FEATURES = (
     "f_mem_access_local_store",
 )
 # Variants asked for at a time after the first batch: each is chosen knowing fewer times, and building a few together
-# keeps the device warm.
+# keeps the device warm. Twice as many where their code is generated side by side.
 _TOGETHER = 2
+_TOGETHER_CODED = 4
 # The fastest of those measured are timed again, side by side: each was timed at another moment, and what looks fastest
 # of many is the luckiest as well.
 _FINALISTS = 5
@@ -151,8 +156,10 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         Stop when it is kept; by default within 5 % with 95 % confidence.
     timing
         How variants are timed; by default with few trials, for most variants are told apart by more than noise.
-    machine, executor, store, progress
+    machine, store, progress
         As for `prune`.
+    executor
+        Where variants are counted, and the code of those to be timed is generated: a pool of processes uses all cores.
     first, seed
         Variants in the first batch, and the seed of its choice.
 
@@ -200,7 +207,8 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     options = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
     begun = time.perf_counter()
     with progress_shown(progress, "tune:") as report, VariantTimer(chosen, options) as timer:
-        _drive(tuner, extracted, timer, failures, report)
+        coder = executor if isinstance(chosen, IsolatingDevice) else None
+        _drive(tuner, _Measuring(extracted, timer, chosen, coder), failures, report)
         best = _winner(tuner, timer, options)
     spent = time.perf_counter() - begun
     if best is None:
@@ -219,46 +227,76 @@ def _prior(calibration: Calibration, extracted: ExtractedSpace) -> np.ndarray[An
     return np.array(np.broadcast_to(predicted, (len(extracted),)), dtype=np.float64)
 
 
-def _drive(
-    tuner: Tuner,
-    extracted: ExtractedSpace,
-    timer: VariantTimer,
-    failures: Counter[str],
-    report: Progress | None,
-) -> None:
-    """Measure what the tuner asks for until it is done."""
-    from perflex._timing import MeasurementFailure
+class _Measuring:
+    """Builds and times variants, their code generated in an executor's workers if there are any.
 
-    while asked := tuner.ask(_TOGETHER):
+    Workers are idle while something is timed.
+    """
+
+    def __init__(self, extracted: ExtractedSpace, timer: VariantTimer, device: Any, executor: Executor | None) -> None:
+        self._extracted = extracted
+        self._timer = timer
+        self._device = device
+        self._executor = executor
+
+    @property
+    def together(self) -> int:
+        """How many variants to ask for at a time."""
+        return _TOGETHER if self._executor is None else _TOGETHER_CODED
+
+    def seconds(self, asked: Sequence[Asked], failures: Counter[str]) -> dict[int, float]:
+        """Return times by number; those that fail have none, and are counted by cause."""
+        ready: dict[int, Any] = {}
+        for each, made in zip(asked, self._made(asked), strict=True):
+            if isinstance(made, NotBuiltError):
+                failures[str(made.cause)] += 1
+            elif isinstance(made, PerflexError):
+                failures[_cause(each.name, str(made.context.get("kind", "prepare")), made.message)] += 1
+            else:
+                ready[each.number] = made
+        timed = self._timer.timed if self._executor is None else self._timer.timed_code
+        found: dict[int, float] = {}
+        for number, outcome in zip(ready, timed(list(ready.values())) if ready else (), strict=True):
+            if isinstance(outcome, MeasurementFailure):
+                failures[_cause(outcome.label, outcome.kind, outcome.reason)] += 1
+            else:
+                found[number] = outcome.seconds
+        return found
+
+    def _made(self, asked: Sequence[Asked]) -> Sequence[Job | LaunchRequest | PerflexError]:
+        """Return kernels, or code; or why there is none: what was built when it was counted may fail now."""
+        space, sizes = self._extracted, self._extracted.sizes
+        if self._executor is not None:
+            variants = [(each.name, each.settings) for each in asked]
+            return generate_code(space.space.build, variants, sizes, self._device, self._executor)
+        made: list[Job | LaunchRequest | PerflexError] = []
+        for each in asked:
+            try:
+                made.append((space.kernel(each.number), sizes, each.name))
+            except NotBuiltError as error:
+                made.append(error)
+        return made
+
+
+def _drive(tuner: Tuner, measuring: _Measuring, failures: Counter[str], report: Progress | None) -> None:
+    """Measure what the tuner asks for until it is done."""
+    while asked := tuner.ask(measuring.together):
         if report is not None:
             report(len(tuner.history), tuner.budget, asked[0].name)
         start = time.perf_counter()
-        jobs: dict[int, Job] = {}
-        for each in asked:
-            # It was built when it was counted, and may fail now: the others' measurements are worth keeping.
-            try:
-                jobs[each.number] = (extracted.kernel(each.number), extracted.sizes, each.name)
-            except NotBuiltError as error:
-                failures[str(error.cause)] += 1
-        outcomes = dict(zip(jobs, timer.timed(list(jobs.values())) if jobs else (), strict=True))
+        found = measuring.seconds(asked, failures)
         cost = (time.perf_counter() - start) / len(asked)
         for each in asked:
-            outcome = outcomes.get(each.number)
-            if isinstance(outcome, MeasurementFailure):
-                failures[_cause(outcome)] += 1
-                outcome = None
-            tuner.tell(each, None if outcome is None else outcome.seconds, cost)
+            tuner.tell(each, found.get(each.number), cost)
 
 
-def _cause(failure: MeasurementFailure) -> str:
-    lines = failure.reason.removeprefix(f"{failure.label}: ").strip().splitlines()
-    return f"{failure.kind}: {lines[0][:_FIRST_LINE] if lines else 'no reason given'}"
+def _cause(label: str, kind: str, reason: str) -> str:
+    lines = reason.removeprefix(f"{label}: ").strip().splitlines()
+    return f"{kind}: {lines[0][:_FIRST_LINE] if lines else 'no reason given'}"
 
 
 def _winner(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> Asked | None:
     """Time the fastest few again, all in the same rounds, and return the fastest of them; None if nothing was timed."""
-    from perflex._timing import MeasurementFailure
-
     few = tuner.fastest(_FINALISTS)
     if len(few) < 2:
         return tuner.best
