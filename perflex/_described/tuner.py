@@ -29,13 +29,22 @@ _BATCH = 5
 # Share of a batch that looks elsewhere than the predicted best, and how fast the chance to be looked at falls with the
 # logarithm of the time that is expected there.
 _ELSEWHERE = 0.6
-_REACH = 0.2
+_REACH = 0.1
+# Measurements without a faster one after which the tuner looks farther away, and as far again after each so many more.
+_PATIENCE = 30
+_WIDER = 5
 # Share of the space that the first batch is drawn from: what the model expects to be fast before any measurement.
-_PLAUSIBLE = 0.5
+_PLAUSIBLE = 0.2
 
 
 def most_promising(
-    space: DescribedSpace, prediction: HybridPrediction, measured: Indices, count: int, seed: int
+    space: DescribedSpace,
+    prediction: HybridPrediction,
+    measured: Indices,
+    count: int,
+    seed: int,
+    *,
+    reach: float = _REACH,
 ) -> Indices:
     """Return the configurations to measure next.
 
@@ -55,6 +64,8 @@ def most_promising(
         How many; fewer are returned where no more are left.
     seed
         Of the drawn groups.
+    reach
+        How far behind the fastest group others are drawn, in the logarithm of the time.
     """
     random = np.random.default_rng(seed)
     left = np.log(prediction.predicted)
@@ -67,7 +78,7 @@ def most_promising(
     while len(chosen) < wanted:
         fastest = np.full(group.max() + 1, np.inf)
         np.minimum.at(fastest, group, left)
-        chance = np.exp(-(fastest - fastest.min()) / _REACH)
+        chance = np.exp(-(fastest - fastest.min()) / reach)
         drawn = random.choice(len(chance), p=chance / chance.sum())
         chosen.append(int(order[(group[order] == drawn) & np.isfinite(left[order])][0]))
         left[chosen[-1]] = np.inf
@@ -91,7 +102,7 @@ def _switches(space: DescribedSpace) -> list[Array]:
 def first_batch(space: DescribedSpace, count: int, seed: int) -> Indices:
     """Return configurations that are far from each other in their settings and switches.
 
-    They come from the half of the space that the model expects to be fast before any measurement; each next one is
+    They come from the fifth of the space that the model expects to be fast before any measurement; each next one is
     about the farthest from those before it.
     """
     random = np.random.default_rng(seed)
@@ -153,7 +164,13 @@ class DescribedTuner:
             return fresh[: min(count, max(_FIRST - len(known), 1))]
         times = np.array(self.times)[good]
         self.prediction = predict_hybrid(self.space, known[good], times, seed=self.seed)
-        return most_promising(self.space, self.prediction, known, count, self.seed + len(known))
+        reach = _REACH * (1 + max(0, self._stale() - _PATIENCE) / _WIDER)
+        return most_promising(self.space, self.prediction, known, count, self.seed + len(known), reach=reach)
+
+    def _stale(self) -> int:
+        """Return how many measurements ago the best was found."""
+        best = self.best
+        return 0 if best is None else len(self.index) - 1 - self.index.index(best[0])
 
     def tell(self, index: int, time: float) -> None:
         """Record a measured time, in any one unit; nan (or infinity) for a configuration that failed.

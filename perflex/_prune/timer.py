@@ -1,12 +1,19 @@
-"""Timing variants a few at a time, in one process that stays: starting one takes longer than timing a variant."""
+"""Timing variants a few at a time, in one process that stays: starting one takes longer than timing a variant.
+
+Minutes lie between the first and the last. A few of the first variants are timed with all that come later, and tell
+how much slower or faster the device has become.
+"""
 
 from __future__ import annotations
 
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from perflex._timing import entries_of, open_backend, outcomes_of
-from perflex._timing_rounds import Entry, Session, start, time_in_rounds
+from perflex._timing_results import Measured, Timing
+from perflex._timing_rounds import Entry, Session, start, suits_as_reference, time_in_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,9 +22,11 @@ if TYPE_CHECKING:
     from perflex._launch_request import LaunchRequest
     from perflex._timing import Job, TimingOptions
     from perflex._timing_backend import Backend, KernelBackend, Runnable, TimedDevice
-    from perflex._timing_results import Measured
 
 __all__ = ["VariantTimer"]
+
+# Several, because one may have been lucky in the beginning.
+_REFERENCES = 3
 
 
 class VariantTimer:
@@ -29,6 +38,11 @@ class VariantTimer:
         Where to run.
     options
         How variants are timed.
+
+    Attributes
+    ----------
+    slowdown
+        How many times as long as at first the reference variants took at last.
     """
 
     def __init__(self, device: TimedDevice, options: TimingOptions) -> None:
@@ -36,6 +50,8 @@ class VariantTimer:
         self._options = options
         self._backend = open_backend(device, options)
         self._built: dict[str, Entry] = {}
+        self._references: dict[str, float] = {}
+        self.slowdown = 1.0
 
     def __enter__(self) -> Self:
         return self
@@ -69,9 +85,21 @@ class VariantTimer:
     def _timed(self, entries: list[Entry], backend: Backend, session: Session) -> Measured:
         for entry in entries:
             start(entry, backend, session)
-        time_in_rounds(entries, backend, session, _told_nobody)
+        references = [_anew(self._built[label]) for label in self._references]
+        time_in_rounds([*entries, *references], backend, session, _told_nobody)
         self._built |= {entry.label: entry for entry in entries if entry.failure is None}
-        return outcomes_of(entries, self._options)
+        found = outcomes_of([*entries, *references], self._options)
+        if not references:
+            self._choose_references(entries, found)
+        times = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
+        ratios = [times[label] / first for label, first in self._references.items() if label in times]
+        self.slowdown = float(np.median(ratios)) if ratios else self.slowdown
+        return Measured(found[: len(entries)], found.drift)
+
+    def _choose_references(self, entries: Sequence[Entry], found: Measured) -> None:
+        timed = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
+        fit = sorted((entry for entry in entries if entry.label in timed), key=suits_as_reference, reverse=True)
+        self._references = {entry.label: timed[entry.label] for entry in fit[:_REFERENCES]}
 
     def again(self, labels: Sequence[str], options: TimingOptions) -> Measured:
         """Time variants anew that were timed before, side by side and without building them.

@@ -31,3 +31,17 @@ def scaled(*, lsize: int, repeats: int, dead: int = 0) -> lp.TranslationUnit | N
 def small_space(**more: object) -> VariantSpace:
     """Nine variants."""
     return VariantSpace(scaled, {"lsize": (16, 32, 64), "repeats": (1, 2, 4), **more}, name="scaled")
+
+
+def strided(*, lsize: int, stride: int) -> lp.TranslationUnit:
+    """Every `stride`-th element of an array: of large strides, an array that no device holds."""
+    kernel = lp.make_kernel(
+        "{[i]: 0 <= i < n}",
+        f"y[{stride}*i] = 1",
+        [lp.GlobalArg("y", np.float32, shape=f"{stride}*n"), lp.ValueArg("n", np.int32)],
+        name="strided",
+        lang_version=(2018, 2),
+        target=lp.PyOpenCLTarget(),
+    )
+    kernel = lp.assume(kernel, f"n >= 1 and n mod {lsize} = 0")
+    return lp.split_iname(kernel, "i", lsize, outer_tag="g.0", inner_tag="l.0")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,7 +18,10 @@ from perflex._prune.predictors import GaussianPredictor, ModelPredictor
 from perflex._prune.tuning import TuningResult
 from perflex._timing import TimingOptions
 from perflex.errors import CalibrationError, MeasurementError
-from tests.perflex.prune.spaces_for_tests import scaled, small_space
+from tests.perflex.prune.spaces_for_tests import scaled, small_space, strided
+
+if TYPE_CHECKING:
+    from perflex._devices import Device
 
 GRID = np.array(list(itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1))), dtype=float)
 
@@ -269,6 +275,43 @@ def test_tuning_a_space_of_one_variant() -> None:
     assert found.best.predicted == pytest.approx(1e-3)
     assert found.kept_promise
     assert "1 of 1" in repr(found)
+
+
+class Inline(Executor):
+    """Works at once, and remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.functions: list[str] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.functions.append(fn.__name__)
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
+def test_code_is_generated_in_the_executor(default_device: Device) -> None:
+    space = VariantSpace(strided, {"lsize": (16, 32), "stride": (1, 2, 2**24)}, name="strided")
+    executor = Inline()
+    timing = TimingOptions(trials=3, min_trials=2, budget_s=0.05)
+    found = tune(space, {"n": 4096}, device=default_device, executor=executor, timing=timing, budget=6, first=6)
+    assert executor.functions.count("_generated") == 6
+    assert len(found.history) == 6
+    assert {step.name for step in found.history if math.isnan(step.seconds)} == {
+        f"lsize={lsize}, stride={2**24}" for lsize in (16, 32)
+    }
+    assert sum(found.failures.values()) == 2
+    assert all(cause.startswith("prepare: ") and "strided" not in cause for cause in found.failures)
+    assert found.best.settings["stride"] < 2**24
+
+
+def test_code_of_worker_processes_is_what_runs(default_device: Device) -> None:
+    timing = TimingOptions(trials=3, min_trials=2, budget_s=0.05)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        found = tune(small_space(), {"n": 4096}, device=default_device, executor=executor, timing=timing, budget=4)
+    assert len(found.history) == 4
+    assert not found.failures
+    assert found.best.predicted > 0
 
 
 def test_budgets_of_tuning_are_checked_before_anything_is_built() -> None:
