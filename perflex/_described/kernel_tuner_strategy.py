@@ -62,8 +62,10 @@ class KernelTunerStrategy:
         from kernel_tuner.strategies.common import CostFunc
         from kernel_tuner.util import StopCriterionReached
 
-        if getattr(tuning_options, "objective_higher_is_better", False):
-            msg = f"the strategy searches for short times, not for a high {tuning_options.objective}; tune for 'time'"
+        # One objective and its direction, or lists of them.
+        if np.any(getattr(tuning_options, "objective_higher_is_better", False)):
+            aims = ", ".join(np.atleast_1d(tuning_options.objective).tolist())
+            msg = f"the strategy searches for short times, not for a high {aims}; tune for 'time'"
             raise CalibrationError(msg, description=self.description.name)
         configurations = [tuple(configuration) for configuration in searchspace.list]
         space, chosen = self._space(list(searchspace.param_names), configurations)
