@@ -149,22 +149,52 @@ def jobs_left(arguments, samples):
 
 
 def summary(out):
+    """Print two tables: how well methods predict, and what they find; median (worst) of the seeds."""
     groups = {}
     for row in read_rows(out):
-        groups.setdefault((row["kernel"], row["gpu"], int(row["samples"]), row["method"]), []).append(row)
-    head = ["space", "N", "method", "error, %", "Spearman", "share to keep, %", "best after N + 10", "seeds"]
+        groups.setdefault((row["kernel"], row["gpu"], int(row["samples"])), {}).setdefault(row["method"], []).append(
+            row
+        )
+    methods = [name for name in [*PREDICTORS, *METHODS, *STRATEGIES] if any(name in found for found in groups.values())]
+    methods = list(dict.fromkeys(methods))
+    predictors = [name for name in methods if name in PREDICTORS]
+    _print_table(
+        groups,
+        {
+            f"error, %: {' / '.join(predictors)}": lambda found: _medians(
+                found, predictors, "geomean_error", 100, "{:.1f}"
+            )
+        }
+        | {"Spearman": lambda found: _medians(found, predictors, "spearman", 1, "{:.2f}")}
+        | {f"keep, %: {name}": _column(name, "share_to_keep", 100, "{:.2g}") for name in predictors},
+    )
+    print()
+    _print_table(groups, {name: _column(name, "best_after_n_plus_10", 1, "{:.2f}") for name in methods}, more=MORE)
+    print()
+    for name in methods:
+        counts = {len(found[name]) for found in groups.values() if name in found}
+        print(f"{name}: {min(counts)} to {max(counts)} seeds")
+
+
+def _print_table(groups, columns, more=0):
+    head = ["space", "measured" if more else "N", *columns]
     print(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
-    for (kernel, gpu, samples, method), rows in sorted(groups.items()):
-        cells = []
-        for name, scale, worst in (
-            ("geomean_error", 100, max),
-            ("spearman", 1, min),
-            ("share_to_keep", 100, max),
-            ("best_after_n_plus_10", 1, max),
-        ):
-            values = [scale * float(row[name]) for row in rows if row[name]]
-            cells.append(f"{np.median(values):.3g} ({worst(values):.3g})" if values else "")
-        print(f"| {kernel} {gpu} | {samples} | {method} | {' | '.join(cells)} | {len(rows)} |")
+    for (kernel, gpu, samples), found in sorted(groups.items()):
+        cells = [f"{kernel} {gpu.replace('_', ' ')}", str(samples + more), *(make(found) for make in columns.values())]
+        print(f"| {' | '.join(cells)} |")
+
+
+def _medians(found, methods, field, scale, form):
+    values = [[scale * float(row[field]) for row in found.get(name, []) if row[field]] for name in methods]
+    return " / ".join(form.format(np.median(each)) if each else "-" for each in values)
+
+
+def _column(method, field, scale, form):
+    def cell(found):
+        values = [scale * float(row[field]) for row in found.get(method, []) if row[field]]
+        return f"{form.format(np.median(values))} ({form.format(max(values))})" if values else "-"
+
+    return cell
 
 
 def main():

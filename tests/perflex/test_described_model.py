@@ -159,7 +159,8 @@ def test_what_is_measured_next_is_new_and_of_several_groups():
     measured = np.argsort(times)[:20]
     chosen = np.concatenate([most_promising(space, found, measured, 5, seed) for seed in range(8)])
     assert not set(chosen.tolist()) & set(measured.tolist())
-    groups = set(zip(*(space.settings[name][chosen] for name in ("read_only", "tile_size_x", "tile_size_y")), strict=True))
+    shape = ("read_only", "tile_size_x", "tile_size_y")
+    groups = set(zip(*(space.settings[name][chosen] for name in shape), strict=True))
     assert len(groups) >= 4
     far = np.concatenate([most_promising(space, found, measured, 5, seed, reach=3.0) for seed in range(8)])
     assert np.median(times[far]) > np.median(times[chosen])
