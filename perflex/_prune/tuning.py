@@ -72,7 +72,8 @@ class TuningResult:
         The fastest variant, its time in seconds as ``predicted``: of the few fastest measured, which are timed again
         side by side.
     history
-        All measurements, in order.
+        All measurements, in order; times as if the device had stayed as fast as it was with the first ones, which a few
+        variants tell that are timed again with all others.
     promise
         Which variants would still have to be measured to keep the promise; its ``kept`` holds the best alone when the
         promise is kept.
