@@ -31,8 +31,8 @@ _BATCH = 5
 _ELSEWHERE = 0.6
 _REACH = 0.1
 # Measurements without a faster one after which the tuner looks farther away, and as far again after each so many more.
-_PATIENCE = 30
-_WIDER = 5
+_PATIENCE = 10
+_WIDER = 25
 # Share of the space that the first batch is drawn from: what the model expects to be fast before any measurement.
 _PLAUSIBLE = 0.2
 
