@@ -99,7 +99,9 @@ class VariantTimer:
     def _choose_references(self, entries: Sequence[Entry], found: Measured) -> None:
         timed = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
         fit = sorted((entry for entry in entries if entry.label in timed), key=suits_as_reference, reverse=True)
-        self._references = {entry.label: timed[entry.label] for entry in fit[:_REFERENCES]}
+        # Slow ones would cost more than what they are timed with.
+        suitable = [entry for entry in fit if suits_as_reference(entry)[0]]
+        self._references = {entry.label: timed[entry.label] for entry in suitable[:_REFERENCES] or fit[:1]}
 
     def again(self, labels: Sequence[str], options: TimingOptions) -> Measured:
         """Time variants anew that were timed before, side by side and without building them.
