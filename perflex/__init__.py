@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from perflex._described.description_file import load_description
     from perflex._described.kernel_tuner_strategy import KernelTunerStrategy
     from perflex._described.prune import prune_described
+    from perflex._described.scops import described_scop
+    from perflex._described.space import DescribedSpace
+    from perflex._described.tuner import DescribedTuner, tune_described
     from perflex._diagnosis import Diagnosis, diagnose
     from perflex._ecm_model import ecm_model, in_core_cycles
     from perflex._fit import FitResult, fit_model
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BlockChoice",
     "Calibration",
+    "DescribedSpace",
+    "DescribedTuner",
     "Diagnosis",
     "FeatureTable",
     "FitResult",
@@ -67,6 +72,7 @@ __all__ = [
     "calibrate",
     "calibrate_blocks",
     "choose_block",
+    "described_scop",
     "diagnose",
     "ecm_model",
     "fit_capacity_curve",
@@ -80,6 +86,7 @@ __all__ = [
     "rank",
     "scale_features_by_output",
     "tune",
+    "tune_described",
     "using_machine",
 ]
 
@@ -89,6 +96,8 @@ __version__ = "0.1.0"
 _HOME = {
     "BlockChoice": "perflex._blocks",
     "Calibration": "perflex._calibration",
+    "DescribedSpace": "perflex._described.space",
+    "DescribedTuner": "perflex._described.tuner",
     "Diagnosis": "perflex._diagnosis",
     "FeatureTable": "perflex._table",
     "FitResult": "perflex._fit",
@@ -108,6 +117,7 @@ _HOME = {
     "calibrate": "perflex._calibrate",
     "calibrate_blocks": "perflex._blocks",
     "choose_block": "perflex._blocks",
+    "described_scop": "perflex._described.scops",
     "diagnose": "perflex._diagnosis",
     "ecm_model": "perflex._ecm_model",
     "fit_capacity_curve": "perflex._volumes.refit",
@@ -121,6 +131,7 @@ _HOME = {
     "rank": "perflex._rank",
     "scale_features_by_output": "perflex._table",
     "tune": "perflex._prune.tuning",
+    "tune_described": "perflex._described.tuner",
     "using_machine": "perflex._machines",
 }
 

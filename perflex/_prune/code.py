@@ -14,7 +14,7 @@ from perflex.errors import PerflexError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
     from typing import Any
 
     from perflex._devices import Device
@@ -51,11 +51,15 @@ def generate_code(
     ExecutorError
         The executor failed.
     """
+    pending: list[Future[LaunchRequest | PerflexError]] = []
     try:
-        pending = [executor.submit(_generated, build, name, settings, sizes, device) for name, settings in variants]
+        pending += [executor.submit(_generated, build, name, settings, sizes, device) for name, settings in variants]
         return [future.result() for future in pending]
     except EXECUTOR_FAULTS as error:
         raise explained_fault(error, executor) from error
+    finally:
+        for future in pending:
+            future.cancel()
 
 
 def _generated(

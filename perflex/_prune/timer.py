@@ -1,7 +1,8 @@
 """Timing variants a few at a time, in one process that stays: starting one takes longer than timing a variant.
 
 Minutes lie between the first and the last. A few of the first variants are timed with all that come later, and tell
-how much slower or faster the device has become.
+how much slower or faster the device has become. (`assess_drift` looks for a trend within one timing, which takes more
+rounds than a variant that is to be told apart from much slower ones.)
 """
 
 from __future__ import annotations
