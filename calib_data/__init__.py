@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from perflex._calibration import Calibration
+from perflex.calibration.calibration import Calibration
 from perflex.errors import FileFormatError
 
 __all__ = ["calibration_names", "load_calibration"]

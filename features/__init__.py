@@ -10,14 +10,17 @@ A kernel that loopy never saw is described by hand as a `Scop`. A user's own fea
 
 from __future__ import annotations
 
-from perflex.features._block_features import BlockFamily
-from perflex.features._build_features import BuildFamily
-from perflex.features._certainty import Certainty
-from perflex.features._chain_features import ChainFamily
-from perflex.features._counted import CountedFeature, CountedFootprint, Quantity
-from perflex.features._counts import AccessCounts, ScopCounts, counts_of
-from perflex.features._ecm_features import EcmFamily
-from perflex.features._feature import (
+from perflex.features.annotation import AnnotatedKernel, CountingOptions, InstructionCounts, annotate
+from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
+from perflex.features.counting.certainty import Certainty
+from perflex.features.counting.counts import AccessCounts, ScopCounts, counts_of
+from perflex.features.counting.footprints import Footprint
+from perflex.features.counting.ratio import Ratio
+from perflex.features.families.blocks import BlockFamily
+from perflex.features.families.build import BuildFamily
+from perflex.features.families.chains import ChainFamily
+from perflex.features.families.ecm import EcmFamily
+from perflex.features.families.feature import (
     Amount,
     Feature,
     FeatureFamily,
@@ -26,21 +29,18 @@ from perflex.features._feature import (
     register_feature,
     unregister_feature,
 )
-from perflex.features._footprint_features import FootprintFamily
-from perflex.features._footprints import Footprint
-from perflex.features._instruction_features import InstructionFamily
-from perflex.features._launch_features import LaunchFamily
-from perflex.features._loopy_extract import extract_scop
-from perflex.features._machine_features import MachineFamily
-from perflex.features._memory_features import MemoryAccessFamily, describe_access
-from perflex.features._operation_features import OperationFamily
-from perflex.features._options import AnnotatedKernel, CountingOptions, InstructionCounts, annotate
-from perflex.features._quasipolynomial import QuasiPolynomial
-from perflex.features._ratio import Ratio
-from perflex.features._report import count_features
-from perflex.features._scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
-from perflex.features._scop_text import content_hash
-from perflex.features._scop_yaml import scop_from_yaml, scop_to_yaml
+from perflex.features.families.footprints import FootprintFamily
+from perflex.features.families.instructions import InstructionFamily
+from perflex.features.families.launches import LaunchFamily
+from perflex.features.families.machine import MachineFamily
+from perflex.features.families.memory import MemoryAccessFamily, describe_access
+from perflex.features.families.operations import OperationFamily
+from perflex.features.from_loopy.extract import extract_scop
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.report import count_features
+from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
+from perflex.features.scop.text import content_hash
+from perflex.features.scop.yaml import scop_from_yaml, scop_to_yaml
 
 __all__ = [
     "Access",

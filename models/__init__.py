@@ -32,10 +32,10 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perflex._demo_sizes import SizeRule
-from perflex._model import Model
-from perflex._yaml_file import Section, read_yaml
 from perflex.errors import FileFormatError, PerflexError
+from perflex.expression.model import Model
+from perflex.models.sizes import SizeRule
+from perflex.yaml_file import Section, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

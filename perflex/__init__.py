@@ -20,33 +20,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perflex._blocks import BlockChoice, calibrate_blocks, choose_block
-    from perflex._calibrate import calibrate
-    from perflex._calibration import Calibration
-    from perflex._described.description_file import load_description
-    from perflex._described.kernel_tuner_strategy import KernelTunerStrategy
-    from perflex._described.prune import prune_described
-    from perflex._described.scops import described_scop
-    from perflex._described.space import DescribedSpace
-    from perflex._described.tuner import DescribedTuner, tune_described
-    from perflex._diagnosis import Diagnosis, diagnose
-    from perflex._ecm_model import ecm_model, in_core_cycles
-    from perflex._fit import FitResult, fit_model
-    from perflex._gather import gather_feature_values
-    from perflex._interval import PredictionInterval
-    from perflex._machines import Machine, load_machine, using_machine
-    from perflex._model import Model
-    from perflex._prune.promise import Promise
-    from perflex._prune.pruned import Pruning
-    from perflex._prune.pruning import prune
-    from perflex._prune.space import VariantSpace
-    from perflex._prune.tuner import Tuner
-    from perflex._prune.tuning import TuningResult, tune
-    from perflex._rank import RankedVariant, rank
-    from perflex._table import FeatureTable, scale_features_by_output
-    from perflex._volumes.refit import fit_capacity_curve
+    from perflex.analysis.blocks import BlockChoice, calibrate_blocks, choose_block
+    from perflex.analysis.ecm import ecm_model, in_core_cycles
+    from perflex.calibration.calibrating import calibrate
+    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.diagnosis import Diagnosis, diagnose
+    from perflex.calibration.gathering import gather_feature_values
+    from perflex.calibration.interval import PredictionInterval
     from perflex.errors import PerflexError
+    from perflex.expression.model import Model
     from perflex.features import InstructionCounts, annotate
+    from perflex.features.gpu.refit import fit_capacity_curve
+    from perflex.fit.fitting import FitResult, fit_model
+    from perflex.fit.table import FeatureTable, scale_features_by_output
+    from perflex.machines import Machine, load_machine, using_machine
+    from perflex.search.described.description_file import load_description
+    from perflex.search.described.kernel_tuner_strategy import KernelTunerStrategy
+    from perflex.search.described.prune import prune_described
+    from perflex.search.described.scops import described_scop
+    from perflex.search.described.space import DescribedSpace
+    from perflex.search.described.tuner import DescribedTuner, tune_described
+    from perflex.search.pruning.promise import Promise
+    from perflex.search.pruning.pruned import Pruning
+    from perflex.search.pruning.pruning import prune
+    from perflex.search.pruning.ranking import RankedVariant, rank
+    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.tuning.tuner import Tuner
+    from perflex.search.tuning.tuning import TuningResult, tune
 
 __all__ = [
     "BlockChoice",
@@ -94,45 +94,45 @@ __version__ = "0.1.0"
 
 # Names are loaded when first used: loopy and sympy alone take most of a second.
 _HOME = {
-    "BlockChoice": "perflex._blocks",
-    "Calibration": "perflex._calibration",
-    "DescribedSpace": "perflex._described.space",
-    "DescribedTuner": "perflex._described.tuner",
-    "Diagnosis": "perflex._diagnosis",
-    "FeatureTable": "perflex._table",
-    "FitResult": "perflex._fit",
+    "BlockChoice": "perflex.analysis.blocks",
+    "Calibration": "perflex.calibration.calibration",
+    "DescribedSpace": "perflex.search.described.space",
+    "DescribedTuner": "perflex.search.described.tuner",
+    "Diagnosis": "perflex.calibration.diagnosis",
+    "FeatureTable": "perflex.fit.table",
+    "FitResult": "perflex.fit.fitting",
     "InstructionCounts": "perflex.features",
-    "KernelTunerStrategy": "perflex._described.kernel_tuner_strategy",
-    "Machine": "perflex._machines",
-    "Model": "perflex._model",
+    "KernelTunerStrategy": "perflex.search.described.kernel_tuner_strategy",
+    "Machine": "perflex.machines",
+    "Model": "perflex.expression.model",
     "PerflexError": "perflex.errors",
-    "PredictionInterval": "perflex._interval",
-    "Promise": "perflex._prune.promise",
-    "Pruning": "perflex._prune.pruned",
-    "RankedVariant": "perflex._rank",
-    "Tuner": "perflex._prune.tuner",
-    "TuningResult": "perflex._prune.tuning",
-    "VariantSpace": "perflex._prune.space",
+    "PredictionInterval": "perflex.calibration.interval",
+    "Promise": "perflex.search.pruning.promise",
+    "Pruning": "perflex.search.pruning.pruned",
+    "RankedVariant": "perflex.search.pruning.ranking",
+    "Tuner": "perflex.search.tuning.tuner",
+    "TuningResult": "perflex.search.tuning.tuning",
+    "VariantSpace": "perflex.search.spaces.space",
     "annotate": "perflex.features",
-    "calibrate": "perflex._calibrate",
-    "calibrate_blocks": "perflex._blocks",
-    "choose_block": "perflex._blocks",
-    "described_scop": "perflex._described.scops",
-    "diagnose": "perflex._diagnosis",
-    "ecm_model": "perflex._ecm_model",
-    "fit_capacity_curve": "perflex._volumes.refit",
-    "fit_model": "perflex._fit",
-    "gather_feature_values": "perflex._gather",
-    "in_core_cycles": "perflex._ecm_model",
-    "load_description": "perflex._described.description_file",
-    "load_machine": "perflex._machines",
-    "prune": "perflex._prune.pruning",
-    "prune_described": "perflex._described.prune",
-    "rank": "perflex._rank",
-    "scale_features_by_output": "perflex._table",
-    "tune": "perflex._prune.tuning",
-    "tune_described": "perflex._described.tuner",
-    "using_machine": "perflex._machines",
+    "calibrate": "perflex.calibration.calibrating",
+    "calibrate_blocks": "perflex.analysis.blocks",
+    "choose_block": "perflex.analysis.blocks",
+    "described_scop": "perflex.search.described.scops",
+    "diagnose": "perflex.calibration.diagnosis",
+    "ecm_model": "perflex.analysis.ecm",
+    "fit_capacity_curve": "perflex.features.gpu.refit",
+    "fit_model": "perflex.fit.fitting",
+    "gather_feature_values": "perflex.calibration.gathering",
+    "in_core_cycles": "perflex.analysis.ecm",
+    "load_description": "perflex.search.described.description_file",
+    "load_machine": "perflex.machines",
+    "prune": "perflex.search.pruning.pruning",
+    "prune_described": "perflex.search.described.prune",
+    "rank": "perflex.search.pruning.ranking",
+    "scale_features_by_output": "perflex.fit.table",
+    "tune": "perflex.search.tuning.tuning",
+    "tune_described": "perflex.search.described.tuner",
+    "using_machine": "perflex.machines",
 }
 
 

@@ -48,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0 when all went well, 1 when work failed (a fit, a measurement), 2 for bad input.
     """
-    from perflex._cli.app import app
-    from perflex._cli.session import Session
+    from perflex.cli.app import app
+    from perflex.cli.session import Session
 
     session = Session()
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -148,6 +148,6 @@ class Generator:
 
 @lru_cache(maxsize=1024)
 def _built(generator: Generator, structure: tuple[tuple[str, Value], ...]) -> lp.TranslationUnit:
-    import perflex._islpy  # noqa: F401 - mends what loopy misses
+    import perflex.isl  # noqa: F401 - mends what loopy misses
 
     return generator.build(**dict(structure))

@@ -10,8 +10,8 @@ from loopy.symbolic import pw_aff_to_expr
 from pymbolic import var
 from pymbolic.primitives import flattened_sum
 
-from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
+from perflex.isl import isl
 from uipick._accesses import global_arrays
 
 if TYPE_CHECKING:

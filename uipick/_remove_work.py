@@ -13,8 +13,8 @@ from loopy.translation_unit import make_program
 from pymbolic import var
 from pymbolic.primitives import Subscript
 
-from perflex._islpy import isl
 from perflex.errors import UnsupportedKernelError
+from perflex.isl import isl
 from uipick._accesses import check_one_launch, check_regular, global_accesses, global_arrays, launch_instructions
 from uipick._launch import launch_of, work_items
 

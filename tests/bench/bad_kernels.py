@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 os.environ["PERFLEX_STORE"] = "off"
 
 if TYPE_CHECKING:
-    from perflex._devices import Device
+    from perflex.devices.listing import Device
 
 LAUNCHES = 300
 MOST_EXTRA_S = 20.0
@@ -32,7 +32,7 @@ MOST_EXTRA_S = 20.0
 
 def main() -> int:
     """Print times; return 1 if a calibration takes too much longer or loses a good kernel."""
-    from perflex._devices import list_devices
+    from perflex.devices.listing import list_devices
 
     warnings.simplefilter("ignore")
     devices = [info.device for info in list_devices() if info.usable and not info.device.is_simulator]
@@ -47,12 +47,12 @@ def main() -> int:
 def calibrations(device: Device) -> bool:
     """Calibrate with and without the bad kernels; return whether the difference is small enough."""
     from failing_kernels import crashing, endless, not_compiling
-    from perflex._calibrate import calibrate
-    from perflex._demo_sizes import REFERENCE_RATE, multiply_add_rate
-    from perflex._kernel_sets import measurement_kernels
-    from perflex._timing import TimingOptions
-    from perflex._wall_time import wall_time_identifier
+    from perflex.calibration.calibrating import calibrate
+    from perflex.devices.wall_time import wall_time_identifier
     from perflex.models import load_model
+    from perflex.models.kernel_sets import measurement_kernels
+    from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
+    from perflex.timing.measuring import TimingOptions
 
     description = load_model("matmul_sq")
     model = description.model(wall_time_identifier(device))
@@ -79,9 +79,9 @@ def calibrations(device: Device) -> bool:
 def isolation(device: Device) -> None:
     """Time launches in a process of their own and in this one, in turn."""
     from failing_kernels import good
-    from perflex._isolated import IsolatedBackend
-    from perflex._launch import OpenCLBackend
-    from perflex._timing_backend import RunLimits
+    from perflex.timing.isolation.backend import IsolatedBackend
+    from perflex.timing.launch.backend import RunLimits
+    from perflex.timing.launch.opencl import OpenCLBackend
 
     kernel, sizes = good(), {"n": 1 << 20}
     inside = OpenCLBackend(device)

@@ -22,8 +22,8 @@ from pathlib import Path
 from block_kernels import blocked_stencil
 
 from perflex import Calibration, calibrate_blocks, choose_block, load_machine
-from perflex._devices import find_device
-from perflex._timing import Timing, TimingOptions, measure
+from perflex.devices.listing import find_device
+from perflex.timing.measuring import Timing, TimingOptions, measure
 
 # Planes from half a megabyte on; grids from 28 to 113 MB.
 GRIDS = ((192, 96, 96), (384, 192, 48), (384, 384, 48), (768, 384, 24))

@@ -7,7 +7,7 @@ from functools import cache
 import loopy as lp
 import numpy as np
 
-import perflex._islpy  # noqa: F401 - mends what loopy misses
+import perflex.isl  # noqa: F401 - mends what loopy misses
 
 WEIGHTS = ("0.5", "0.0625", "0.03125", "0.015625", "0.0078125")
 

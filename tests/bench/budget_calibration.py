@@ -29,23 +29,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex import Calibration, calibrate, gather_feature_values
-from perflex._demo import SIZES, VARIANTS
-from perflex._demo_sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate
-from perflex._devices import find_device
-from perflex._fit_result import geometric_mean_error
-from perflex._kernel_sets import measurement_kernels
-from perflex._timing import MeasurementFailure, TimingOptions, measure
-from perflex._wall_time import wall_time_identifier
-from perflex._warnings import PerflexWarning
+from perflex.devices.listing import find_device
+from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, NoMatchError
+from perflex.fit.result import geometric_mean_error
 from perflex.models import load_model
+from perflex.models.kernel_sets import measurement_kernels
+from perflex.models.sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate
+from perflex.studies.demo import SIZES, VARIANTS
+from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
+from perflex.warnings import PerflexWarning
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from perflex import FeatureTable, Model
-    from perflex._devices import Device
+    from perflex.devices.listing import Device
     from uipick import MeasurementKernel
 
 SHARES = (0.05, 0.1, 0.2, 0.33, 0.5, 1.0)

@@ -30,8 +30,8 @@ def rolled(kernel: Any) -> Any:
 
 def main(architectures: list[str], *, unrolled: bool) -> int:
     from oracles.nvrtc import compile_cuda
-    from perflex._launch_plan import plan_launch
     from perflex.errors import PerflexError
+    from perflex.timing.launch.plan import plan_launch
     from uipick import ALL_GENERATORS, KernelCollection
 
     warnings.simplefilter("ignore")

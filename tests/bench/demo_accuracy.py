@@ -8,8 +8,8 @@ from __future__ import annotations
 import statistics
 import sys
 
-from perflex._demo import VARIANTS, run_demo
-from perflex._devices import list_devices
+from perflex.devices.listing import list_devices
+from perflex.studies.demo import VARIANTS, run_demo
 
 
 def main(runs: int) -> None:

@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 
-from perflex._described.description_file import load_description
-from perflex._described.hybrid import predict_hybrid
-from perflex._described.space import DescribedSpace
+from perflex.search.described.description_file import load_description
+from perflex.search.described.hybrid import predict_hybrid
+from perflex.search.described.space import DescribedSpace
 
 ROWS = 100_000
 

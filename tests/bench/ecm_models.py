@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from perflex import Model, fit_model, gather_feature_values, scale_features_by_output
-from perflex._devices import find_device
-from perflex._fit_result import geometric_mean_error
-from perflex._table import FeatureTable
-from perflex._timing import TimingOptions
+from perflex.devices.listing import find_device
+from perflex.fit.result import geometric_mean_error
+from perflex.fit.table import FeatureTable
 from perflex.models import load_model
+from perflex.timing.measuring import TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection
 
 STENCIL = ["stencil3d", "points:7,25", "variant:plain", "dtype:float32", "lsize_0:64", "lsize_1:4", "chunk:1"]

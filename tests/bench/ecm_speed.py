@@ -20,8 +20,8 @@ sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests" / "perflex")]
 
 from ecm_kernels import jacobi3d, wave3d  # noqa: E402 - the folders above hold it
 
-from perflex._ecm import estimate_ecm  # noqa: E402
 from perflex.features import extract_scop  # noqa: E402
+from perflex.features.cpu import estimate_ecm  # noqa: E402
 from sample_kernels import matmul  # noqa: E402
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ FOUND = ("seed", "measured", "cost_s", "extract_s", "variant")
 
 
 def timing() -> object:
-    from perflex._timing import TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
     return TimingOptions(trials=7, min_trials=3, budget_s=0.1)
 
@@ -76,10 +76,10 @@ def measure_some(path: Path, which: str, device: str, limit_s: float) -> None:
     """Time variants that are not in the file yet, until the limit; a failed one has the time nan."""
     from collections import Counter
 
-    from perflex._devices import find_device
-    from perflex._prune.building import settings_text
-    from perflex._store import using_store
-    from perflex._timing import measure
+    from perflex.devices.listing import find_device
+    from perflex.search.spaces.building import settings_text
+    from perflex.store.store import using_store
+    from perflex.timing.measuring import measure
 
     space, done, begun = load_space(which), read_rows(path), time.perf_counter()
     everything = {settings_text(settings): settings for settings in space.valid_settings(Counter())}
@@ -105,10 +105,10 @@ def time_again(path: Path, which: str, device: str) -> None:
     """Time the fastest of the first table, and all that searches found, in the same rounds."""
     from collections import Counter
 
-    from perflex._devices import find_device
-    from perflex._prune.building import settings_text
-    from perflex._store import using_store
-    from perflex._timing import TimingOptions, measure
+    from perflex.devices.listing import find_device
+    from perflex.search.spaces.building import settings_text
+    from perflex.store.store import using_store
+    from perflex.timing.measuring import TimingOptions, measure
 
     rows, space = read_rows(path), load_space(which)
     fastest = sorted((name for name in rows if math.isfinite(rows[name]["s"])), key=lambda name: rows[name]["s"])
@@ -181,7 +181,7 @@ def replay(path: Path, which: str, seeds: int) -> None:
     import numpy as np
 
     from perflex import Tuner
-    from perflex._prune.tuning import PLAIN_FEATURES
+    from perflex.search.tuning.tuning import PLAIN_FEATURES
 
     rows = read_rows(path)
     extracted = load_space(which).extract(PLAIN_FEATURES, SIZES[which], sub_group_size=16)
@@ -211,10 +211,10 @@ def cover(path: Path, which: str, seeds: int) -> None:
     import numpy as np
 
     from perflex import Promise
-    from perflex._prune.predictors import GaussianPredictor
-    from perflex._prune.promise import keep_by_promise
-    from perflex._prune.tuner_steps import features_of
-    from perflex._prune.tuning import PLAIN_FEATURES
+    from perflex.search.pruning.promise import keep_by_promise
+    from perflex.search.tuning.predictors import GaussianPredictor
+    from perflex.search.tuning.steps import features_of
+    from perflex.search.tuning.tuning import PLAIN_FEATURES
 
     rows = read_rows(path)
     extracted = load_space(which).extract(PLAIN_FEATURES, SIZES[which], sub_group_size=16)

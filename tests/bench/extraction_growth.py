@@ -19,7 +19,7 @@ import numpy as np
 os.environ["PERFLEX_STORE"] = "off"
 
 from perflex.features import CountingOptions, count_features
-from perflex.features._loopy_extract import _Extraction, _linearized
+from perflex.features.from_loopy.extract import _Extraction, _linearized
 
 if TYPE_CHECKING:
     from collections.abc import Callable

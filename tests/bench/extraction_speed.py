@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 
-from perflex._store import current_store
 from perflex.features import ScopCounts, count_features
-from perflex.features._kernel_key import kernel_key
-from perflex.features._loopy_extract import extract_scop
-from perflex.features._remembered import counting_version
+from perflex.features.from_loopy.extract import extract_scop
+from perflex.features.kept.kernel_key import kernel_key
+from perflex.features.kept.scops_and_counts import counting_version
+from perflex.store.store import current_store
 from uipick import ALL_GENERATORS
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import warnings
 import numpy as np
 
 from perflex import features
-from perflex._fit import fit_model
-from perflex._model import Model
-from perflex._table import FeatureTable, scale_features_by_output
+from perflex.expression.model import Model
+from perflex.fit.fitting import fit_model
+from perflex.fit.table import FeatureTable, scale_features_by_output
 
 SIDE = 14
 KERNELS = 500

@@ -27,8 +27,8 @@ import numpy as np
 from gpu_kernel_tuner import STRATEGIES, SimulatedSpace
 from measured_spaces import KEY, kernel_and_gpu, known_keys, read_rows, run_all, space_of, spaces
 
-from perflex._described.hybrid import predict_hybrid
-from perflex._described.tuner import most_promising, tune_described
+from perflex.search.described.hybrid import predict_hybrid
+from perflex.search.described.tuner import most_promising, tune_described
 
 FIELDS = [*KEY, "geomean_error", "spearman", "share_to_keep", "best_after_n_plus_10"]
 PREDICTORS = ["analytic", "hybrid", "extra trees", "gradient boosting"]

@@ -51,8 +51,8 @@ from gpu_parts.report import report_text
 from gpu_parts.stencil import stencil_shapes
 from gpu_parts.workers import default_workers
 
-from perflex._warnings import PerflexWarning
 from perflex.errors import PerflexError
+from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,8 +116,8 @@ def main() -> int:
 
 
 def _setting(arguments: argparse.Namespace) -> Setting:
-    from perflex._devices import find_device
-    from perflex._machines import machine_of_device
+    from perflex.devices.listing import find_device
+    from perflex.machines import machine_of_device
 
     device = find_device(arguments.device)
     own = machine_of_device(device.name)

@@ -29,8 +29,8 @@ TRIALS = 40
 
 def child(place: str, out: str, sessions: str) -> None:
     """Calibrate, and say of each sample that it was kept, after it was; at the end, of which sessions the run was."""
-    from perflex._measurements.run import RunRecorder
-    from perflex._measurements.store import MeasurementStore
+    from perflex.store.resume import RunRecorder
+    from perflex.store.samples import MeasurementStore
 
     add, finish = MeasurementStore.add, RunRecorder.finish
 
@@ -49,11 +49,11 @@ def child(place: str, out: str, sessions: str) -> None:
 
 def _calibrated(**how):
     from perflex import calibrate
-    from perflex._devices import find_device
-    from perflex._kernel_sets import measurement_kernels
-    from perflex._timing import TimingOptions
-    from perflex._wall_time import wall_time_identifier
+    from perflex.devices.listing import find_device
+    from perflex.devices.wall_time import wall_time_identifier
     from perflex.models import load_model
+    from perflex.models.kernel_sets import measurement_kernels
+    from perflex.timing.measuring import TimingOptions
 
     warnings.simplefilter("ignore")
     device = find_device(None)
@@ -71,7 +71,7 @@ class Stored:
     """Gives back the samples of some sessions, and refuses new ones: a run in which nothing is measured."""
 
     def __init__(self, place: str, sessions: set[str]) -> None:
-        from perflex._measurements.store import MeasurementStore
+        from perflex.store.samples import MeasurementStore
 
         self.store, self.sessions = MeasurementStore(place), sessions
 

@@ -12,10 +12,10 @@ import argparse
 import csv
 from pathlib import Path
 
-from perflex._machines import load_machine
-from perflex._volumes import estimate_volumes
-from perflex._volumes_report import SeriesRow, draw_series, series_row
+from perflex.analysis.volumes import SeriesRow, draw_series, series_row
 from perflex.features import extract_scop
+from perflex.features.gpu import estimate_volumes
+from perflex.machines import load_machine
 from uipick import ALL_GENERATORS, KernelCollection
 
 POINTS = 512 * 1024 * 1024

@@ -10,10 +10,10 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from perflex._described.description_file import load_description
-from perflex._described.space import DescribedSpace
-from perflex._described.space_file import read_space
 from perflex.errors import FileFormatError
+from perflex.search.described.description_file import load_description
+from perflex.search.described.space import DescribedSpace
+from perflex.search.described.space_file import read_space
 
 KEY = ("kernel", "gpu", "method", "samples", "seed")
 

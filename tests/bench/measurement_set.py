@@ -12,11 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from perflex._counting import count_rows
-from perflex._evaluation.studies import STUDIES
-from perflex._kernel_sets import measurement_kernels
 from perflex.features import parse_feature
+from perflex.features.many import count_rows
 from perflex.models import load_model
+from perflex.models.kernel_sets import measurement_kernels
+from perflex.studies.evaluation.studies import STUDIES
 
 
 def main() -> None:

@@ -19,8 +19,9 @@ sys.path.append(str(Path(__file__).parents[1]))
 def main() -> int:
     """Print the table; 0 if all problems have 6 digits in parameters and 4 in standard errors."""
     from oracles.nist_strd import NAMES, digits, load
-    from perflex import _fit_core, features
-    from perflex._fit_identify import covariance
+    from perflex import features
+    from perflex.fit import minimise as _fit_core
+    from perflex.fit.identify import covariance
 
     features.parse_feature = lambda identifier: identifier  # type: ignore[assignment, return-value]
     missed = 0
@@ -54,10 +55,10 @@ def main() -> int:
 def _alone(name: str) -> str:
     """Return what fit_model finds without being given a start."""
     from oracles.nist_strd import digits, load
-    from perflex._fit import fit_model
-    from perflex._model import Model
-    from perflex._table import FeatureTable
     from perflex.errors import CalibrationError
+    from perflex.expression.model import Model
+    from perflex.fit.fitting import fit_model
+    from perflex.fit.table import FeatureTable
 
     problem = load(name)
     if not problem.expression:

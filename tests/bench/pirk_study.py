@@ -21,14 +21,14 @@ from pathlib import Path
 import numpy as np
 
 from perflex import fit_model, gather_feature_values, load_machine, scale_features_by_output
-from perflex._devices import find_device
-from perflex._ecm import estimate_ecm
-from perflex._ecm_model import compose, in_core_cycles, on_cores
-from perflex._model import Model
-from perflex._plot import COLOURS, new_figure
-from perflex._table import FeatureTable
-from perflex._timing import TimingOptions
+from perflex.analysis.ecm import compose, in_core_cycles, on_cores
+from perflex.devices.listing import find_device
+from perflex.expression.model import Model
 from perflex.features import extract_scop
+from perflex.features.cpu import estimate_ecm
+from perflex.fit.table import FeatureTable
+from perflex.pictures import COLOURS, new_figure
+from perflex.timing.measuring import TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection
 from uipick.generators.pirk import PIRK_IMPLEMENTATIONS
 

@@ -16,8 +16,8 @@ import numpy as np
 from measured_spaces import KEY, kernel_and_gpu, known_keys, read_rows, run_all, space_of, spaces
 
 from perflex import Promise
-from perflex._described.hybrid import predict_hybrid
-from perflex._prune.promise import keep_by_promise
+from perflex.search.described.hybrid import predict_hybrid
+from perflex.search.pruning.promise import keep_by_promise
 
 FIELDS = [*KEY, "kept_share", "covered", "met"]
 FOLDS = 5

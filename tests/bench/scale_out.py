@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from distributed import LocalCluster
 
-from perflex._demo_sizes import REFERENCE_RATE, multiply_add_rate
-from perflex._devices import find_device
-from perflex._kernel_sets import measurement_kernels
-from perflex._scaleout import dask_executor, measure_on
-from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.devices.listing import find_device
 from perflex.models import load_model
+from perflex.models.kernel_sets import measurement_kernels
+from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
+from perflex.timing.executors import dask_executor, measure_on
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 
 if TYPE_CHECKING:
-    from perflex._timing import Measured
+    from perflex.timing.measuring import Measured
 
 
 def main(spec: str | None, scale: float | None, trials: int) -> None:

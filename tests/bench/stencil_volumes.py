@@ -26,8 +26,8 @@ sys.path.append(str(TOP / "tests" / "perflex"))
 
 from volume_kernels import star, stencil  # noqa: E402
 
-from perflex._machines import load_machine  # noqa: E402
-from perflex._volumes import estimate_volumes  # noqa: E402
+from perflex.features.gpu import estimate_volumes  # noqa: E402
+from perflex.machines import load_machine  # noqa: E402
 
 DOMAIN, ARRAY = (632, 504, 504), (640, 512, 512)
 VALUES = ("f_l1_wavefronts", "f_vol_l2_l1_load", "f_vol_l2_l1_store", "f_vol_dram_load", "f_vol_dram_store")

@@ -26,7 +26,7 @@ WANTED_PER_S = 5_000
 
 def key_of(writer: int, number: int):
     """Return one of the keys that writers share, or, every second time, that the writer has for itself."""
-    from perflex._measurements.records import MeasurementKey
+    from perflex.store.records import MeasurementKey
 
     owner = "" if number % 2 else f"writer{writer}"
     sizes = (("n", 16 * (number % KERNELS)), ("m", 64))
@@ -35,14 +35,14 @@ def key_of(writer: int, number: int):
 
 def sample_of(writer: int, number: int):
     """Return the sample that a writer adds in a place."""
-    from perflex._measurements.records import Sample
+    from perflex.store.records import Sample
 
     return Sample(1e-6 * (1 + number) + writer, 1, 1.7e9 + number, f"session-{writer:04}", number)
 
 
 def write(path: Path, writer: int, batch: int) -> None:
     """Add this process's samples; print when the first and the last were written."""
-    from perflex._measurements.store import MeasurementStore
+    from perflex.store.samples import MeasurementStore
 
     store = MeasurementStore(path)
     rows = [(key_of(writer, number), sample_of(writer, number)) for number in range(SAMPLES)]
@@ -60,7 +60,7 @@ def write(path: Path, writer: int, batch: int) -> None:
 
 def lost_rows(path: Path) -> int:
     """Return how many rows are not in the file as they were written."""
-    from perflex._measurements.store import MeasurementStore
+    from perflex.store.samples import MeasurementStore
 
     store = MeasurementStore(path)
     lost = 0

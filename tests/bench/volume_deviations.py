@@ -25,7 +25,7 @@ sys.path.append(str(TOP / "tests" / "perflex"))
 from machines_for_tests import A100, MACHINES, RTX2080TI, V100  # noqa: E402
 from volume_kernels import convolution, one_axis, star, stencil  # noqa: E402
 
-from perflex._volumes import estimate_volumes  # noqa: E402
+from perflex.features.gpu import estimate_volumes  # noqa: E402
 
 CASES = {
     "star25_3d_r4_640x512x512": star(3, 4),

@@ -10,9 +10,10 @@ import islpy as isl
 import pytest
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features import QuasiPolynomial, _cardinality
-from perflex.features._card_process import CardProcess, card_process
-from perflex.features._cardinality import TooManyOperationsError, card, card_at
+from perflex.features import QuasiPolynomial
+from perflex.features.polynomials import cardinality as _cardinality
+from perflex.features.polynomials.card_process import CardProcess, card_process
+from perflex.features.polynomials.cardinality import TooManyOperationsError, card, card_at
 
 EVERYWHERE = isl.Set("[n, m] -> { : n >= 1 and m >= 1 }").params()
 BOX = "0 <= a < n and 0 <= b < m and 0 <= c < 5"

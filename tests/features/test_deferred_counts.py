@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
-from perflex.features import QuasiPolynomial, _cardinality
+from perflex.features import QuasiPolynomial
+from perflex.features.polynomials import cardinality as _cardinality
 
 TRIANGLE = "[n] -> { [i, j] : 0 <= i < n and 0 <= j <= i }"
 EVEN = "[m] -> { [i] : 0 <= i < m and i mod 2 = 0 }"

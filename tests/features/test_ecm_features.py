@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from perflex import Model, calibrate
-from perflex._ecm import estimate_ecm
-from perflex._fake_device import FakeDevice
-from perflex._gather import kernel_feature_values
-from perflex._machines import load_machine, using_machine
+from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import MachineError
 from perflex.features import count_features, extract_scop, parse_feature
+from perflex.features.cpu import estimate_ecm
+from perflex.machines import load_machine, using_machine
+from perflex.timing.fake import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 

@@ -10,9 +10,9 @@ import pytest
 
 from perflex import Model, gather_feature_values
 from perflex.__main__ import main
-from perflex._cli.footprint_table import footprint_lines
-from perflex._expression_tokens import tokenize
+from perflex.cli.footprint_table import footprint_lines
 from perflex.errors import ModelSyntaxError, NoMatchError, UnknownFeatureError
+from perflex.expression.tokens import tokenize
 from perflex.features import Amount, CountedFootprint, count_features, extract_scop, parse_feature, scop_from_yaml
 from sample_kernels import make, matmul, pointwise
 

@@ -230,7 +230,7 @@ def test_footprints_are_kept_and_lazy(monkeypatch: pytest.MonkeyPatch) -> None:
     copy = pickle.loads(pickle.dumps(found))
     assert str(copy.footprint_of(array="a").afr) == "n/16"
     scop = extract_scop(pointwise("x[i] + y[i]"))
-    monkeypatch.setattr("perflex.features._footprints._union", lambda sets: pytest.fail(f"counted {sets}"))
+    monkeypatch.setattr("perflex.features.counting.footprints._union", lambda sets: pytest.fail(f"counted {sets}"))
     count_features(scop, {"n": 32}, identifiers=["f_op_float32_add", "f_mem_access_local_float32"])
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perflex.errors import MissingSizeError, PerflexError, UnknownFeatureError
 from perflex.features import extract_scop, parse_feature, register_feature, unregister_feature
-from perflex.features._access_pattern import parse_pattern
+from perflex.features.counting.access_pattern import parse_pattern
 from sample_kernels import make, matmul, pointwise
 
 

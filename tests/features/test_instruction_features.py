@@ -10,9 +10,6 @@ import pytest
 from roofline_brute import executed, transactions
 
 from oracles import oclgrind
-from perflex._islpy import isl
-from perflex._machines import load_machine, using_machine
-from perflex._roofline.instructions import instructions_of
 from perflex.errors import MachineError, MissingSizeError, UnknownFeatureError, UnsupportedKernelError
 from perflex.features import (
     Array,
@@ -25,6 +22,9 @@ from perflex.features import (
     extract_scop,
     parse_feature,
 )
+from perflex.features.instructions.instructions import instructions_of
+from perflex.isl import isl
+from perflex.machines import load_machine, using_machine
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, Model, calibrate, gather_feature_values, rank
-from perflex._fake_device import FakeDevice
-from perflex._gather import kernel_feature_values
-from perflex._machines import load_machine, using_machine
+from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features import count_features, extract_scop, parse_feature
+from perflex.machines import load_machine, using_machine
+from perflex.timing.fake import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -146,9 +146,9 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
         n = float(sizes["n"])
         return FakeVolumes((10 * n, 3 * n * n, n * n, 2 * n * n, n * n, 0.5, 0.25, 3.0, 2.0, 1.0, 4 * n * n))
 
-    module = ModuleType("perflex._volumes")
+    module = ModuleType("perflex.features.gpu")
     module.estimate_volumes = estimate_volumes
-    monkeypatch.setitem(sys.modules, "perflex._volumes", module)
+    monkeypatch.setitem(sys.modules, "perflex.features.gpu", module)
     return calls
 
 

@@ -9,7 +9,7 @@ import pytest
 from oracles.random_kernels import make_random_kernel
 from perflex.errors import UnsupportedKernelError
 from perflex.features import extract_scop
-from perflex.features._loopy_races import spare_race_check
+from perflex.features.from_loopy.races import spare_race_check
 from sample_kernels import make, matmul
 from uipick import ALL_GENERATORS
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from oracles.compare import in_python
 from perflex.features import QuasiPolynomial
 from perflex.features import Ratio as RatioOfCounts
-from perflex.features._rational import quotient_text
+from perflex.features.counting.rational import quotient_text
 
 EVERYWHERE = isl.Set("{ : }").params()
 SIZES = {"n": 37, "m": 11}

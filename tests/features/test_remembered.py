@@ -14,8 +14,6 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex._store import Store, using_store
-from perflex._warnings import PerflexWarning
 from perflex.features import (
     ScopCounts,
     _cardinality,
@@ -27,8 +25,10 @@ from perflex.features import (
     scop_from_yaml,
     scop_to_yaml,
 )
-from perflex.features._kernel_key import kernel_key
-from perflex.features._scop_text import scop_from_text, scop_to_text
+from perflex.features.kept.kernel_key import kernel_key
+from perflex.features.scop.text import scop_from_text, scop_to_text
+from perflex.store.store import Store, using_store
+from perflex.warnings import PerflexWarning
 from sample_kernels import make, matmul, pointwise
 from uipick import ALL_GENERATORS
 
@@ -72,7 +72,7 @@ def test_remembered_is_counted(generator: object, path: Path, monkeypatch: pytes
     with using_store(path):
         assert everything(fresh(kernel), sizes) == counted
     monkeypatch.setattr(_loopy_extract, "_linearized", _again)
-    monkeypatch.setattr("perflex.features._quasipolynomial.card", _again)
+    monkeypatch.setattr("perflex.features.polynomials.quasipolynomial.card", _again)
     with using_store(Store(path)):
         assert everything(fresh(kernel), sizes) == counted
     with using_store("off"), pytest.raises(CountedAgainError):
@@ -94,7 +94,7 @@ def test_scops_by_hand_are_remembered_too(path: Path, monkeypatch: pytest.Monkey
     text = scop_to_yaml(extract_scop(matmul(prefetch=True)))
     with using_store(path):
         counted = count_features(scop_from_yaml(text), {"n": 64})
-    monkeypatch.setattr("perflex.features._quasipolynomial.card", _again)
+    monkeypatch.setattr("perflex.features.polynomials.quasipolynomial.card", _again)
     with using_store(Store(path)):
         assert count_features(scop_from_yaml(text), {"n": 64}) == counted
 
@@ -124,7 +124,7 @@ def test_counts_stay_with_their_scop(monkeypatch: pytest.MonkeyPatch) -> None:
     scop = extract_scop(matmul(prefetch=True))
     counts = counts_of(scop)
     first = count_features(scop, {"n": 64})
-    monkeypatch.setattr("perflex.features._quasipolynomial.card", _again)
+    monkeypatch.setattr("perflex.features.polynomials.quasipolynomial.card", _again)
     assert counts_of(scop) is counts
     assert count_features(scop, {"n": 64}) == first
 
@@ -239,7 +239,7 @@ def test_everything_changes_the_key() -> None:
 
 
 KEYS = """
-from perflex.features._kernel_key import kernel_key
+from perflex.features.kept.kernel_key import kernel_key
 from uipick import ALL_GENERATORS
 for generator in ALL_GENERATORS:
     arguments = next(a for a in generator.combinations({}) if generator.violated(a) is None)

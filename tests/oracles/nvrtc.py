@@ -9,12 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perflex._resources import resources_in_log
+from perflex.machines.resources import resources_in_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex._resources import Resources
+    from perflex.machines.resources import Resources
 
 __all__ = ["Compiled", "compile_cuda", "nvrtc_library"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import loopy as lp
 import numpy as np
 
-from perflex._machines import CacheLevel, Machine, MemoryStream
 from perflex.features import extract_scop
+from perflex.machines import CacheLevel, Machine, MemoryStream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from volume_kernels import convolution
 
-from perflex._machines import load_machine
-from perflex._roofline.instructions import instructions_of
-from perflex._roofline.transactions import cache_transactions, global_transactions, local_transactions
-from perflex._volumes import estimate_volumes
 from perflex.features import Operation
+from perflex.features.gpu import estimate_volumes
+from perflex.features.gpu.transactions import cache_transactions, global_transactions, local_transactions
+from perflex.features.instructions.instructions import instructions_of
+from perflex.machines import load_machine
 
 if TYPE_CHECKING:
     from pathlib import Path

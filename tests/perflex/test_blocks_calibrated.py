@@ -13,12 +13,12 @@ import pytest
 
 from perflex import Calibration, calibrate_blocks, choose_block, load_machine
 from perflex.__main__ import main
-from perflex._blocks import read_grids
-from perflex._blocks.quantities import block_quantities
-from perflex._fake_device import FakeDevice
-from perflex._timing import TimingOptions
+from perflex.analysis.blocks import read_grids
+from perflex.analysis.blocks.quantities import block_quantities
 from perflex.errors import BlockError, CalibrationError, FeatureError
 from perflex.features import extract_scop, parse_feature
+from perflex.timing.fake import FakeDevice
+from perflex.timing.measuring import TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection
 
 KiB = 1024

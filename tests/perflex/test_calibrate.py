@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perflex import Calibration, Model, calibrate, fit_model, gather_feature_values, rank
-from perflex._fake_device import FakeDevice
-from perflex._gather import kernel_feature_values
-from perflex._timing import TimingOptions
-from perflex._wall_time import wall_time_identifier
+from perflex.calibration.gathering import kernel_feature_values
+from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, MissingSizeError
+from perflex.timing.fake import FakeDevice
+from perflex.timing.measuring import TimingOptions
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel, tag_accesses
 

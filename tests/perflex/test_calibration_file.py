@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perflex.features
-from perflex._calibration import Calibration
-from perflex._fit import fit_model
-from perflex._fit_result import FitResult, FitStatus, ParameterEstimate
-from perflex._model import Model
-from perflex._table import FeatureInfo, FeatureTable, scale_features_by_output
-from perflex._yaml_file import read_yaml, write_yaml
+from perflex.calibration.calibration import Calibration
 from perflex.errors import FileFormatError, PerflexError
+from perflex.expression.model import Model
+from perflex.fit.fitting import fit_model
+from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
+from perflex.fit.table import FeatureInfo, FeatureTable, scale_features_by_output
+from perflex.yaml_file import read_yaml, write_yaml
 
 OUTPUT = "f_cl_wall_time_test"
 TAGGED = "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1"
@@ -345,8 +345,8 @@ def test_predict_uses_the_calibrations_sub_group_size(monkeypatch: pytest.Monkey
         seen.append(sub_group_size)
         return dict.fromkeys(features, float(sizes["n"]))
 
-    monkeypatch.setattr("perflex._gather.kernel_feature_values", values)
-    monkeypatch.setattr("perflex._coverage.warn_uncounted", lambda *_: None)
+    monkeypatch.setattr("perflex.calibration.gathering.kernel_feature_values", values)
+    monkeypatch.setattr("perflex.features.coverage.warn_uncounted", lambda *_: None)
     params = calibration.params
     expected = 10 * (params["p_op"] + params["p_mem"]) + params["p_launch"]
     assert calibration.predict(object(), {"n": 10}) == pytest.approx(expected, rel=1e-14, abs=0)

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from perflex import Calibration, diagnose
-from perflex._calibrate import calibration_from_table
-from perflex._model import Model
-from perflex._table import FeatureInfo, FeatureTable
 from perflex.calib_data import calibration_names, load_calibration
+from perflex.calibration.calibrating import calibration_from_table
 from perflex.errors import FileFormatError
+from perflex.expression.model import Model
+from perflex.fit.table import FeatureInfo, FeatureTable
 
 if TYPE_CHECKING:
     from pathlib import Path

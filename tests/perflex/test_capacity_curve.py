@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from perflex import fit_capacity_curve
-from perflex._volumes.rules import gompertz
 from perflex.errors import CalibrationError
+from perflex.features.gpu.rules import gompertz
 
 
 @pytest.mark.parametrize("curve", [(0.9, 100.0, 5.0), (1.0, 30.0, 2.0), (0.6, 4.0, 1.0), (1.0, 5000.0, 8.0)])

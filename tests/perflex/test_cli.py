@@ -9,11 +9,11 @@ import loopy as lp
 import pytest
 
 import perflex
-import perflex._devices as devices_module
+import perflex.devices.listing as devices_module
 from perflex.__main__ import main
-from perflex._cli.arguments import ArgumentError, load_kernel, read_sizes
-from perflex._cli.session import Session
-from perflex._devices import Device, DeviceInfo
+from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
+from perflex.cli.session import Session
+from perflex.devices.listing import Device, DeviceInfo
 from perflex.errors import MeasurementError, PerflexError, TagError
 
 if TYPE_CHECKING:

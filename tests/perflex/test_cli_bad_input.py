@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import perflex._devices as devices_module
+import perflex.devices.listing as devices_module
 from perflex import Calibration
 from perflex.__main__ import main
-from perflex._cli.session import Session
-from perflex._fake_device import FakeDevice
-from perflex._warnings import PerflexWarning
 from perflex.calib_data import calibration_names, load_calibration
+from perflex.cli.session import Session
 from perflex.errors import CalibrationError, MeasurementError
+from perflex.timing.fake import FakeDevice
+from perflex.warnings import PerflexWarning
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 MADD = '[flops_madd_pattern, "dtype:float32", "groups_fit:True", "nelements:32768,65536", "m:64,128"]'
@@ -49,8 +49,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
 
     device = FakeDevice(law)
     monkeypatch.setattr(devices_module, "find_device", lambda _=None: device)
-    monkeypatch.setattr("perflex._wall_time.device_of", lambda _: device)
-    monkeypatch.setattr("perflex._wall_time.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
+    monkeypatch.setattr("perflex.devices.wall_time.device_of", lambda _: device)
+    monkeypatch.setattr("perflex.devices.wall_time.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
     return device
 
 
@@ -124,7 +124,7 @@ def test_a_model_that_cannot_be_fitted_is_refused_before_anything_is_measured(
     def measure(*_: object) -> None:
         pytest.fail("measured in vain")
 
-    monkeypatch.setattr("perflex._timing.measure", measure)
+    monkeypatch.setattr("perflex.timing.measuring.measure", measure)
     code, _, err = run(capfd, "calibrate", model, "-o", str(tmp_path / "c.yaml"), "--fixed-sizes")
     assert code == 1
     assert "cannot be differentiated" in err

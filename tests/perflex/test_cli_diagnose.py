@@ -12,11 +12,11 @@ import pytest
 
 from perflex import Calibration, diagnose
 from perflex.__main__ import main
-from perflex._calibrate import calibration_from_table
-from perflex._diagnosis import draw_diagnosis
-from perflex._model import Model
-from perflex._table import FeatureTable
 from perflex.calib_data import calibration_names, load_calibration
+from perflex.calibration.calibrating import calibration_from_table
+from perflex.calibration.diagnosis import draw_diagnosis
+from perflex.expression.model import Model
+from perflex.fit.table import FeatureTable
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 OUTPUT = "f_cl_wall_time_test"

@@ -10,7 +10,7 @@ import pytest
 from described_data import convolution_space, times_of
 from typer.testing import CliRunner
 
-from perflex._cli.app import app
+from perflex.cli.app import app
 
 
 @pytest.fixture(scope="module")

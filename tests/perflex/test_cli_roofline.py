@@ -100,7 +100,9 @@ def test_json_with_the_least_time(capsys, file, tmp_path) -> None:
 
 def test_many_kernels_go_to_several_pictures(capsys, file, tmp_path, monkeypatch) -> None:
     drawn = []
-    monkeypatch.setattr("perflex._roofline.draw.draw_roofline", lambda places, *_, **__: drawn.append(len(places)))
+    monkeypatch.setattr(
+        "perflex.analysis.roofline.draw.draw_roofline", lambda places, *_, **__: drawn.append(len(places))
+    )
     other = tmp_path / "others.py"
     other.write_text(KERNELS, encoding="utf-8")
     references = [f"{file}:naive", f"{file}:tiled", f"{other}:naive", f"{other}:tiled"]
@@ -114,7 +116,7 @@ def test_many_kernels_go_to_several_pictures(capsys, file, tmp_path, monkeypatch
 
 def test_measured_times(capsys, file) -> None:
     pytest.importorskip("pyopencl")
-    from perflex._devices import list_devices
+    from perflex.devices.listing import list_devices
 
     if not list_devices():
         pytest.skip("no OpenCL device on this machine")

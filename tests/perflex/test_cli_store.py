@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from perflex.__main__ import main
-from perflex._measurements.reading import COLUMNS, utc
-from perflex._measurements.records import Failure, MeasurementKey, Sample
-from perflex._measurements.store import MeasurementStore
-from perflex._store import Store
+from perflex.store.reading import COLUMNS, utc
+from perflex.store.records import Failure, MeasurementKey, Sample
+from perflex.store.samples import MeasurementStore
+from perflex.store.store import Store
 
 DAY = 86400.0
 NOW = time.time()
@@ -129,7 +129,7 @@ def test_export_to_a_full_disk(store: MeasurementStore, tmp_path: Path, capsys: 
 def test_export_reads_in_portions(store: MeasurementStore, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     assert run(store, "export") == 0
     whole = capsys.readouterr().out
-    monkeypatch.setattr("perflex._measurements.reading._PORTION", 3)
+    monkeypatch.setattr("perflex.store.reading._PORTION", 3)
     assert run(store, "export") == 0
     assert capsys.readouterr().out == whole
 

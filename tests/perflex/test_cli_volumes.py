@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perflex.__main__ import main
-from perflex._machines import machine_names
+from perflex.machines import machine_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,9 +74,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
         points = sizes["nx"] * sizes["ny"] * sizes["nz"]
         return FakeVolumes(vol_dram_load=9.0 * points, vol_dram_store=8.0 * points, vol_l2_l1_load=20.0 * points)
 
-    module = ModuleType("perflex._volumes")
+    module = ModuleType("perflex.features.gpu")
     module.estimate_volumes = estimate_volumes
-    monkeypatch.setitem(sys.modules, "perflex._volumes", module)
+    monkeypatch.setitem(sys.modules, "perflex.features.gpu", module)
     return made
 
 

@@ -13,14 +13,14 @@ import pytest
 
 from perflex import Calibration
 from perflex.__main__ import main
-from perflex._demo import DemoRow, _pairs, _rows, run_demo, write_demo
-from perflex._demo_sizes import matrix_sizes, multiply_add_rate, scaled_tags
-from perflex._fake_device import FakeDevice
-from perflex._gather import kernel_feature_values
-from perflex._kernel_sets import measurement_kernels
-from perflex._warnings import PerflexWarning
+from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import CalibrationError, FileFormatError, MeasurementError
 from perflex.models import load_model
+from perflex.models.kernel_sets import measurement_kernels
+from perflex.models.sizes import matrix_sizes, multiply_add_rate, scaled_tags
+from perflex.studies.demo import DemoRow, _pairs, _rows, run_demo, write_demo
+from perflex.timing.fake import FakeDevice
+from perflex.warnings import PerflexWarning
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def true_device(description_scale: float) -> FakeDevice:
 
 @pytest.fixture(scope="module")
 def result(monkeypatch_module: pytest.MonkeyPatch) -> object:
-    monkeypatch_module.setattr("perflex._demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
-    monkeypatch_module.setattr("perflex._demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
+    monkeypatch_module.setattr("perflex.studies.demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
+    monkeypatch_module.setattr("perflex.studies.demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
     return run_demo(true_device(0.1), sizes=(96, 160))
 
 
@@ -164,8 +164,8 @@ def demo_run(result: object, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, 
         warnings.warn("p_add is not determined", PerflexWarning, stacklevel=1)
         return result
 
-    monkeypatch.setattr("perflex._demo.run_demo", run)
-    monkeypatch.setattr("perflex._devices.find_device", lambda spec: f"device {spec}")
+    monkeypatch.setattr("perflex.studies.demo.run_demo", run)
+    monkeypatch.setattr("perflex.devices.listing.find_device", lambda spec: f"device {spec}")
     return calls
 
 
@@ -227,8 +227,8 @@ def test_a_target_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
             raise MeasurementError(msg, kernel=label)
         return device.law(label, sizes)
 
-    monkeypatch.setattr("perflex._demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
-    monkeypatch.setattr("perflex._demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
+    monkeypatch.setattr("perflex.studies.demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
+    monkeypatch.setattr("perflex.studies.demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
     with pytest.raises(MeasurementError, match=r"matmul_sq\(.*out of resources"):
         run_demo(replace(device, law=law), sizes=(96,))
 
@@ -242,8 +242,8 @@ def test_a_machine_that_becomes_slower_is_noticed(monkeypatch: pytest.MonkeyPatc
             slower.append(label)
         return device.law(label, sizes) * (1.25 if slower else 1.0)
 
-    monkeypatch.setattr("perflex._demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
-    monkeypatch.setattr("perflex._demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
+    monkeypatch.setattr("perflex.studies.demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
+    monkeypatch.setattr("perflex.studies.demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
     result = run_demo(replace(device, law=law), sizes=(96,))
     assert result.drift == pytest.approx(0.25, abs=1e-6)
     assert [row.relative_error for row in result.rows] == pytest.approx([-0.2, -0.2], abs=0.01)
@@ -252,8 +252,8 @@ def test_a_machine_that_becomes_slower_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 def test_matrix_multiplications_may_not_calibrate_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels(["matmul_sq", "dtype:float32", "n:64"])
-    monkeypatch.setattr("perflex._demo.measurement_kernels", lambda *_: kernels)
-    monkeypatch.setattr("perflex._demo.multiply_add_rate", lambda _: 1e11)
+    monkeypatch.setattr("perflex.studies.demo.measurement_kernels", lambda *_: kernels)
+    monkeypatch.setattr("perflex.studies.demo.multiply_add_rate", lambda _: 1e11)
     with pytest.raises(CalibrationError, match="must not be calibrated with the matrix multiplications"):
         run_demo(FakeDevice(lambda *_: pytest.fail("measured")), sizes=(96,))
 

@@ -12,10 +12,10 @@ import pytest
 from described_data import convolution_space, times_of
 
 from perflex import Promise
-from perflex._described.description_file import load_description
-from perflex._described.prune import prune_described
-from perflex._described.space_file import MeasuredSpace, read_space
 from perflex.errors import CalibrationError, FileFormatError
+from perflex.search.described.description_file import load_description
+from perflex.search.described.prune import prune_described
+from perflex.search.described.space_file import MeasuredSpace, read_space
 
 DESCRIPTION = """
 schema: perflex-description/1
@@ -45,8 +45,8 @@ def small(tmp_path):
 
 @pytest.fixture(autouse=True)
 def few_trees(monkeypatch):
-    monkeypatch.setattr("perflex._described.hybrid._TREES", 40)
-    monkeypatch.setattr("perflex._described.hybrid._FOLD_TREES", 15)
+    monkeypatch.setattr("perflex.search.described.hybrid._TREES", 40)
+    monkeypatch.setattr("perflex.search.described.hybrid._FOLD_TREES", 15)
 
 
 def cache(rows, **more):
@@ -315,13 +315,13 @@ def test_strategy_in_kernel_tuners_simulation_mode(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed (extra tuner)")
-    from perflex._described.kernel_tuner_strategy import KernelTunerStrategy
+    from perflex.search.described.kernel_tuner_strategy import KernelTunerStrategy
 
     description = load_description("convolution")
     tunables = {name: [int(value) for value in tunable.values] for name, tunable in description.tunables.items()}
     tunables |= {"block_size_x": [32, 64], "use_padding": [0], "block_size_y": [1, 2, 4]}
     whole = {name: column.ravel() for name, column in zip(tunables, np.meshgrid(*tunables.values()), strict=True)}
-    from perflex._described.space import DescribedSpace
+    from perflex.search.described.space import DescribedSpace
 
     times = times_of(DescribedSpace(description, whole, "A100"))
     rows = np.column_stack(list(whole.values())).tolist()

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from described_data import TRUTH, convolution_space, times_of
 
-from perflex._described.analytic import AnalyticFit
-from perflex._described.description_file import description_names, load_description
-from perflex._described.hybrid import HybridPrediction, predict_hybrid
-from perflex._described.platform import platform_of
-from perflex._described.space import DescribedSpace, ReadingFit
-from perflex._described.tuner import DescribedTuner, first_batch, most_promising, tune_described
 from perflex.errors import CalibrationError, MissingExtraError
+from perflex.search.described.analytic import AnalyticFit
+from perflex.search.described.description_file import description_names, load_description
+from perflex.search.described.hybrid import HybridPrediction, predict_hybrid
+from perflex.search.described.platform import platform_of
+from perflex.search.described.space import DescribedSpace, ReadingFit
+from perflex.search.described.tuner import DescribedTuner, first_batch, most_promising, tune_described
 
 
 @pytest.fixture(autouse=True)
 def few_trees(monkeypatch):
-    monkeypatch.setattr("perflex._described.hybrid._TREES", 40)
-    monkeypatch.setattr("perflex._described.hybrid._FOLD_TREES", 15)
+    monkeypatch.setattr("perflex.search.described.hybrid._TREES", 40)
+    monkeypatch.setattr("perflex.search.described.hybrid._FOLD_TREES", 15)
 
 
 def error(predicted, times):
@@ -126,7 +126,7 @@ def test_correction_does_no_harm_where_there_is_nothing_to_learn():
 
 
 def test_correction_needs_its_extra(monkeypatch):
-    monkeypatch.setattr("perflex._described.hybrid.find_spec", lambda _: None)
+    monkeypatch.setattr("perflex.search.described.hybrid.find_spec", lambda _: None)
     space = convolution_space(60)
     with pytest.raises(MissingExtraError, match=r"perflex\[learn\]"):
         predict_hybrid(space, np.arange(20), np.ones(20))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from perflex._described.description_file import load_description
-from perflex._described.platform import platform_of
-from perflex._described.scops import described_scop
-from perflex._machines.lookup import load_machine
-from perflex._volumes.estimate import estimate_volumes
 from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features
+from perflex.features.gpu.estimate import estimate_volumes
+from perflex.machines.lookup import load_machine
+from perflex.search.described.description_file import load_description
+from perflex.search.described.platform import platform_of
+from perflex.search.described.scops import described_scop
 
 TURING = "RTX-2080-Ti"
 CONVOLUTIONS = [

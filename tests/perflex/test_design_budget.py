@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-import perflex._devices as devices_module
+import perflex.devices.listing as devices_module
 from perflex import Calibration, Model, calibrate
 from perflex.__main__ import main
-from perflex._cli.arguments import ArgumentError, read_seconds
-from perflex._design import measure_within_budget
-from perflex._design.guess import rough_parameters
-from perflex._design.spending import device_time, expected_device_time, longest_launch, one_block
-from perflex._fake_device import FakeBackend, FakeDevice, FakeRunnable
-from perflex._gather import gather_feature_values
-from perflex._timing import MeasurementFailure, Timing, TimingOptions
-from perflex._warnings import PerflexWarning
+from perflex.calibration.budget import measure_within_budget
+from perflex.calibration.budget.guess import rough_parameters
+from perflex.calibration.budget.spending import device_time, expected_device_time, longest_launch, one_block
+from perflex.calibration.gathering import gather_feature_values
+from perflex.cli.arguments import ArgumentError, read_seconds
 from perflex.errors import CalibrationError, MeasurementError
+from perflex.timing.fake import FakeBackend, FakeDevice, FakeRunnable
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions
+from perflex.warnings import PerflexWarning
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 
-from perflex._design.basis import cheapest_basis
-from perflex._design.choose import choose
-from perflex._design.information import elasticities, information_share
-from perflex._model import Model
-from perflex._table import FeatureTable
+from perflex.calibration.budget.basis import cheapest_basis
+from perflex.calibration.budget.choose import choose
+from perflex.calibration.budget.information import elasticities, information_share
 from perflex.errors import CalibrationError
+from perflex.expression.model import Model
+from perflex.fit.table import FeatureTable
 
 
 def subsets(count: int) -> list[list[int]]:

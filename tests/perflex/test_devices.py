@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-import perflex._devices as devices_module
-from perflex._devices import Device, DeviceInfo, default_device, find_device, list_devices, mark_default, pick
-from perflex._embedded import embedded_libraries
-from perflex._wall_time import device_of, is_wall_time, wall_time_identifier
+import perflex.devices.listing as devices_module
+from perflex.devices.listing import Device, DeviceInfo, default_device, find_device, list_devices, mark_default, pick
+from perflex.devices.vendors import embedded_libraries
+from perflex.devices.wall_time import device_of, is_wall_time, wall_time_identifier
 from perflex.errors import DeviceError
 
 

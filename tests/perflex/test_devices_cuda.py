@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from cuda_for_tests import fake_cupy, fake_gpu
 
-import perflex._devices as devices_module
+import perflex.devices.listing as devices_module
 from perflex import Model, calibrate, gather_feature_values
-from perflex import _devices_survey as survey_module
-from perflex._calibrate import _facts
-from perflex._devices import Device, DeviceInfo, find_device, mark_default
-from perflex._devices_match import matching, telling_names
-from perflex._gather import kernel_feature_values
-from perflex._machines import load_machine
-from perflex._machines.lookup import machine_of_device
-from perflex._resource_use import resource_use
-from perflex._resources import Resources, most_of, resources_in_log, using_resources
-from perflex._timing import MeasurementFailure, TimingOptions
-from perflex._timing_key import measurement_key
-from perflex._wall_time import device_of, wall_time_identifier
+from perflex.calibration.calibrating import _facts
+from perflex.calibration.gathering import kernel_feature_values
+from perflex.devices import survey as survey_module
+from perflex.devices.listing import Device, DeviceInfo, find_device, mark_default
+from perflex.devices.names import matching, telling_names
+from perflex.devices.wall_time import device_of, wall_time_identifier
 from perflex.errors import DeviceError, FeatureError
+from perflex.machines import load_machine
+from perflex.machines.lookup import machine_of_device
+from perflex.machines.resources import Resources, most_of, resources_in_log, using_resources
+from perflex.timing.key import measurement_key
+from perflex.timing.measuring import MeasurementFailure, TimingOptions
+from perflex.timing.resource_use import resource_use
 
 __all__ = ["fake_cupy", "fake_gpu"]
 

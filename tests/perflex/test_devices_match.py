@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflex._devices import Device
-from perflex._devices_match import matching, split_spec, telling_names
+from perflex.devices.listing import Device
+from perflex.devices.names import matching, split_spec, telling_names
 
 
 def device(platform: str, vendor: str, name: str, ordinal: int = 0) -> Device:

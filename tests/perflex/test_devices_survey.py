@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import perflex._devices_survey as survey_module
-from perflex._embedded import Vendor, embedded_libraries, find_vendors, show_to_loader, vendor_folder
+import perflex.devices.survey as survey_module
+from perflex.devices.vendors import Vendor, embedded_libraries, find_vendors, show_to_loader, vendor_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,7 +180,7 @@ def test_probe_prints_a_verdict_for_every_device() -> None:
     if not vendors:
         pytest.skip("no OpenCL driver")
     environment = {**os.environ, "OCL_ICD_VENDORS": str(vendor_folder(vendors[-1:]))}
-    words = [sys.executable, "-m", "perflex._devices_probe", vendors[-1].library]
+    words = [sys.executable, "-m", "perflex.devices.probe_opencl", vendors[-1].library]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     devices = [line for line in lines if "device" in line]

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, Diagnosis, diagnose
-from perflex._calibrate import calibration_from_table
-from perflex._diagnosis import aicc, aicc_differences, compare_models, held_out_by_generator
-from perflex._fit import fit_model
-from perflex._fit_result import FitResult, FitStatus
-from perflex._model import Model
-from perflex._table import FeatureTable, scale_features_by_output
+from perflex.calibration.calibrating import calibration_from_table
+from perflex.calibration.diagnosis import aicc, aicc_differences, compare_models, held_out_by_generator
 from perflex.errors import CalibrationError
+from perflex.expression.model import Model
+from perflex.fit.fitting import fit_model
+from perflex.fit.result import FitResult, FitStatus
+from perflex.fit.table import FeatureTable, scale_features_by_output
 
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perflex._diagnosis.linear import LinearFit
+from perflex.calibration.diagnosis.linear import LinearFit
 
 ROWS, COLUMNS = 24, 4
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from perflex import Model, calibrate
-from perflex._drift import drift, reference_times
-from perflex._fake_device import FakeDevice
-from perflex._timing import MeasurementFailure, Timing
 from perflex.errors import MeasurementError
+from perflex.studies.recheck import drift, reference_times
+from perflex.timing.fake import FakeDevice
+from perflex.timing.measuring import MeasurementFailure, Timing
 from uipick import ALL_GENERATORS, KernelCollection
 
 

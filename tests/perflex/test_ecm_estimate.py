@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from ecm_kernels import jacobi2d, jacobi3d, loopy_kernel, on_grid, small_machine, wave3d
 
-from perflex._ecm import estimate_ecm
-from perflex._ecm.polynomials import Traced, inequality
-from perflex._ecm.star_stencil import star_stencil
-from perflex._machines import load_machine
 from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
 from perflex.features import annotate, extract_scop
+from perflex.features.cpu import estimate_ecm
+from perflex.features.cpu.traced import Traced, inequality
+from perflex.machines import load_machine
+from tests.oracles.star_stencil import star_stencil
 
 
 def test_arrays_of_sizes_and_blocks_are_single_estimates_side_by_side() -> None:

@@ -10,8 +10,8 @@ import pytest
 from ecm_kernels import loopy_kernel, on_grid, small_machine, star_offsets, terms
 
 from oracles.lru import Reference, lru_crossings, trace_of
-from perflex._ecm import estimate_ecm
 from perflex.features import extract_scop
+from perflex.features.cpu import estimate_ecm
 
 A, B, C, D, E = (place << 26 for place in range(5))
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from ecm_kernels import jacobi2d, jacobi3d, small_machine, wave3d
 
-from perflex._ecm import estimate_ecm
-from perflex._ecm.star_stencil import StarStencil, star_stencil
-from perflex._machines import load_machine
+from perflex.features.cpu import estimate_ecm
+from perflex.machines import load_machine
+from tests.oracles.star_stencil import StarStencil, star_stencil
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 KERNELS = {"2d-5pt": jacobi2d, "3d-7pt": jacobi3d}

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, FeatureTable, Model
-from perflex._demo_sizes import REFERENCE_RATE, odd_multiples
-from perflex._evaluation import STUDIES, choose_overlap, evaluate_device, write_evaluation
-from perflex._evaluation.report import overall_error, report_text
-from perflex._evaluation.run import Point, StudyResult
-from perflex._fake_device import FakeDevice
-from perflex._gather import kernel_feature_values
-from perflex._kernel_sets import measurement_kernels
-from perflex._wall_time import wall_time_identifier
+from perflex.calibration.gathering import kernel_feature_values
+from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, MeasurementError
 from perflex.models import load_model
+from perflex.models.kernel_sets import measurement_kernels
+from perflex.models.sizes import REFERENCE_RATE, odd_multiples
+from perflex.studies.evaluation import STUDIES, choose_overlap, evaluate_device, write_evaluation
+from perflex.studies.evaluation.report import overall_error, report_text
+from perflex.studies.evaluation.run import Point, StudyResult
+from perflex.timing.fake import FakeDevice
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,12 +16,7 @@ import pytest
 from rich.console import Console
 
 from perflex import calibrate, gather_feature_values
-from perflex._fake_device import FakeDevice
-from perflex._gather import kernel_feature_values
-from perflex._model import Model
-from perflex._progress import progress_bar, progress_shown
-from perflex._store import Store, using_store
-from perflex._warnings import PerflexWarning
+from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import (
     CalibrationError,
     ExecutorError,
@@ -30,6 +25,7 @@ from perflex.errors import (
     PerflexError,
     UnsupportedKernelError,
 )
+from perflex.expression.model import Model
 from perflex.features import (
     _counts,
     _quasipolynomial,
@@ -38,6 +34,10 @@ from perflex.features import (
     register_feature,
     unregister_feature,
 )
+from perflex.progress import progress_bar, progress_shown
+from perflex.store.store import Store, using_store
+from perflex.timing.fake import FakeDevice
+from perflex.warnings import PerflexWarning
 from sample_kernels import matmul, pointwise
 from uipick import ALL_GENERATORS, KernelCollection
 

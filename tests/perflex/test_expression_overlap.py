@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perflex._expression_compile import CompiledExpression
-from perflex._expression_parse import parse_expression
+from perflex.expression.compiled import CompiledExpression
+from perflex.expression.parser import parse_expression
 
 OVERLAP = CompiledExpression(parse_expression("overlap(p_g, p_o, p_e)"), ("p_g", "p_o", "p_e"))
 PARTIAL = CompiledExpression(parse_expression("partial_overlap(p_g, p_o, p_e, p_q)"), ("p_g", "p_o", "p_e", "p_q"))

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perflex._expression import Name, evaluate, names, walk
-from perflex._expression_functions import FUNCTIONS
-from perflex._expression_parse import parse_expression
 from perflex.errors import ModelSyntaxError
+from perflex.expression.functions import FUNCTIONS
+from perflex.expression.parser import parse_expression
+from perflex.expression.tree import Name, evaluate, names, walk
 
 VALUES = {"p_a": 1.25, "p_b": -0.5, "p_c": 3.0, "f_x": 7.0, "f_y": 0.125}
 

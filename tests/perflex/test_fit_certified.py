@@ -11,11 +11,11 @@ import pytest
 
 import perflex.features
 from oracles.nist_strd import NAMES, Certified, digits, high_precision, load
-from perflex._fit import fit_model
-from perflex._fit_core import Solution, minimise
-from perflex._fit_identify import covariance
-from perflex._model import Model
-from perflex._table import FeatureTable
+from perflex.expression.model import Model
+from perflex.fit.fitting import fit_model
+from perflex.fit.identify import covariance
+from perflex.fit.minimise import Solution, minimise
+from perflex.fit.table import FeatureTable
 
 # Model strings have no sin, cos and arctan; fit_model can be given the other 25.
 WRITABLE = [name for name in NAMES if load(name).expression]

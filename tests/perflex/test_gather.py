@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from perflex import gather_feature_values, scale_features_by_output
-from perflex._fake_device import FakeDevice
-from perflex._gather import kernel_feature_values
-from perflex._warnings import PerflexWarning
+from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, NoMatchError, UnknownFeatureError
+from perflex.timing.fake import FakeDevice
+from perflex.warnings import PerflexWarning
 from sample_kernels import matmul, pointwise
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -62,7 +62,7 @@ def test_failures_are_left_out_with_a_warning() -> None:
     assert len(table.dropped) == 1
 
 
-@pytest.mark.filterwarnings("ignore::perflex._warnings.PerflexWarning")
+@pytest.mark.filterwarnings("ignore::perflex.warnings.PerflexWarning")
 def test_nothing_but_failures_is_an_error() -> None:
     def law(label: str, sizes: dict) -> float:
         msg = f"{label}: broken driver"

@@ -28,17 +28,17 @@ from bench.gpu_parts.parts import Goal, Part, PartRun, Setting, run_parts
 from bench.gpu_parts.pipeline import Plan, Variant, prepared, timed_variants
 from bench.gpu_parts.report import report_text
 from bench.gpu_parts.stencil_kernels import Shape, shapes, star25
-from perflex._evaluation import STUDIES
-from perflex._evaluation.run import DeviceEvaluation, Point, StudyResult
-from perflex._fake_device import FakeDevice
-from perflex._timing import TimingOptions
-from perflex._volumes_report import read_rows
+from perflex.analysis.volumes import read_rows
 from perflex.errors import MeasurementError
+from perflex.studies.evaluation import STUDIES
+from perflex.studies.evaluation.run import DeviceEvaluation, Point, StudyResult
+from perflex.timing.fake import FakeDevice
+from perflex.timing.measuring import TimingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex._devices import Device
+    from perflex.devices.listing import Device
 
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 

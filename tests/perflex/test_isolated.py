@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 from failing_kernels import crashing, endless, good, not_compiling
-from perflex._isolated import IsolatedBackend
-from perflex._isolated_process import WorkerLostError, WorkerProcess, _LastWords
-from perflex._launch import OpenCLBackend
-from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
-from perflex._timing_backend import RunLimits
 from perflex.errors import DeviceError, MeasurementError, MissingSizeError
+from perflex.timing.isolation.backend import IsolatedBackend
+from perflex.timing.isolation.process import WorkerLostError, WorkerProcess, _LastWords
+from perflex.timing.launch.backend import RunLimits
+from perflex.timing.launch.opencl import OpenCLBackend
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex._devices import Device
+    from perflex.devices.listing import Device
 
 pytestmark = pytest.mark.device
 
@@ -295,8 +295,8 @@ sys.path.insert(0, {tests!r})
 print("main runs", flush=True)
 import perflex
 from failing_kernels import endless, good
-from perflex._devices import find_device
-from perflex._timing import TimingOptions, measure
+from perflex.devices.listing import find_device
+from perflex.timing.measuring import TimingOptions, measure
 
 device = find_device()
 hanging = "hang" in sys.argv
@@ -349,7 +349,7 @@ def _running_worker(parent: int) -> int:
         for path in Path(f"/proc/{parent}/task").glob("*/children"):
             with suppress(OSError):
                 for pid in map(int, path.read_text(encoding="ascii").split()):
-                    if b"perflex._isolated_worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    if b"perflex.timing.isolation.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         ticks = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
                         if int(ticks[11]) > 300:  # three seconds of computing, which no start takes
                             return pid

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from perflex._demo_sizes import scaled_tags
-from perflex._kernel_sets import measurement_kernels
 from perflex.errors import TagError
 from perflex.models import KernelSet, ModelDescription, load_model, model_names
+from perflex.models.kernel_sets import measurement_kernels
+from perflex.models.sizes import scaled_tags
 
 
 def description(*sets: KernelSet) -> ModelDescription:

@@ -8,20 +8,20 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex import _launch_plan
-from perflex._api import API_NAMES
-from perflex._launch import OpenCLBackend
-from perflex._launch_buffers import BufferPool, Slot, assign_slots, sample_data
-from perflex._launch_memory import OpenCLMemory
-from perflex._launch_plan import plan_launch
-from perflex._launch_sizes import check_limits, size_launch
+from perflex.devices.device import API_NAMES
 from perflex.errors import MeasurementError, MissingSizeError
+from perflex.timing.launch import plan as _launch_plan
+from perflex.timing.launch.buffers import BufferPool, Slot, assign_slots, sample_data
+from perflex.timing.launch.memory import OpenCLMemory
+from perflex.timing.launch.opencl import OpenCLBackend
+from perflex.timing.launch.plan import plan_launch
+from perflex.timing.launch.sizes import check_limits, size_launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from perflex._devices import Device
+    from perflex.devices.listing import Device
 
 VERSION = (2018, 2)
 
@@ -257,7 +257,7 @@ def test_limits_of_the_device_are_checked_with_numbers(default_device: Device) -
 def test_double_precision_needs_a_device_that_has_it(default_device: Device) -> None:
     from dataclasses import replace
 
-    from perflex._launch_request import launch_request
+    from perflex.timing.launch.request import launch_request
 
     without = replace(default_device, double_precision=False)
     kernel = vector("b[i] = 2*a[i]", a=np.float64, b=np.float64)

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from cuda_for_tests import drop_cupy, fake_cupy, fake_gpu, state
 
-from perflex._cuda import load_cupy
-from perflex._launch_cuda import CudaBackend
-from perflex._launch_plan import plan_launch
-from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.devices.cuda import load_cupy
 from perflex.errors import DeviceError, MeasurementError, MissingExtraError, MissingSizeError
+from perflex.timing.launch.cuda import CudaBackend
+from perflex.timing.launch.plan import plan_launch
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from perflex._devices import Device
-    from perflex._launch import OpenCLBackend
+    from perflex.devices.listing import Device
+    from perflex.timing.launch.opencl import OpenCLBackend
 
 __all__ = ["fake_cupy", "fake_gpu"]
 

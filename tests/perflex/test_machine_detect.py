@@ -8,13 +8,13 @@ from pathlib import Path  # noqa: TC003 - pytest resolves annotations of fixture
 import pytest
 
 from perflex.__main__ import main
-from perflex._cli import machine_detect as command
-from perflex._fake_device import FakeDevice
-from perflex._machine_detect import detect, detect_machine, measure, reported_cpu
-from perflex._machine_detect.detect import cpu_device
-from perflex._machines import load_machine
-from perflex._yaml_file import write_yaml
+from perflex.cli import machine_detect as command
 from perflex.errors import DeviceError, MachineError
+from perflex.machines import load_machine
+from perflex.studies.machine_detect import detect, detect_machine, measure, reported_cpu
+from perflex.studies.machine_detect.detect import cpu_device
+from perflex.timing.fake import FakeDevice
+from perflex.yaml_file import write_yaml
 
 CLOCK = 3e9
 KiB, MiB = 2**10, 2**20
@@ -179,7 +179,7 @@ def test_times_that_make_no_sense_are_errors(system: Path) -> None:
 
 
 def test_no_cpu_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perflex._devices.list_devices", tuple)
+    monkeypatch.setattr("perflex.devices.listing.list_devices", tuple)
     with pytest.raises(DeviceError, match=r"no OpenCL device is a CPU .*perflex\[cpu\]"):
         cpu_device()
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex._machines import CacheLevel, MemoryStream, load_machine
 from perflex.errors import FileFormatError, MachineError
+from perflex.machines import CacheLevel, MemoryStream, load_machine
 
 if TYPE_CHECKING:
     from pathlib import Path

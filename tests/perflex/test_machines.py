@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import perflex.calib_data
-from perflex._machines import Machine, load_machine, machine_names, machine_of_device, residency
-from perflex._machines.choice import chosen_machine, current_choice, current_machine, else_machine, using_machine
-from perflex._machines.machine import FACTS
 from perflex.errors import FileFormatError, MachineError
+from perflex.machines import Machine, load_machine, machine_names, machine_of_device, residency
+from perflex.machines.choice import chosen_machine, current_choice, current_machine, else_machine, using_machine
+from perflex.machines.machine import FACTS
 
 FOLDER = Path(perflex.calib_data.__file__).parent / "machines"
 WANTED = (

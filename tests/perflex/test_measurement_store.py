@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflex._measurements import store as store_module
-from perflex._measurements.records import Failure, MeasurementKey, Sample
-from perflex._measurements.rows import is_sound_failure, is_sound_sample, key_number
-from perflex._measurements.store import MeasurementStore
-from perflex._store import Store, using_store
-from perflex._store_tables import MIGRATIONS
 from perflex.errors import StoreError
+from perflex.store import samples as store_module
+from perflex.store.records import Failure, MeasurementKey, Sample
+from perflex.store.rows import is_sound_failure, is_sound_sample, key_number
+from perflex.store.samples import MeasurementStore
+from perflex.store.schema import MIGRATIONS
+from perflex.store.store import Store, using_store
 
 KEY = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
 OTHER = replace(KEY, driver="1.1")
@@ -225,7 +225,7 @@ def test_another_programs_file(tmp_path: Path) -> None:
 
 
 def test_a_locked_file(store: MeasurementStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perflex._store_connection._BUSY_S", 0.02)
+    monkeypatch.setattr("perflex.store.connection._BUSY_S", 0.02)
     monkeypatch.setattr(store_module, "_PATIENCE_S", 0.1)
     store.add(KEY, sample(0))
     holder = sqlite3.connect(store.path, isolation_level=None)
@@ -254,8 +254,8 @@ def test_a_file_that_may_not_grow(store: MeasurementStore) -> None:
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from perflex._measurements.records import MeasurementKey, Sample
-from perflex._measurements.store import MeasurementStore
+from perflex.store.records import MeasurementKey, Sample
+from perflex.store.samples import MeasurementStore
 from perflex.errors import StoreError
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 store = MeasurementStore(Path(sys.argv[1]))
@@ -290,8 +290,8 @@ def test_a_full_disk(store: MeasurementStore, limit: int) -> None:
 READER_ONLY = """
 import os, sys
 from pathlib import Path
-from perflex._measurements.records import MeasurementKey, Sample
-from perflex._measurements.store import MeasurementStore
+from perflex.store.records import MeasurementKey, Sample
+from perflex.store.samples import MeasurementStore
 from perflex.errors import StoreError
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -344,7 +344,7 @@ def test_no_space_for_a_new_file_where_one_is_damaged(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("perflex._measurements.salvage.salvage", fails)
+        patch.setattr("perflex.store.salvage.salvage", fails)
         for _ in range(2):
             with pytest.raises(StoreError, match="takes no more"):
                 store.add(KEY, sample(100))
@@ -360,8 +360,8 @@ def test_no_space_for_a_new_file_where_one_is_damaged(
 WRITER = """
 import sys
 from pathlib import Path
-from perflex._measurements.records import MeasurementKey, Sample
-from perflex._measurements.store import MeasurementStore
+from perflex.store.records import MeasurementKey, Sample
+from perflex.store.samples import MeasurementStore
 store = MeasurementStore(Path(sys.argv[1]))
 key = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
 for number in range(int(sys.argv[3])):

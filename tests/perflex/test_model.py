@@ -14,8 +14,8 @@ import pytest
 import sympy
 
 import perflex.features
-from perflex._model import Model
 from perflex.errors import ModelSyntaxError, PerflexError, UnknownFeatureError
+from perflex.expression.model import Model
 
 OUTPUT = "f_cl_wall_time_nvidia_geforce"
 
@@ -200,8 +200,8 @@ def test_eval_with_kernel_takes_kernels_and_measurement_kernels(monkeypatch: pyt
         seen.append((kernel, dict(sizes), sub_group_size))
         return {feature: float(sizes["n"]) for feature in features}
 
-    monkeypatch.setattr("perflex._gather.kernel_feature_values", values)
-    monkeypatch.setattr("perflex._coverage.warn_uncounted", lambda *_: None)
+    monkeypatch.setattr("perflex.calibration.gathering.kernel_feature_values", values)
+    monkeypatch.setattr("perflex.features.coverage.warn_uncounted", lambda *_: None)
     model = Model(OUTPUT, "p_a * f_x")
     assert model.eval_with_kernel({"p_a": 2.0}, "kernel", {"n": 8}) == 16.0
     measured = SimpleNamespace(kernel="inner", generator="g", sizes={"n": 4, "m": 1})
@@ -215,7 +215,7 @@ def test_eval_with_kernel_takes_kernels_and_measurement_kernels(monkeypatch: pyt
 def test_a_model_is_made_without_sympy() -> None:
     code = (
         "import sys, perflex.features as f; f.parse_feature = lambda i: i\n"
-        "from perflex._model import Model\n"
+        "from perflex.expression.model import Model\n"
         "Model('f_cl_wall_time', 'p_a').params()\n"
         "assert 'sympy' not in sys.modules and 'loopy' not in sys.modules, 'heavy import'"
     )

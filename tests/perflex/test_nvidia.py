@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perflex import _nvidia
-from perflex._embedded import find_vendors
-from perflex._nvidia import CUDA_LIBRARY, OPENCL_LIBRARY, find_library
+from perflex.devices import nvidia as _nvidia
+from perflex.devices.nvidia import CUDA_LIBRARY, OPENCL_LIBRARY, find_library
+from perflex.devices.vendors import find_vendors
 
 
 @pytest.fixture(autouse=True)

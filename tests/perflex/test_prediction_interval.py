@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from perflex._calibrate import calibration_from_table
-from perflex._calibration import Calibration
-from perflex._fit import fit_model
-from perflex._fit_problem import pose
-from perflex._interval import PredictionInterval, interval_at
-from perflex._model import Model
-from perflex._table import FeatureTable, scale_features_by_output
-from perflex._uncertainty import free_parameters, release
+from perflex.calibration.calibrating import calibration_from_table
+from perflex.calibration.calibration import Calibration
+from perflex.calibration.interval import PredictionInterval, interval_at
+from perflex.calibration.uncertainty import free_parameters, release
 from perflex.errors import CalibrationError
+from perflex.expression.model import Model
+from perflex.fit.fitting import fit_model
+from perflex.fit.problem import pose
+from perflex.fit.table import FeatureTable, scale_features_by_output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +96,7 @@ def test_coverage_of_absolute_fits() -> None:
 
 
 @pytest.mark.parametrize("small", [0.0, 2e-11])
-@pytest.mark.filterwarnings("ignore::perflex._warnings.PerflexWarning")
+@pytest.mark.filterwarnings("ignore::perflex.warnings.PerflexWarning")
 def test_coverage_where_a_cost_is_often_at_its_bound(small: float) -> None:
     assert coverage(LINEAR, {**TRUTH, "p_b": small}) == pytest.approx(0.95, abs=0.025)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perflex import Model, calibrate, gather_feature_values
-from perflex._fake_device import FakeDevice
-from perflex._measurements.records import MeasurementKey, Sample
-from perflex._measurements.run import RecordOnly, RunRecorder, recorder_for, work_digest
-from perflex._measurements.store import MeasurementStore
-from perflex._timing import TimingOptions
 from perflex.errors import CalibrationError, MeasurementError, StoreError
+from perflex.store.records import MeasurementKey, Sample
+from perflex.store.resume import RecordOnly, RunRecorder, recorder_for, work_digest
+from perflex.store.samples import MeasurementStore
+from perflex.timing.fake import FakeDevice
+from perflex.timing.measuring import TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:

@@ -17,23 +17,23 @@ import numpy as np
 import pytest
 
 from failing_kernels import crashing, good, not_compiling
-from perflex._devices import Device
-from perflex._fake_device import FakeDevice
-from perflex._measurements.store import MeasurementStore
-from perflex._scaleout import device_lock as locks
-from perflex._scaleout import measure_on
-from perflex._scaleout.device_lock import device_lock, lock_path
-from perflex._scaleout.portions import Portion, divide
-from perflex._scaleout.worker import device_here, time_portion
-from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
-from perflex._timing_key import measurement_key
+from perflex.devices.listing import Device
 from perflex.errors import DeviceError, ExecutorError, MeasurementError
+from perflex.store.samples import MeasurementStore
+from perflex.timing.executors import device_lock as locks
+from perflex.timing.executors import measure_on
+from perflex.timing.executors.device_lock import device_lock, lock_path
+from perflex.timing.executors.portions import Portion, divide
+from perflex.timing.executors.worker import device_here, time_portion
+from perflex.timing.fake import FakeDevice
+from perflex.timing.key import measurement_key
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from perflex._timing import Job, Measured
+    from perflex.timing.measuring import Job, Measured
 
 OPTIONS = TimingOptions(trials=12, min_trials=5)
 EXACT = TimingOptions(trials=9, precision=0)

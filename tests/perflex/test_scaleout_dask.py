@@ -19,22 +19,22 @@ import pytest
 
 from failing_kernels import crashing, good
 from perflex import gather_feature_values
-from perflex._fake_device import FakeDevice
-from perflex._measurements.store import MeasurementStore
-from perflex._scaleout import cluster as cluster_module
-from perflex._scaleout import dask_executor, measure_on
-from perflex._scaleout.cluster import DEVICE_RESOURCE
-from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
-from perflex._timing_key import measurement_key
-from perflex._warnings import PerflexWarning
 from perflex.errors import ExecutorError, MissingExtraError
+from perflex.store.samples import MeasurementStore
+from perflex.timing.executors import dask as cluster_module
+from perflex.timing.executors import dask_executor, measure_on
+from perflex.timing.executors.dask import DEVICE_RESOURCE
+from perflex.timing.fake import FakeDevice
+from perflex.timing.key import measurement_key
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from perflex._devices import Device
-    from perflex._scaleout import DaskExecutor
-    from perflex._timing import Measured
+    from perflex.devices.listing import Device
+    from perflex.timing.executors import DaskExecutor
+    from perflex.timing.measuring import Measured
 
 distributed = pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
 

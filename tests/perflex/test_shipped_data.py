@@ -50,7 +50,7 @@ def test_models_select_more_measurement_kernels_than_they_have_parameters(name):
 
 
 def test_the_matmul_model_counts_all_that_both_variants_do():
-    from perflex._coverage import uncounted
+    from perflex.features.coverage import uncounted
 
     features = load_model("matmul_sq").model().input_features()
     for prefetch in ("True", "False"):

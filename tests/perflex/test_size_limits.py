@@ -9,12 +9,12 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex._demo_sizes import SizeRule
-from perflex._evaluation import STUDIES
-from perflex._launch_plan import plan_launch
-from perflex._launch_sizes import size_launch
 from perflex.errors import MeasurementError
 from perflex.models import load_model, model_names
+from perflex.models.sizes import SizeRule
+from perflex.studies.evaluation import STUDIES
+from perflex.timing.launch.plan import plan_launch
+from perflex.timing.launch.sizes import size_launch
 
 if TYPE_CHECKING:
     from pathlib import Path

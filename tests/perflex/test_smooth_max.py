@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perflex import Model, fit_model, scale_features_by_output
-from perflex._expression import evaluate
-from perflex._expression_parse import parse_expression
-from perflex._table import FeatureTable
 from perflex.errors import CalibrationError, ModelSyntaxError
+from perflex.expression.parser import parse_expression
+from perflex.expression.tree import evaluate
+from perflex.fit.table import FeatureTable
 
 MODEL = Model(
     "f_cl_wall_time",

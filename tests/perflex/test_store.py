@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex import _store_connection
 from perflex.__main__ import main
-from perflex._store import Store, current_store, store_at, using_store
-from perflex._store_tables import MIGRATIONS
-from perflex._warnings import PerflexWarning
+from perflex.store import connection as _store_connection
+from perflex.store.schema import MIGRATIONS
+from perflex.store.store import Store, current_store, store_at, using_store
+from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -206,7 +206,7 @@ def test_a_file_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_locked_file_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_store_connection, "_BUSY_S", 0.02)
-    monkeypatch.setattr("perflex._store._PATIENCE_S", 0.02)
+    monkeypatch.setattr("perflex.store.store._PATIENCE_S", 0.02)
     store = Store(tmp_path / "store.sqlite")
     add(store, "one")
     holder = sqlite3.connect(store.path, isolation_level=None)
@@ -239,7 +239,7 @@ def test_the_command_line_tells_it_in_one_line(
 WRITER = """
 import sys
 from pathlib import Path
-from perflex._store import Store
+from perflex.store.store import Store
 store = Store(Path(sys.argv[1]))
 row = "INSERT INTO counts (scop, version, digest, text) VALUES (?, '', '', ?)"
 for number in range(100):
@@ -273,7 +273,7 @@ def test_threads_write_at_once(tmp_path: Path) -> None:
 FORKER = """
 import os, sys
 from pathlib import Path
-from perflex._store import Store
+from perflex.store.store import Store
 store = Store(Path(sys.argv[1]))
 row = "INSERT INTO counts (scop, version, digest, text) VALUES ('', '', '', ?)"
 store.write([(row, ("before",))])

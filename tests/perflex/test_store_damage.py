@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from perflex._measurements.records import Failure, MeasurementKey, Sample
-from perflex._measurements.store import MeasurementStore
-from perflex._measurements.verify import verify
-from perflex._store import Store
-from perflex._store_lock import folder_lock
-from perflex._store_wal import FRAME_HEADER, WAL_HEADER, wal_is_damaged
-from perflex._warnings import PerflexWarning
 from perflex.errors import StoreError
+from perflex.store.lock import folder_lock
+from perflex.store.records import Failure, MeasurementKey, Sample
+from perflex.store.samples import MeasurementStore
+from perflex.store.store import Store
+from perflex.store.store_wal import FRAME_HEADER, WAL_HEADER, wal_is_damaged
+from perflex.store.verify import verify
+from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -237,8 +237,8 @@ def test_counts_and_measurements_share_the_file(path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from perflex._measurements.records import MeasurementKey, Sample
-from perflex._measurements.store import MeasurementStore
+from perflex.store.records import MeasurementKey, Sample
+from perflex.store.samples import MeasurementStore
 store = MeasurementStore(Path(sys.argv[1]))
 key = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
 for n in range(200):
@@ -329,8 +329,8 @@ def test_a_process_killed_while_setting_aside(with_log: Path, recwarn: pytest.Wa
 LIVE = """
 import sys, warnings
 from pathlib import Path
-from perflex._measurements.records import MeasurementKey, Sample
-from perflex._measurements.store import MeasurementStore
+from perflex.store.records import MeasurementKey, Sample
+from perflex.store.samples import MeasurementStore
 store = MeasurementStore(Path(sys.argv[1]))
 key = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
 for n in range(int(sys.argv[3])):
@@ -339,7 +339,7 @@ for n in range(int(sys.argv[3])):
 
 
 def test_waiting_for_another_that_replaces_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perflex._store_lock._PATIENCE_S", 0.05)
+    monkeypatch.setattr("perflex.store.lock._PATIENCE_S", 0.05)
     with folder_lock(path.parent, alone=True), pytest.raises(StoreError, match="locked"):
         MeasurementStore(Store(path)).earlier(KEY)
     with folder_lock(path.parent, alone=False), folder_lock(path.parent, alone=False):
@@ -373,7 +373,7 @@ def test_replacing_the_file_under_writers(tmp_path: Path) -> None:
 SETTING_ASIDE = """
 import sys, warnings
 from pathlib import Path
-from perflex._measurements.store import MeasurementStore
+from perflex.store.samples import MeasurementStore
 warnings.simplefilter("ignore")
 while True:
     store = MeasurementStore(Path(sys.argv[1]))

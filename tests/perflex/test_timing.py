@@ -8,14 +8,14 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex._fake_device import FakeDevice
-from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
 from perflex.errors import MeasurementError, MissingSizeError
+from perflex.timing.fake import FakeDevice
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex._devices import Device
+    from perflex.devices.listing import Device
 
 
 def vector() -> lp.TranslationUnit:

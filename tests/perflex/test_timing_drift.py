@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from perflex._fake_device import FakeDevice
-from perflex._measurements import Sample
-from perflex._timing import Timing, TimingOptions, measure
-from perflex._timing_drift import assess_drift, reference_count
+from perflex.store import Sample
+from perflex.timing.drift import assess_drift, reference_count
+from perflex.timing.fake import FakeDevice
+from perflex.timing.measuring import Timing, TimingOptions, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

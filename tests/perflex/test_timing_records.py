@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from failing_kernels import good
-from perflex._fake_device import FakeDevice
-from perflex._launch_plan import plan_launch
-from perflex._timing import MeasurementFailure, Timing, TimingOptions, measure
-from perflex._timing_key import measurement_key
 from perflex.errors import MeasurementError
+from perflex.timing.fake import FakeDevice
+from perflex.timing.key import measurement_key
+from perflex.timing.launch.plan import plan_launch
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from perflex._measurements import Failure, MeasurementKey, Sample
+    from perflex.store import Failure, MeasurementKey, Sample
 
 
 class Kept:
@@ -172,7 +172,7 @@ def test_key_holds_all_that_a_time_depends_on(monkeypatch: pytest.MonkeyPatch) -
         measurement_key(kernel, {"n": 64}, FakeDevice(law, driver="1"), options),
         measurement_key(kernel, {"n": 64}, device, TimingOptions(warmups=2)),
     ]
-    monkeypatch.setattr("perflex._timing_key.version", lambda _: "0")
+    monkeypatch.setattr("perflex.timing.key.version", lambda _: "0")
     others.append(measurement_key(kernel, {"n": 64}, device, options))
     assert len({key, *others}) == len(others) + 1
 
@@ -186,7 +186,7 @@ def test_key_of_a_kernel_with_own_functions_holds_their_code(monkeypatch: pytest
     assert keys() == (plain, with_function)
     # The function is the same by name, and what it gives is another.
     monkeypatch.setattr(
-        "perflex._timing_key.plan_launch", lambda kernel, api: replace(plan_launch(kernel, api), source="other")
+        "perflex.timing.key.plan_launch", lambda kernel, api: replace(plan_launch(kernel, api), source="other")
     )
     again = keys()
     assert again[0] == plain

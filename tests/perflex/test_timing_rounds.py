@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from perflex._fake_device import FakeDevice
-from perflex._timing import Timing, TimingOptions, measure
+from perflex.timing.fake import FakeDevice
+from perflex.timing.measuring import Timing, TimingOptions, measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

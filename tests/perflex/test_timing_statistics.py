@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflex._timing_statistics import estimate, interval_ranks, stray_samples
+from perflex.timing.statistics import estimate, interval_ranks, stray_samples
 
 
 def resampled(values: np.ndarray, function: object, draws: int = 20_000) -> tuple[float, float]:

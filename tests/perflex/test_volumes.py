@@ -11,16 +11,16 @@ import pytest
 from machines_for_tests import A100, MACHINES, RTX2080TI, V100
 from volume_kernels import box, convolution, one_axis, star, stencil
 
-from perflex._islpy import isl
-from perflex._volumes import estimate_volumes
-from perflex._volumes.cache2 import wave_volumes
-from perflex._volumes.description import describe
-from perflex._volumes.footprints import Layout, Toucher
-from perflex._volumes.geometry import Wave
-from perflex._volumes.instances import instances
-from perflex._volumes.resolved import resolve
 from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
 from perflex.features import extract_scop, scop_from_yaml
+from perflex.features.gpu import estimate_volumes
+from perflex.features.gpu.footprints import Layout, Toucher
+from perflex.features.gpu.geometry import Wave
+from perflex.features.gpu.instances import instances
+from perflex.features.gpu.l2 import wave_volumes
+from perflex.features.gpu.resolved import resolve
+from perflex.features.scop.address_maps import describe
+from perflex.isl import isl
 from uipick import ALL_GENERATORS, KernelCollection
 
 SMALL = replace(V100, compute_units=2, max_groups_per_unit=3, l1_bytes=2048, l2_bytes=32768, l2_effective_bytes=32768)

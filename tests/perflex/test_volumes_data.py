@@ -11,7 +11,7 @@ import pytest
 from machines_for_tests import MACHINES, V100
 from volume_kernels import star, stencil
 
-from perflex._volumes import estimate_volumes
+from perflex.features.gpu import estimate_volumes
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex._machines import load_machine
-from perflex._volumes_report import (
+from perflex.analysis.volumes import (
     LIMITERS,
     SeriesRow,
     compare_rows,
@@ -25,6 +24,7 @@ from perflex._volumes_report import (
 )
 from perflex.errors import FileFormatError, MachineError, UnsupportedKernelError
 from perflex.features import extract_scop, scop_from_yaml
+from perflex.machines import load_machine
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 

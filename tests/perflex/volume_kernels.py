@@ -6,9 +6,9 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from perflex._islpy import isl
-from perflex.features._quasipolynomial import QuasiPolynomial
-from perflex.features._scop import Access, Array, Launch, Scop, Statement
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.scop import Access, Array, Launch, Scop, Statement
+from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,7 +6,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex._gather import kernel_feature_values
+from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import UnsupportedKernelError
 from uipick import confine_loads
 

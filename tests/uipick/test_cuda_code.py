@@ -10,7 +10,7 @@ import pytest
 from loopy.kernel.data import UnrollTag
 
 from oracles.nvrtc import compile_cuda, nvrtc_library
-from perflex._launch_plan import plan_launch
+from perflex.timing.launch.plan import plan_launch
 from uipick import ALL_GENERATORS, KernelCollection
 
 pytestmark = pytest.mark.skipif(nvrtc_library() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc")

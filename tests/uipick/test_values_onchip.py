@@ -78,7 +78,7 @@ def test_barriers_vary_and_nothing_else_does(one):
 
 @pytest.mark.device
 def test_programs_of_several_launches_can_be_timed(one, default_device):
-    from perflex._launch import OpenCLBackend
+    from perflex.timing.launch.opencl import OpenCLBackend
 
     backend = OpenCLBackend(default_device)
     kernel = one("launches", "dtype:float32", "stages:2", "ngroups:16")

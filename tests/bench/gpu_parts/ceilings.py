@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex._machines import load_machine
-from perflex._timing import MeasurementFailure, TimingOptions, measure
 from perflex.errors import PerflexError
+from perflex.machines import load_machine
+from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
 
 from .ceiling_kernels import Quantity, copy_sizes, kernels_of, quantities, with_count
 from .driver_copy import driver_copy_s
@@ -243,7 +243,7 @@ def _calibrated(
     ceiling: _Ceiling,
 ) -> None:
     from perflex import Model, calibrate
-    from perflex._wall_time import wall_time_identifier
+    from perflex.devices.wall_time import wall_time_identifier
 
     model = Model(wall_time_identifier(work.setting.device), expression)
     calibration = calibrate(model, kernels, device=work.setting.device, timing=_OPTIONS, progress=work.time.progress)

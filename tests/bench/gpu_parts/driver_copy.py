@@ -20,7 +20,7 @@ def _opencl_copies(device: Any, nbytes: int) -> list[float]:
     import numpy as np
     import pyopencl as cl
 
-    from perflex._launch import open_device
+    from perflex.timing.launch.opencl import open_device
 
     _, context = open_device(device)
     queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
@@ -40,7 +40,7 @@ def _opencl_copies(device: Any, nbytes: int) -> list[float]:
 
 
 def _cuda_copies(device: Any, nbytes: int) -> list[float]:
-    from perflex._cuda_context import CudaContext
+    from perflex.timing.launch.cuda_context import CudaContext
 
     context = CudaContext(device)
     cuda, memory = context.cupy.cuda, context.memory

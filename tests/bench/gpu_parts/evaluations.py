@@ -7,17 +7,17 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from perflex._evaluation import STUDIES, evaluate_device, write_evaluation
-from perflex._timing import TimingOptions
 from perflex.errors import PerflexError
+from perflex.studies.evaluation import STUDIES, evaluate_device, write_evaluation
+from perflex.timing.measuring import TimingOptions
 
 from .budget import TimeUpError
 from .parts import Goal
 from .workers import code_workers
 
 if TYPE_CHECKING:
-    from perflex._evaluation import DeviceEvaluation
-    from perflex._evaluation.run import StudyResult
+    from perflex.studies.evaluation import DeviceEvaluation
+    from perflex.studies.evaluation.run import StudyResult
 
     from .budget import Allotted
     from .parts import PartRun, Setting
@@ -141,8 +141,8 @@ def _device_time(seconds: float, late: str) -> Goal:
 
 def _device_seconds() -> float:
     """Return the device time of all samples in the store, their warm-ups included, in seconds."""
-    from perflex._measurements.store import MeasurementStore
-    from perflex._store import current_store
+    from perflex.store.samples import MeasurementStore
+    from perflex.store.store import current_store
 
     if current_store() is None:
         return 0.0

@@ -74,13 +74,13 @@ def _value(value: Any) -> Any:
 
 
 def _found_by(device: Any) -> str:
-    from perflex._devices import list_devices
+    from perflex.devices.listing import list_devices
 
     return next((info.found_by for info in list_devices() if info.device == device), "what was given")
 
 
 def _output_feature(device: Any) -> str:
-    from perflex._wall_time import wall_time_identifier
+    from perflex.devices.wall_time import wall_time_identifier
 
     return wall_time_identifier(device)
 

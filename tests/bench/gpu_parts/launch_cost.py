@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex._timing import TimingOptions, open_backend
+from perflex.timing.measuring import TimingOptions, open_backend
 
 from .keeping import rows_kept
 

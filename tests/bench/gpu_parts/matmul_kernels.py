@@ -41,7 +41,7 @@ def build(*, lsize_0: int, lsize_1: int, rows: int, columns: int, k_tile: int) -
     import loopy as lp
     import numpy as np
 
-    import perflex._islpy  # noqa: F401 - mends what loopy misses
+    import perflex.isl  # noqa: F401 - mends what loopy misses
 
     place = {"h": rows * lsize_1, "w": columns * lsize_0, "l0": lsize_0, "l1": lsize_1, "k": k_tile}
     local, private = lp.AddressSpace.LOCAL, lp.AddressSpace.PRIVATE

@@ -7,7 +7,7 @@ from importlib import import_module
 __all__ = ["missing"]
 
 # The second needs Mako, which loopy asks for and imports only when it makes some kernels.
-_NEEDED = ("perflex._islpy", "loopy.library.random123", "pyopencl", "scipy.optimize", "sympy", "matplotlib.pyplot")
+_NEEDED = ("perflex.isl", "loopy.library.random123", "pyopencl", "scipy.optimize", "sympy", "matplotlib.pyplot")
 
 
 def missing(needed: tuple[str, ...] = _NEEDED) -> list[str]:

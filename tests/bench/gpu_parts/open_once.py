@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from perflex._timing_backend import RunLimits
+    from perflex.timing.launch.backend import RunLimits
 
 __all__ = ["OpenOnce"]
 
 
 class OpenOnce:
-    """Stands for a device in calls of `perflex._timing.measure`, without recorder, within a ``with`` block.
+    """Stands for a device in calls of `perflex.timing.measuring.measure`, without recorder, within a ``with`` block.
 
     Opening a GPU in a process of its own takes seconds, and filling its arrays again takes as long. Beside kernels it
     takes launch requests: code that was generated before.
@@ -69,7 +69,7 @@ class _Kept:
         return float(self._inner.timer_resolution_s)
 
     def prepare(self, job: Any, sizes: Mapping[str, int], label: str) -> Any:
-        from perflex._launch_request import LaunchRequest
+        from perflex.timing.launch.request import LaunchRequest
 
         if not isinstance(job, LaunchRequest):
             return self._inner.prepare(job, sizes, label)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
-    from perflex._devices import Device
-    from perflex._launch_request import LaunchRequest
-    from perflex._resources import Resources
-    from perflex._timing import Timing, TimingOptions
-    from perflex._timing_backend import KernelBackend
+    from perflex.devices.listing import Device
+    from perflex.machines.resources import Resources
+    from perflex.timing.launch.backend import KernelBackend
+    from perflex.timing.launch.request import LaunchRequest
+    from perflex.timing.measuring import Timing, TimingOptions
 
     from .budget import Allotted
     from .parts import Setting
@@ -107,8 +107,8 @@ class Prepared:
 
 def prepared(plan: Plan, variant: Variant) -> Prepared:
     """Generate a variant's code and evaluate its features."""
-    from perflex._devices import Device
-    from perflex._launch_request import launch_request
+    from perflex.devices.listing import Device
+    from perflex.timing.launch.request import launch_request
 
     try:
         kernel = plan.build(**variant.settings)
@@ -143,8 +143,8 @@ def _features(plan: Plan, kernel: Any, registers: int | None, built: Resources |
     if not plan.features:
         return {}
     from perflex import using_machine
-    from perflex._resources import using_resources
     from perflex.features import extract_scop, parse_feature
+    from perflex.machines.resources import using_resources
 
     scop = extract_scop(kernel)
     group = int(getattr(plan.device, "sub_group_size", 32))

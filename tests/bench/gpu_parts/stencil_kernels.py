@@ -48,7 +48,7 @@ def star25(shape: Shape) -> lp.TranslationUnit:
     import loopy as lp
     import numpy as np
 
-    import perflex._islpy  # noqa: F401 - mends what loopy misses
+    import perflex.isl  # noqa: F401 - mends what loopy misses
 
     fold_y, fold_z = FOLDINGS[shape.folding]
     points, axis = max(fold_y, fold_z), "y" if fold_y > 1 else "z"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex._timing import MeasurementFailure, measure
+from perflex.timing.measuring import MeasurementFailure, measure
 
 from .budget import TimeUpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from perflex._timing import Timing, TimingOptions
+    from perflex.timing.measuring import Timing, TimingOptions
 
     from .budget import Allotted
 

@@ -10,12 +10,12 @@ import pytest
 
 from perflex import Promise
 from perflex.__main__ import main
-from perflex._cli.arguments import ArgumentError
-from perflex._cli.prune import read_keep
 from perflex.calib_data import load_calibration
+from perflex.cli.arguments import ArgumentError
+from perflex.cli.prune import read_keep
 
 if TYPE_CHECKING:
-    from perflex._devices import Device
+    from perflex.devices.listing import Device
 
 TOP = Path(__file__).parents[3]
 SPACE = """

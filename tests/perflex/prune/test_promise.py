@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from perflex import Promise
-from perflex._prune.promise import keep_by_promise
 from perflex.errors import CalibrationError
+from perflex.search.pruning.promise import keep_by_promise
 
 
 def simulated(

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, Model, Promise, Pruning, VariantSpace, prune, rank
-from perflex._calibrate import calibration_from_table
-from perflex._prune.costs import dominating, feature_kind, model_costs
-from perflex._prune.pruning import _require_positive
-from perflex._prune.report import check_pruning, draw_pruning
-from perflex._table import FeatureTable
+from perflex.calibration.calibrating import calibration_from_table
 from perflex.errors import CalibrationError, PerflexError, UnsupportedKernelError
+from perflex.fit.table import FeatureTable
+from perflex.search.pruning.costs import dominating, feature_kind, model_costs
+from perflex.search.pruning.pruning import _require_positive
+from perflex.search.pruning.report import check_pruning, draw_pruning
 from tests.perflex.prune.spaces_for_tests import scaled, small_space
 
 if TYPE_CHECKING:

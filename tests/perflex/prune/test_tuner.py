@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from perflex import Model, Promise, Tuner, VariantSpace, tune
-from perflex._fake_device import FakeBackend, FakeDevice
-from perflex._prune.first_batch import first_batch
-from perflex._prune.predictors import GaussianPredictor, ModelPredictor
-from perflex._prune.tuning import TuningResult
-from perflex._timing import TimingOptions
 from perflex.errors import CalibrationError, MeasurementError
+from perflex.search.tuning.first_batch import first_batch
+from perflex.search.tuning.predictors import GaussianPredictor, ModelPredictor
+from perflex.search.tuning.tuning import TuningResult
+from perflex.timing.fake import FakeBackend, FakeDevice
+from perflex.timing.measuring import TimingOptions
 from tests.perflex.prune.spaces_for_tests import scaled, small_space, strided
 
 if TYPE_CHECKING:
-    from perflex._devices import Device
+    from perflex.devices.listing import Device
 
 GRID = np.array(list(itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1))), dtype=float)
 

@@ -1,0 +1,498 @@
+"""Counting a Scop: executed instances, sub-groups, footprints and strides, symbolic in the sizes.
+
+Granularities are the paper's (Section 5). Instances per sub-group are counted exactly: a sub-group
+counts once for every sequential iteration in which at least one of its work-items is active, so that
+idle sub-groups of a partly used work-group do not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perflex.features.counting.certainty import Certainty, certainty_of_statement
+from perflex.features.counting.footprints import (
+    Footprint,
+    footprint_certainty,
+    footprint_of,
+    select_accesses,
+    touched_elements,
+)
+from perflex.features.kept.count_memory import CountMemory
+from perflex.features.kept.scops_and_counts import keep_counts, kept_counts
+from perflex.features.polynomials.computed_once import computed_once
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.isl import isl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from perflex.features.scop.scop import Access, Array, Barrier, Launch, Scop, Statement
+
+__all__ = ["AccessCounts", "ScopCounts", "counts_of"]
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class AccessCounts:
+    """Everything counted about one access.
+
+    Attributes
+    ----------
+    statement, access, array
+        What was counted.
+    local_strides, group_strides
+        Stride along each axis of the work-item and work-group index, in elements; None where the
+        address is not affine in that index.
+    number
+        Position among the Scop's accesses.
+    """
+
+    owner: ScopCounts
+    statement: Statement
+    access: Access
+    array: Array
+    local_strides: tuple[QuasiPolynomial | None, ...]
+    group_strides: tuple[QuasiPolynomial | None, ...]
+    number: int
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all work-items of a sub-group's row touch one element: lid(0) stride 0 (Section 5)."""
+        if not self.local_strides:
+            return True
+        first = self.local_strides[0]
+        return first is not None and first.is_zero
+
+    @property
+    def per_sub_group(self) -> bool:
+        """Whether the access is counted per sub-group: on-chip or uniform (Section 5)."""
+        return self.array.space != "global" or self.is_uniform
+
+    def count(self, sub_group_size: int) -> QuasiPolynomial:
+        """Return the number of accesses at the paper's granularity."""
+        if self.per_sub_group:
+            return self.owner.sub_group_instances(self.statement, sub_group_size)
+        return self.work_item_count
+
+    @property
+    def work_item_count(self) -> QuasiPolynomial:
+        """Number of element accesses, one per executing work-item."""
+        return self.owner.instances(self.statement)
+
+    @computed_once
+    def footprint(self) -> QuasiPolynomial:
+        """Number of distinct elements touched over the whole launch."""
+        return self.owner.footprint((self,))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the count is exact, rather than an upper bound or what the user stated."""
+        return self.statement.exact and not self.access.stated
+
+    @computed_once
+    def footprint_exact(self) -> bool:
+        """Whether the footprint is exact, rather than an upper bound or what the user stated."""
+        return self.owner.footprint_exact((self,))
+
+    @computed_once
+    def axis_strides(self) -> tuple[QuasiPolynomial, ...]:
+        """Distance between neighbours along each axis of the access relation's range, in elements."""
+        return self.array.strides if self.access.strides is None else self.access.strides
+
+
+class ScopCounts:
+    """The counts of one Scop; each is computed when first asked for, unless the store has it, and kept."""
+
+    def __init__(self, scop: Scop) -> None:
+        self.scop = scop
+        self._memory = CountMemory(lambda: kept_counts(scop))
+        self._footprints: dict[tuple[int, ...], Footprint] = {}
+        # Distinct elements by the accesses that touch them, as (statement, access).
+        self.touched: dict[frozenset[tuple[int, int]], QuasiPolynomial] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is remembered by identity means nothing in another process.
+        return counts_of, (self.scop,)
+
+    def remember(self, kind: str, key: Sequence[object], compute: Callable[[], _Value]) -> _Value:
+        """Return what `compute` returns, from memory or the store where it was computed before.
+
+        Parameters
+        ----------
+        kind
+            What is counted.
+        key
+            Of which part of the Scop, and with which options: numbers and texts that are the same for equal Scops.
+        compute
+            Returns a quasi-polynomial, text, number, truth value, None, or tuples of those.
+        """
+        return self._memory.get(" ".join([kind, *map(str, key)]), compute)
+
+    def keep(self) -> None:
+        """Write what was counted since the last call to the store."""
+        if self._memory.has_fresh:
+            keep_counts(self.scop, self._memory.take_fresh())
+
+    def _place(self, statement: Statement) -> int | str:
+        """Return the position of the first statement of the same launch that has the same domain."""
+        place = self._places.get(id(statement))
+        return f"{statement.launch} {statement.domain}" if place is None else place
+
+    @computed_once
+    def _places(self) -> dict[int, int]:
+        first: dict[tuple[int, str], int] = {}
+        return {
+            id(statement): first.setdefault((statement.launch, statement.text_of("domain")), position)
+            for position, statement in enumerate(self.scop.statements)
+        }
+
+    def _barrier_place(self, barrier: Barrier) -> int | str:
+        for position, other in enumerate(self.scop.barriers):
+            if other is barrier:
+                return position
+        return f"{barrier.launch} {barrier.averages} {barrier.domain}"
+
+    def instances(self, statement: Statement) -> QuasiPolynomial:
+        """Return how many work-item instances of a statement are executed."""
+        weight = statement.weight()
+
+        def compute() -> QuasiPolynomial:
+            return QuasiPolynomial.points(statement.domain, self.scop.assumptions) * weight
+
+        return self.remember("instances", (self._place(statement), weight), compute)
+
+    def sub_group_instances(self, statement: Statement, sub_group_size: int) -> QuasiPolynomial:
+        """Return how many sub-group instances of a statement are executed."""
+        weight = statement.weight()
+
+        def compute() -> QuasiPolynomial:
+            launch = self.scop.launches[statement.launch]
+            active = statement.domain.apply(_to_sub_groups(launch, statement.domain, sub_group_size))
+            return QuasiPolynomial.points(active, self.scop.assumptions) * weight
+
+        return self.remember("sub-groups", (self._place(statement), weight, sub_group_size), compute)
+
+    def executions(self, domain: Any, launch: int, sub_group_size: int | None) -> QuasiPolynomial:
+        """Return how many sub-group instances, or work-item instances without a size, a set of instances has.
+
+        Parameters
+        ----------
+        domain
+            isl set over a launch's work-groups, work-items and values of any number of loops.
+        launch
+            The launch.
+        sub_group_size
+            Work-items per sub-group.
+        """
+
+        def compute() -> QuasiPolynomial:
+            one = self.scop.launches[launch]
+            counted = domain
+            if sub_group_size is not None:
+                counted = domain.apply(_to_sub_groups(one, domain, sub_group_size))
+            return QuasiPolynomial.points(counted, self.scop.assumptions)
+
+        return self.remember("executions", (launch, sub_group_size, domain), compute)
+
+    def sub_group_runs(self, statement: Statement, outer_loops: int, sub_group_size: int) -> QuasiPolynomial:
+        """Return how often sub-groups enter the loops of a statement below its `outer_loops` outermost ones."""
+        weight = statement.weight(outer_loops)
+
+        def compute() -> QuasiPolynomial:
+            launch = self.scop.launches[statement.launch]
+            entered = statement.domain.apply(_to_sub_groups(launch, statement.domain, sub_group_size))
+            first = len(launch.groups) + 1 + outer_loops
+            entered = entered.project_out(isl.dim_type.set, first, entered.dim(isl.dim_type.set) - first)
+            return QuasiPolynomial.points(entered, self.scop.assumptions) * weight
+
+        return self.remember("runs", (self._place(statement), weight, sub_group_size, outer_loops), compute)
+
+    def barrier_instances(self, barrier: Barrier) -> QuasiPolynomial:
+        """Return how many times work-groups reach a barrier, over the launch."""
+
+        def compute() -> QuasiPolynomial:
+            launch = self.scop.launches[barrier.launch]
+            per_group = barrier.domain.project_out(isl.dim_type.set, len(launch.groups), len(launch.items))
+            return QuasiPolynomial.points(per_group, self.scop.assumptions) * barrier.weight()
+
+        return self.remember("barrier", (self._barrier_place(barrier),), compute)
+
+    def barriers_per_work_item(self, barrier: Barrier) -> QuasiPolynomial | None:
+        """Return how many times each work-item reaches a barrier; None where work-groups differ in that."""
+
+        def compute() -> QuasiPolynomial | None:
+            launch = self.scop.launches[barrier.launch]
+            sequential = barrier.domain.project_out(isl.dim_type.set, 0, len(launch.groups) + len(launch.items))
+            alike = QuasiPolynomial.points(sequential, self.scop.assumptions) * barrier.weight()
+            difference = alike * launch.group_count + self.barrier_instances(barrier) * -1
+            # isl subtracts exactly, but only where both are known to hold: on the sizes the kernel is valid for.
+            symbolic = difference.isl_object.gist_params(self.scop.assumptions)
+            return alike if QuasiPolynomial(symbolic, difference.deferred).is_zero else None
+
+        return self.remember("barrier per work-item", (self._barrier_place(barrier),), compute)
+
+    def barriers(self, kind: str, launch: int) -> QuasiPolynomial:
+        """Return how many times work-groups reach the barriers of a kind, over the launch."""
+        counted = [barrier for barrier in self.scop.barriers if (barrier.kind, barrier.launch) == (kind, launch)]
+        return self.remember("barriers", (kind, launch), lambda: total(map(self.barrier_instances, counted)))
+
+    def barriers_met(self, kind: str) -> QuasiPolynomial | None:
+        """Return how many barriers of a kind each work-item meets; None where work-groups differ in that."""
+
+        def compute() -> QuasiPolynomial | None:
+            each = [self.barriers_per_work_item(barrier) for barrier in self.scop.barriers if barrier.kind == kind]
+            known = [one for one in each if one is not None]
+            return total(known) if len(known) == len(each) else None
+
+        return self.remember("barriers met", (kind,), compute)
+
+    def barriers_executed(self, kind: str) -> QuasiPolynomial:
+        """Return how many barriers of a kind are executed, each work-item's counted."""
+
+        def compute() -> QuasiPolynomial:
+            counted = [barrier for barrier in self.scop.barriers if barrier.kind == kind]
+            return total(
+                self.barrier_instances(barrier) * self.scop.launches[barrier.launch].group_size for barrier in counted
+            )
+
+        return self.remember("barriers executed", (kind,), compute)
+
+    def group_count(self, launch: int) -> QuasiPolynomial:
+        """Return how many work-groups a launch has, over all its repeats."""
+        return self.remember("groups", (launch,), lambda: self.scop.launches[launch].group_count)
+
+    def access_total(self, accesses: Sequence[AccessCounts], sub_group_size: int | None) -> QuasiPolynomial:
+        """Return the number of accesses together: at the paper's granularity, or, without a size, per work-item."""
+
+        def compute() -> QuasiPolynomial:
+            if sub_group_size is None:
+                return total(item.work_item_count for item in accesses)
+            return total(item.count(sub_group_size) for item in accesses)
+
+        return self.remember("accesses", (sub_group_size, *(item.number for item in accesses)), compute)
+
+    def operation_total(self, kind: str, dtype: str, sub_group_size: int | None) -> QuasiPolynomial:
+        """Return the number of operations of a kind and type: per sub-group or, without a size, per work-item."""
+
+        def compute() -> QuasiPolynomial:
+            executed = QuasiPolynomial.constant(0)
+            for statement in self.scop.statements:
+                times = sum(op.count for op in statement.operations if (op.kind, op.dtype) == (kind, dtype))
+                if times and sub_group_size is None:
+                    executed = executed + self.instances(statement) * times
+                elif times and sub_group_size is not None:
+                    executed = executed + self.sub_group_instances(statement, sub_group_size) * times
+            return executed
+
+        return self.remember("operations", (kind, dtype, sub_group_size), compute)
+
+    @computed_once
+    def operation_certainty(self) -> dict[tuple[str, str], Certainty]:
+        """What the count of each kind and type of operation there is rests on."""
+        found: dict[tuple[str, str], Certainty] = {}
+        for statement in self.scop.statements:
+            certainty = certainty_of_statement(statement)
+            for operation in statement.operations:
+                kind = operation.kind, operation.dtype
+                found[kind] = found.get(kind, Certainty()) | certainty
+        return found
+
+    def footprint(self, accesses: tuple[AccessCounts, ...]) -> QuasiPolynomial:
+        """Return how many distinct elements the accesses touch together (Algorithm 2).
+
+        Elements of an array that is subscripted in different ways (an index tuple here, a flattened one there)
+        are counted once for each way.
+        """
+        return self.remember("footprint", [item.number for item in accesses], lambda: touched_elements(accesses, self))
+
+    def footprint_exact(self, accesses: tuple[AccessCounts, ...]) -> bool:
+        """Return whether `footprint` is exact, rather than an upper bound or what the user stated."""
+        return self.remember(
+            "exact footprint", [item.number for item in accesses], lambda: footprint_certainty(accesses).exact
+        )
+
+    def footprint_of(
+        self, *, array: str | None = None, tag: str | None = None, direction: str | None = None
+    ) -> Footprint:
+        """Return what accesses of global arrays touch together, and how often (Section 6.1.1).
+
+        Local and private arrays exist once per work-group and work-item; they have no footprint here.
+
+        Parameters
+        ----------
+        array
+            Accesses of this array only.
+        tag
+            Accesses with this access tag only.
+        direction
+            ``"load"`` or ``"store"`` only.
+
+        Raises
+        ------
+        NoMatchError
+            There is no such access; the message lists what there is.
+        """
+        return self.footprint_among(select_accesses(self, array, tag, direction))
+
+    def footprint_among(self, accesses: tuple[AccessCounts, ...]) -> Footprint:
+        """Return what some of this kernel's `accesses` touch together, and how often."""
+        key = tuple(item.number for item in accesses)
+        if key not in self._footprints:
+            self._footprints[key] = footprint_of(accesses, self)
+        return self._footprints[key]
+
+    @computed_once
+    def names(self) -> dict[str, frozenset[str]]:
+        """Names by the field of an identifier that takes them: ``"array"`` and ``"tag"``."""
+        tags = {item.access.tag for item in self.accesses if item.access.tag}
+        return {"array": frozenset(array.name for array in self.scop.arrays), "tag": frozenset(tags)}
+
+    @computed_once
+    def accesses(self) -> tuple[AccessCounts, ...]:
+        """Every access of every statement, in program order."""
+        both = [(statement, access) for statement in self.scop.statements for access in statement.accesses]
+        strides = self.remember("strides", (), lambda: tuple(self._strides(*pair) for pair in both))
+        return tuple(
+            AccessCounts(self, statement, access, self.scop.array(access.array), *along, number)
+            for number, ((statement, access), along) in enumerate(zip(both, strides, strict=True))
+        )
+
+    def _strides(
+        self, statement: Statement, access: Access
+    ) -> tuple[tuple[QuasiPolynomial | None, ...], tuple[QuasiPolynomial | None, ...]]:
+        """Return the strides along the axes of the work-item and of the work-group index."""
+        launch = self.scop.launches[statement.launch]
+        groups = len(launch.groups)
+        array = self.scop.array(access.array)
+        strides = [_stride(statement, access, array, axis) for axis in range(groups + len(launch.items))]
+        return tuple(strides[groups:]), tuple(strides[:groups])
+
+    @property
+    def work_groups(self) -> QuasiPolynomial:
+        """Work-groups launched, over all launches."""
+        return self.remember("work-groups", (), lambda: total(launch.group_count for launch in self.scop.launches))
+
+    @property
+    def work_items(self) -> QuasiPolynomial:
+        """Work-items launched, over all launches."""
+        launches = self.scop.launches
+        return self.remember("items", (), lambda: total(one.group_count * one.group_size for one in launches))
+
+    def sub_groups(self, sub_group_size: int) -> QuasiPolynomial:
+        """Sub-groups launched, over all launches."""
+        return self.remember(
+            "launched sub-groups",
+            (sub_group_size,),
+            lambda: total(one.group_count * -(-one.group_size // sub_group_size) for one in self.scop.launches),
+        )
+
+    @property
+    def launches(self) -> QuasiPolynomial:
+        """Number of device programs launched."""
+        return self.remember("launches", (), lambda: total(launch.repeats for launch in self.scop.launches))
+
+
+def total(parts: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
+    """Return the sum of quasi-polynomials."""
+    summed = QuasiPolynomial.constant(0)
+    for part in parts:
+        summed = summed + part
+    return summed
+
+
+def counts_of(scop: Scop) -> ScopCounts:
+    """Return the counts of a Scop, shared between all features that read it and kept on the Scop itself."""
+    counts: ScopCounts | None = scop.__dict__.get("_counts")
+    if counts is None:
+        counts = scop.__dict__.setdefault("_counts", ScopCounts(scop))
+    return counts
+
+
+@lru_cache(maxsize=1024)
+def _sub_group_map(groups: int, items: tuple[int, ...], sequential: int, sub_group_size: int) -> Any:
+    outer = [f"g{i}" for i in range(groups)]
+    local = [f"l{i}" for i in range(len(items))]
+    loops = [f"s{i}" for i in range(sequential)]
+    terms, stride = [], 1
+    for name, extent in zip(local, items, strict=True):
+        terms.append(f"{stride}*{name}")
+        stride *= extent
+    flat = " + ".join(terms) or "0"
+    source = ", ".join(outer + local + loops)
+    target = ", ".join([*outer, f"floor(({flat})/{sub_group_size})", *loops])
+    return isl.Map(f"{{ [{source}] -> [{target}] }}")
+
+
+def _to_sub_groups(launch: Launch, domain: Any, sub_group_size: int) -> Any:
+    """Map each instance to its sub-group: work-items are packed along the lowest axis first (Section 1.2)."""
+    sequential = domain.dim(isl.dim_type.set) - len(launch.groups) - len(launch.items)
+    return _sub_group_map(len(launch.groups), launch.items, sequential, sub_group_size)
+
+
+def _stride(statement: Statement, access: Access, array: Array, axis: int) -> QuasiPolynomial | None:
+    """Return the address distance of neighbours along an instance axis, or None if it varies."""
+    total = QuasiPolynomial.constant(0)
+    strides = array.strides if access.strides is None else access.strides
+    for steps, stride in zip(_steps(statement, access, axis), strides, strict=True):
+        if steps is None:
+            return None
+        if steps:
+            total = total + stride * steps
+    return total
+
+
+def _steps(statement: Statement, access: Access, axis: int) -> list[int | None]:
+    """Return by how much each array index grows per step along an instance axis; None if that varies."""
+    kinds = isl.dim_type
+    axes = access.relation.dim(kinds.out)
+    if not access.relation.is_single_valued():
+        return [None] * axes
+    function = access.relation.as_pw_multi_aff()
+    steps: list[int | None] = []
+    for position in range(axes):
+        pieces = function.get_at(position).get_pieces()
+        plain = len(pieces) == 1 and _coefficient(pieces[0][1], axis)
+        if isinstance(plain, int) and not isinstance(plain, bool):
+            steps.append(plain)
+        else:
+            steps.append(_constant_step(statement, access, axis, position))
+    return steps
+
+
+def _coefficient(affine: Any, axis: int) -> int | None:
+    """Return the coefficient of an instance axis in a quasi-affine index without floors over that axis."""
+    kinds = isl.dim_type
+    for i in range(affine.dim(kinds.div)):
+        if affine.get_coefficient_val(kinds.div, i).is_zero():
+            continue
+        if affine.get_div(i).involves_dims(kinds.in_, axis, 1):
+            return None
+    value = affine.get_coefficient_val(kinds.in_, axis)
+    return int(value.to_python()) if value.is_int() else None
+
+
+def _constant_step(statement: Statement, access: Access, axis: int, position: int) -> int | None:
+    """Return the step from the set of differences between neighbours, if it is one number.
+
+    This settles subscripts with floors: (16*gid + lid) // 16 does not depend on lid when lid < 16, and
+    lid % 4 or lid // 2 have no single stride.
+    """
+    kinds = isl.dim_type
+    domain = statement.domain
+    identity = isl.Map.identity(domain.get_space().map_from_set())
+    shift = isl.MultiAff.identity(identity.get_space())
+    moved = shift.get_at(axis).add_constant_val(isl.Val(1))
+    neighbour = isl.Map.from_multi_aff(shift.set_at(axis, moved)).intersect_domain(domain).intersect_range(domain)
+    index = access.relation.project_out(kinds.out, position + 1, access.relation.dim(kinds.out) - position - 1)
+    index = index.project_out(kinds.out, 0, position)
+    pairs = neighbour.apply_domain(index).apply_range(index) if not neighbour.is_empty() else None
+    if pairs is None:
+        return 0
+    differences = pairs.deltas()
+    sample = differences.sample_point()
+    value = sample.get_coordinate_val(kinds.set, 0)
+    constant = isl.Set.universe(differences.get_space()).fix_val(kinds.set, 0, value)
+    return int(value.to_python()) if differences.is_subset(constant) else None

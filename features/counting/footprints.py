@@ -1,0 +1,238 @@
+"""Footprints: the distinct elements that accesses touch, and how often each (paper Section 5, Algorithm 2)."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import NoMatchError
+from perflex.features.counting.certainty import Certainty, certainty_of_access
+from perflex.features.counting.ratio import Ratio
+from perflex.features.polynomials.cardinality import SYMBOLIC_LIMIT, TooManyOperationsError, card, limited
+from perflex.features.polynomials.computed_once import computed_once
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from perflex.features.counting.counts import AccessCounts, ScopCounts
+
+__all__ = ["Footprint", "footprint_certainty", "footprint_of", "select_accesses", "touched_elements"]
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What some accesses touch together, over all launches.
+
+    Attributes
+    ----------
+    accesses
+        Element accesses, one per executing work-item and instance.
+    elements
+        Distinct elements that they touch.
+    bytes
+        Size of these elements, in bytes.
+    accesses_certainty, elements_certainty
+        What the number of accesses, and those of elements and bytes, rest on.
+    owner, numbers
+        The counts of the kernel, and which of its accesses these are.
+    """
+
+    accesses: QuasiPolynomial
+    elements: QuasiPolynomial
+    bytes: QuasiPolynomial
+    accesses_certainty: Certainty
+    elements_certainty: Certainty
+    owner: ScopCounts
+    numbers: tuple[int, ...]
+
+    @computed_once
+    def afr(self) -> Ratio:
+        """Access-to-footprint ratio: accesses per element (paper Section 6.1.1)."""
+        return Ratio(self.accesses, self.elements, self.owner.scop)
+
+    def formula(self, what: str) -> tuple[str, bool]:
+        """Return ``"elements"``, ``"accesses"``, ``"bytes"`` or ``"afr"`` as text, and whether that is a formula."""
+
+        def compute() -> tuple[str, bool]:
+            count = getattr(self, what)
+            ratio = count if isinstance(count, Ratio) else Ratio.of(count, self.owner.scop)
+            return str(ratio), ratio.is_symbolic
+
+        return self.owner.remember(f"formula of {what}", self.numbers, compute)
+
+    @property
+    def exact(self) -> bool:
+        """Whether both numbers are exact, and so the ratio."""
+        return self.certainty.exact
+
+    @property
+    def certainty(self) -> Certainty:
+        """What the numbers rest on together."""
+        return self.accesses_certainty | self.elements_certainty
+
+    @computed_once
+    def afr_relation(self) -> str:
+        """How the true ratio relates to `afr`: ``"="``, ``"<="``, ``">="``, or ``"~"`` where neither is certain."""
+        if self.certainty.stated:
+            return "~"
+        return {(False, False): "=", (True, False): "<=", (False, True): ">=", (True, True): "~"}[
+            self.accesses_certainty.bound, self.elements_certainty.bound
+        ]
+
+
+def footprint_of(accesses: Sequence[AccessCounts], counts: ScopCounts) -> Footprint:
+    """Return the footprint of some accesses of one Scop."""
+    numbers = tuple(item.number for item in accesses)
+    total, elements, size, *doubts = counts.remember("touched", numbers, lambda: _touched(accesses, counts))
+    certainty = Certainty()
+    for item in accesses:
+        certainty = certainty | certainty_of_access(item)
+    return Footprint(total, elements, size, certainty, Certainty(*doubts), counts, numbers)
+
+
+def _touched(
+    accesses: Sequence[AccessCounts], counts: ScopCounts
+) -> tuple[QuasiPolynomial, QuasiPolynomial, QuasiPolynomial, bool, bool]:
+    """Return accesses, elements, bytes, and whether the latter are a bound or rest on what was stated."""
+    # Accesses of one statement are equally many.
+    times = Counter(id(item.statement) for item in accesses)
+    first = {id(item.statement): item for item in reversed(accesses)}
+    total = _sum(first[statement].work_item_count * count for statement, count in times.items())
+    elements = size = QuasiPolynomial.constant(0)
+    parts = _by_array(accesses, counts)
+    for itemsize in dict.fromkeys(itemsize for itemsize, _ in parts):
+        touched = _sum(part for other, part in parts if other == itemsize)
+        elements = elements + touched
+        size = size + touched * itemsize
+    certainty = footprint_certainty(accesses)
+    return total, elements, size, certainty.bound, certainty.stated
+
+
+def select_accesses(
+    counts: ScopCounts, array: str | None, tag: str | None, direction: str | None
+) -> tuple[AccessCounts, ...]:
+    """Return the accesses of global arrays that fit everything given.
+
+    Raises
+    ------
+    NoMatchError
+        There are none; the message lists the names there are.
+    """
+    everything = [item for item in counts.accesses if item.array.space == "global"]
+    names = {"array": list(dict.fromkeys(item.array.name for item in everything))}
+    names["tag"] = list(dict.fromkeys(item.access.tag for item in everything if item.access.tag))
+    for kind, wanted in (("array", array), ("tag", tag)):
+        if wanted is not None and wanted not in names[kind]:
+            near = difflib.get_close_matches(wanted, names[kind], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names[kind]) or 'none'}"
+            what = "access tag of a global array" if kind == "tag" else "global array"
+            msg = f"kernel {counts.scop.name!r} has no {what} {wanted!r}; {hint}"
+            raise NoMatchError(msg, kernel=counts.scop.name, present=tuple(names[kind]))
+    selected = tuple(
+        item
+        for item in everything
+        if array in {None, item.array.name}
+        and tag in {None, item.access.tag}
+        and direction in {None, item.access.direction}
+    )
+    if not selected:
+        wanted_words = {"array": array, "tag": tag, "direction": direction}
+        shown = ", ".join(f"{kind} {word!r}" for kind, word in wanted_words.items() if word)
+        there = "; ".join(item.access.text or item.array.name for item in everything) or "none"
+        msg = f"no access of a global array in kernel {counts.scop.name!r} has {shown}; its accesses are {there}"
+        raise NoMatchError(msg, kernel=counts.scop.name)
+    return selected
+
+
+def touched_elements(accesses: Iterable[AccessCounts], counts: ScopCounts) -> QuasiPolynomial:
+    """Return how many distinct elements the accesses touch together (Algorithm 2).
+
+    Elements of an array that is subscripted in different ways (an index tuple here, a flattened one there)
+    are counted once for each way.
+    """
+    return _sum(touched for _, touched in _by_array(accesses, counts))
+
+
+def _sum(parts: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
+    total = QuasiPolynomial.constant(0)
+    for part in parts:
+        total = total + part
+    return total
+
+
+def _by_array(accesses: Iterable[AccessCounts], counts: ScopCounts) -> list[tuple[int, QuasiPolynomial]]:
+    """Return (bytes per element, distinct elements) for each array and way of subscripting it."""
+    ways: dict[Any, list[AccessCounts]] = {}
+    for item in accesses:
+        ways.setdefault(_way(item), []).append(item)
+    parts = []
+    for members in ways.values():
+        key = frozenset((id(item.statement), id(item.access)) for item in members)
+        if key not in counts.touched:
+            counts.touched[key] = _points([_elements(item) for item in members], counts.scop.assumptions)
+        parts.append((members[0].array.itemsize, counts.touched[key]))
+    return parts
+
+
+def _points(sets: Sequence[Any], assumptions: Any) -> QuasiPolynomial:
+    union = _union(sets)
+    try:
+        return QuasiPolynomial(card(_coalesced(union), assumptions))
+    except TooManyOperationsError:
+        # Simplified for all sizes, the set may be harder to count than the plain union at given ones.
+        return QuasiPolynomial.points_at_sizes(union, assumptions)
+
+
+def footprint_certainty(accesses: Sequence[AccessCounts]) -> Certainty:
+    """Return what the number of distinct elements rests on.
+
+    An access of which it is not certain what it touches does no harm where certain ones touch all of that.
+    """
+    sure: dict[Any, list[Any]] = {}
+    doubtful: list[tuple[AccessCounts, Certainty]] = []
+    for item in accesses:
+        certainty = certainty_of_access(item)
+        if not item.access.distinct or not item.access.relation.is_single_valued():
+            certainty = certainty | Certainty(bound=True)
+        if certainty.exact:
+            sure.setdefault(_way(item), []).append(_elements(item))
+        else:
+            doubtful.append((item, certainty))
+    ways = {_way(item) for item in accesses}
+    total = Certainty(bound=len(ways) > len({array for array, _ in ways}))
+    unions = {way: _union(sets) for way, sets in sure.items()} if doubtful else {}
+    for item, certainty in doubtful:
+        if not (_way(item) in unions and _is_within(_elements(item), unions[_way(item)])):
+            total = total | certainty
+    return total
+
+
+def _way(item: AccessCounts) -> tuple[str, tuple[QuasiPolynomial, ...]]:
+    return item.array.name, item.axis_strides
+
+
+def _elements(item: AccessCounts) -> Any:
+    return item.access.relation.intersect_domain(item.statement.domain).range()
+
+
+def _union(sets: Sequence[Any]) -> Any:
+    total = sets[0]
+    for elements in list(dict.fromkeys(sets))[1:]:
+        total = total.union(elements)
+    return total
+
+
+def _coalesced(union: Any) -> Any:
+    with limited(SYMBOLIC_LIMIT):
+        return union.coalesce()
+
+
+def _is_within(part: Any, whole: Any) -> bool:
+    try:
+        with limited(SYMBOLIC_LIMIT):
+            return bool(part.is_subset(whole))
+    except TooManyOperationsError:
+        return False

@@ -1,0 +1,131 @@
+"""Quotients of two counts: as a short formula where there is one, and at given sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.features.counting.rational import Polynomial, polynomial_of, quotient_text
+from perflex.features.polynomials.computed_once import computed_once
+from perflex.features.polynomials.pieces import read_piece
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.isl import isl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.features.scop.scop import Scop
+
+__all__ = ["Ratio"]
+
+_MOST_CASES = 3
+# Longer formulas tell people nothing.
+_LONGEST = 160
+# Pairs of pieces that are looked at; more hardly ever make few cases.
+_MOST_PAIRS = 12
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The quotient of two counts.
+
+    Attributes
+    ----------
+    numerator, denominator
+        The counts.
+    scop
+        The kernel they belong to, which says for which sizes they are valid.
+    """
+
+    numerator: QuasiPolynomial
+    denominator: QuasiPolynomial
+    scop: Scop
+
+    @classmethod
+    def of(cls, count: QuasiPolynomial, scop: Scop) -> Ratio:
+        """Return a count as a ratio to one, for its formula."""
+        return cls(count, QuasiPolynomial.constant(1), scop)
+
+    def evaluate(self, sizes: Mapping[str, Any]) -> Any:
+        """Return the value at given sizes; nan where the denominator is zero.
+
+        Parameters
+        ----------
+        sizes
+            An integer per size parameter, or integer arrays of one shape.
+
+        Returns
+        -------
+        float or numpy.ndarray
+
+        Raises
+        ------
+        MissingSizeError
+            A parameter has no value.
+        """
+        above, below = self.numerator.evaluate(sizes), self.denominator.evaluate(sizes)
+        if not np.ndim(above) and not np.ndim(below):
+            # Integers beyond 2**53 divide exactly.
+            return float(above / below) if below else float("nan")
+        above, below = np.broadcast_arrays(np.asarray(above, dtype=float), np.asarray(below, dtype=float))
+        return np.divide(above, below, out=np.full(above.shape, np.nan), where=below != 0)
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether the text is a formula, rather than what stands for it."""
+        return 0 < len(self._cases) <= _MOST_CASES and max(map(len, self._cases)) <= _LONGEST
+
+    def __str__(self) -> str:
+        """Return the formula, e.g. ``n/16``, or cases such as ``1 : n = 3; (7*n - 14)/(n + 4) : n >= 4``."""
+        if self.numerator.deferred or self.denominator.deferred:
+            return "counted at given sizes"
+        if self.denominator.is_zero:
+            return "nothing touched"
+        if not self.is_symbolic:
+            return "long formula" if 0 < len(self._cases) <= _MOST_CASES else "differs by case"
+        shown = [(text, _condition(domain, self._sizes)) for text, domain in self._cases.items()]
+        return "; ".join(f"{text} : {condition}" if condition else text for text, condition in shown)
+
+    @computed_once
+    def _sizes(self) -> Any:
+        """The sizes that formulas are for: the valid ones above zero, so that ``n > 0`` goes without saying."""
+        names = dict.fromkeys((*self.numerator.parameters, *self.denominator.parameters))
+        above_zero = " and ".join(f"{name} >= 1" for name in names)
+        return isl.Set(f"[{', '.join(names)}] -> {{ : {above_zero} }}").params().intersect(self.scop.assumptions)
+
+    @computed_once
+    def _cases(self) -> dict[str, Any]:
+        """Formulas, each with the isl parameter set of the sizes it holds for."""
+        cases: dict[str, Any] = {}
+        if self.numerator.deferred or self.denominator.deferred:
+            return cases
+        if self.numerator.is_zero and not self.denominator.is_zero:
+            return {"0": self._sizes}
+        above, below = _domains(self.numerator), _domains(self.denominator)
+        if len(above) * len(below) > _MOST_PAIRS:
+            return cases
+        for over in above:
+            for under in below:
+                both = over.intersect(under).intersect(self._sizes)
+                if both.is_empty():
+                    continue
+                text = quotient_text(_polynomial(self.numerator, both), _polynomial(self.denominator, both))
+                cases[text] = cases[text].union(both) if text in cases else both
+        return cases
+
+
+def _domains(count: QuasiPolynomial) -> list[Any]:
+    return [domain.params() for domain, _ in count.isl_object.get_pieces()]
+
+
+def _polynomial(count: QuasiPolynomial, domain: Any) -> Polynomial:
+    """Return the polynomial on a part of one piece; where that fixes a size, so does the polynomial."""
+    pieces = count.isl_object.intersect_params(domain).gist_params(domain).get_pieces()
+    return polynomial_of(read_piece(*pieces[0])) if pieces else {}
+
+
+def _condition(domain: Any, sizes: Any) -> str:
+    left = domain.coalesce().gist(sizes)
+    return str(left).partition(":")[2].strip(" }")

@@ -1,0 +1,61 @@
+"""Cycles that traffic takes (Eq. 9 of YaskSite)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.features.cpu.traced import larger, select
+
+if TYPE_CHECKING:
+    from perflex.machines import CacheLevel, Machine
+
+__all__ = ["cache_cycles", "memory_cycles", "memory_penalty"]
+
+
+def cache_cycles(level: CacheLevel, loads: Any, stores: Any) -> Any:
+    """Return the cycles of traffic between a cache and the level before it, None without bandwidths.
+
+    Parameters
+    ----------
+    level
+        The cache.
+    loads, stores
+        Bytes towards the core and away from it.
+    """
+    if level.load_bytes_per_cycle is None or level.store_bytes_per_cycle is None:
+        return None
+    down, up = loads / level.load_bytes_per_cycle, stores / level.store_bytes_per_cycle
+    return larger(down, up) if level.duplex else down + up
+
+
+def memory_cycles(machine: Machine, loads: Any, stores: Any) -> tuple[Any, Any]:
+    """Return the cycles of traffic with the memory, and the name of the bandwidth they come from.
+
+    The bandwidth is that of the stream whose part of stored bytes is next to the traffic's; without streams, the
+    machine's DRAM bandwidth. (None, "") where neither or no clock is known.
+    """
+    if machine.clock_hz is None or not (machine.memory_streams or machine.dram_bandwidth):
+        return None, ""
+    total = loads + stores
+    if not machine.memory_streams:
+        return total * machine.clock_hz / machine.need("dram_bandwidth"), "dram_bandwidth"
+    part = stores / select(total > 0, total, 1.0)
+    streams = machine.memory_streams
+    best, bandwidth = streams[0].name, select(total >= 0, streams[0].bandwidth, 0.0)
+    nearest = abs(part - streams[0].stored_part)
+    names: Any = best
+    for stream in streams[1:]:
+        distance = abs(part - stream.stored_part)
+        closer = distance < nearest
+        nearest = select(closer, distance, nearest)
+        bandwidth = select(closer, stream.bandwidth, bandwidth)
+        names = select(closer, stream.name, names)
+    names = np.where(total > 0, names, "") if isinstance(total, np.ndarray) else (names if total > 0 else "")
+    return total * machine.clock_hz / bandwidth, names
+
+
+def memory_penalty(machine: Machine, loads: Any, stores: Any, line: int) -> Any:
+    """Return the cycles that lines from and to the memory take beyond what the bandwidth says."""
+    return (loads * (machine.memory_load_penalty or 0.0) + stores * (machine.memory_store_penalty or 0.0)) / line

@@ -1,0 +1,210 @@
+"""Cache volumes and cycles of any kernel from its Scop (ECM)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.errors import FeatureError, MachineError
+from perflex.features.cpu.blocking import blocked_nests
+from perflex.features.cpu.conditions import conditions_of
+from perflex.features.cpu.cycles import cache_cycles, memory_cycles, memory_penalty
+from perflex.features.cpu.folding import folded_nests
+from perflex.features.cpu.numbers import Numbers
+from perflex.features.cpu.read_nests import read_nests
+from perflex.features.cpu.result import MEMORY, EcmEstimate, LevelTraffic
+from perflex.features.cpu.reuse import Reuse
+from perflex.features.cpu.rules import CONVENTIONS, Rules
+from perflex.features.cpu.traced import larger
+from perflex.features.cpu.traffic import Beyond, GroupPlan, Traffic, plan
+from perflex.machines.lookup import load_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from perflex.features.cpu.nests import Nests
+    from perflex.features.scop.scop import Scop
+    from perflex.machines import Machine
+
+__all__ = ["estimate_ecm"]
+
+
+def estimate_ecm(
+    scop: Scop,
+    sizes: Mapping[str, Any],
+    machine: Machine | str | Path,
+    *,
+    cores: int = 1,
+    blocks: Mapping[str, Any] | None = None,
+    fold: Mapping[str, int] | None = None,
+    lanes: int | None = None,
+    convention: str = "reference",
+) -> EcmEstimate:
+    """Estimate what a kernel moves between the levels of a CPU's memory hierarchy.
+
+    Parameters
+    ----------
+    scop
+        The kernel.
+    sizes
+        Value of each size; or integer arrays of one shape, for as many estimates.
+    machine
+        The machine, its name, or its file.
+    cores
+        Working cores. Each has its part of the caches it shares.
+    blocks
+        Block size of loops, by name, or arrays likewise: sequential loops become loops over blocks outside of all
+        others and loops inside a block; ``lid0``, ``lid1`` stand for the work-group's own extents.
+    fold
+        Elements along outer loops that the data layout puts side by side, by name of the loop (vector folding).
+    lanes
+        Work-items along axis 0 that go through inner loops in lock step; by default, as many elements as the
+        machine's vector registers hold, 1 where that is not known.
+    convention
+        ``"reference"``: conditions with ``<=``, the data of all cores must fit together, victim caches as others.
+        ``"paper"``: conditions with ``<``, each core's part of the data must fit, victim caches without
+        write-allocate, and with twice the volume where the data fit in them.
+
+    Returns
+    -------
+    EcmEstimate
+        Bytes and cycles per iteration and per run of the kernel.
+
+    Raises
+    ------
+    MachineError, FileFormatError
+        There is no such machine, its file is wrong, or it has no cache levels, or fewer cores.
+    FeatureError
+        There is no such convention; cores, lanes or a block size are none.
+    MissingSizeError
+        A size has no value.
+    UnsupportedKernelError
+        An access or a loop is too irregular; it is named.
+
+    Notes
+    -----
+    A cache is taken as fully associative with least-recently-used replacement. To leading order: halos at the ends of
+    whole loops are left out (those of blocks are not), which a radius that is no small part of a row makes too little;
+    what nests that share no loop leave in the cache for each other counts only where all data fit.
+
+    Source: Alappat et al., YaskSite, Section V; conditions as in Hammer et al., Kerncraft: from reuse distances of
+    accesses sorted by time.
+    """
+    where = load_machine(machine)
+    levels = where.need_levels()
+    rules = _rules(convention, cores, where)
+    if lanes is not None and lanes < 1:
+        msg = f"{lanes} lanes are none; give one or more"
+        raise FeatureError(msg, variant=str(lanes))
+    given, chosen, shape = _spread(scop, sizes, blocks or {})
+    nests = _nests_of(scop, _lanes(scop, where) if lanes is None else lanes, tuple(chosen), dict(fold or {}))
+    numbers = Numbers(given, chosen)
+    reuse = Reuse(nests, numbers, levels[0].line_bytes)
+    plans = plan(reuse)
+    iterations = _iterations(plans)
+    found = [_registers(plans)]
+    everything = rules.whole(reuse.everything())
+    for level, after in zip(levels, [*levels[1:], None], strict=True):
+        traffic = Traffic(reuse, level.bytes_per_core(cores), strict=rules.strict, whole=everything)
+        beyond = traffic.beyond(plans, write_allocate=levels[0].write_allocate)
+        fits_next = (everything < after.bytes_per_core(cores)) if after is not None else False
+        found.append(rules.crossing(beyond, after, fits=fits_next))
+    caches = [
+        _level(level.name, crossed, cache_cycles(level, crossed.loads, crossed.evicts), iterations)
+        for level, crossed in zip(levels, found[:-1], strict=True)
+    ]
+    last = found[-1]
+    cycles, stream = memory_cycles(where, last.loads, last.evicts)
+    return EcmEstimate(
+        kernel=scop.name,
+        machine=where.name,
+        levels=(*caches, _level(MEMORY, last, cycles, iterations)),
+        iterations=iterations,
+        memory_stream=stream,
+        memory_penalty=memory_penalty(where, last.loads, last.evicts, levels[-1].line_bytes) / iterations,
+        cores=cores,
+        find_conditions=lambda: () if shape else conditions_of(nests, given, chosen, levels, rules),
+    )
+
+
+def _rules(convention: str, cores: int, machine: Machine) -> Rules:
+    if convention not in CONVENTIONS:
+        msg = f"there is no convention {convention!r} of cache volumes; choose {' or '.join(CONVENTIONS)}"
+        raise FeatureError(msg, variant=convention)
+    if cores < 1:
+        msg = f"{cores} working cores are none; give one or more"
+        raise FeatureError(msg, variant=str(cores))
+    if machine.cores is not None and cores > machine.cores:
+        msg = f"machine {machine.name} has {machine.cores} cores, not {cores}; give fewer working cores"
+        raise MachineError(msg, machine=machine.name)
+    return Rules(convention, cores)
+
+
+def _spread(
+    scop: Scop, sizes: Mapping[str, Any], blocks: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], tuple[int, ...]]:
+    """Return sizes and block sizes as whole numbers, or all as arrays of one shape, and that shape."""
+    scop.check_sizes(sizes)
+    both = [{name: sizes[name] for name in scop.parameters}, dict(blocks)]
+    for name, value in both[1].items():
+        if np.any(np.asarray(value) < 1):
+            msg = f"a block of loop {name!r} must have one iteration or more"
+            raise FeatureError(msg, variant=name)
+        if np.any(np.asarray(value) % 1):
+            msg = f"a block of loop {name!r} must have a whole number of iterations"
+            raise FeatureError(msg, variant=name)
+    shape = np.broadcast_shapes(*(np.shape(value) for part in both for value in part.values()))
+
+    def spread(value: Any) -> Any:
+        return np.broadcast_to(np.asarray(value), shape) if shape else int(value)
+
+    given, chosen = ({name: spread(value) for name, value in part.items()} for part in both)
+    return given, chosen, shape
+
+
+def _lanes(scop: Scop, machine: Machine) -> int:
+    itemsizes = [array.itemsize for array in scop.arrays if array.space != "private"]
+    return max(1, (machine.simd_bytes or 0) // max(itemsizes, default=1))
+
+
+def _nests_of(scop: Scop, lanes: int, blocked: tuple[str, ...], fold: dict[str, int]) -> Nests:
+    # Kept on the Scop, as counts are: reading them takes isl's time.
+    kept: dict[object, Nests] = scop.__dict__.setdefault("_ecm_nests", {})
+    key = (lanes, tuple(sorted(blocked)), tuple(sorted(fold.items())))
+    if key not in kept:
+        if (lanes,) not in kept:
+            kept[(lanes,)] = read_nests(scop, lanes)
+        kept[key] = blocked_nests(folded_nests(kept[(lanes,)], fold), tuple(sorted(blocked)))
+    return kept[key]
+
+
+def _iterations(plans: list[GroupPlan]) -> Any:
+    most: Any = 1.0
+    for entry in plans:
+        most = larger(entry.executions * entry.group.fold, most)
+    return most
+
+
+def _registers(plans: list[GroupPlan]) -> Beyond:
+    loads: Any = 0.0
+    stores: Any = 0.0
+    for entry in plans:
+        size = entry.executions * entry.group.itemsize
+        loads = loads + size * sum(stream.loads for stream in entry.group.streams)
+        stores = stores + size * sum(stream.stores for stream in entry.group.streams)
+    return Beyond(loads, stores, loads * 0.0)
+
+
+def _level(name: str, crossed: Beyond, cycles: Any, iterations: Any) -> LevelTraffic:
+    return LevelTraffic(
+        name,
+        crossed.loads / iterations,
+        crossed.evicts / iterations,
+        crossed.allocates / iterations,
+        None if cycles is None else cycles / iterations,
+        crossed.loads,
+        crossed.evicts,
+        cycles,
+    )

@@ -1,0 +1,286 @@
+"""Bytes that a nest touches in a window of time, at given sizes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.features.cpu.traced import at_least, is_multiple, larger, select, smaller
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from perflex.features.cpu.nests import Nest
+    from perflex.features.cpu.numbers import Numbers
+
+__all__ = ["Footprints", "Window", "outermost"]
+
+# A window of time: iterations of each loop of a nest, outermost first; the first that is not zero is positive.
+Window = tuple[int, ...]
+
+
+def outermost(window: Window) -> int:
+    """Return the loop that a window reaches over; the number of loops for an empty window."""
+    return next((place for place, distance in enumerate(window) if distance), len(window))
+
+
+class Footprints:
+    """What the groups of a nest touch; numbers are floats, arrays or traced polynomials.
+
+    Attributes
+    ----------
+    nest
+        The nest.
+    extents
+        Iterations of each loop.
+    """
+
+    def __init__(self, nest: Nest, numbers: Numbers, line: int, whole: Mapping[str, Any]) -> None:
+        self.nest = nest
+        self.extents = numbers.extents(nest)
+        self._line = line
+        self._whole = whole
+        self._steps = [
+            [[(step.loop, abs(step.factor) * numbers.scale(step.scale)) for step in axis.steps] for axis in group.axes]
+            for group in nest.groups
+        ]
+        self._strides = [
+            [numbers.size(axis.stride) * group.itemsize / axis.fold for axis in group.axes] for group in nest.groups
+        ]
+        self._touched: dict[tuple[int, Window], Any] = {}
+
+    def reach(self, place: int, axis: int, first: int) -> tuple[Any, Any]:
+        """Return how many indices of an axis the loops from `first` on visit, and over which range of indices."""
+        count: Any = 1
+        reach: Any = 1
+        for loop, step in self._steps[place][axis]:
+            if loop >= first:
+                extent = self.extents[loop]
+                further = reach + step * (extent - 1)
+                count = select(step <= reach, smaller(further, count * extent), count * extent)
+                reach = further
+        return count, reach
+
+    def new_bytes(self, place: int, first: int) -> Any:
+        """Return the bytes that all iterations of the loops from `first` on bring in, in the steady state.
+
+        Rows count without the rest of their last line, except in blocks: there the next block needs it again.
+        """
+        group, line = self.nest.groups[place], self._line
+        segment: Any = group.itemsize
+        blocks: Any = 1
+        split = False
+        for axis, (steps, stride) in enumerate(zip(self._steps[place], self._strides[place], strict=True)):
+            count, reach = self.reach(place, axis, first)
+            if axis == 0:
+                executed = [step for loop, step in steps if loop >= first]
+                dense = not executed or executed[0] * stride < line
+                split = any(loop < first for loop, _ in steps) and bool(executed)
+            else:
+                dense = ((segment >= stride) | (stride < line)) & (blocks <= 1)
+            if not steps:
+                reach = 1 + group.halo[axis] if axis == 0 else reach
+            segment, blocks = (
+                select(dense, segment + (reach - 1) * stride, segment),
+                select(dense, blocks, blocks * count),
+            )
+        if split:
+            segment = self._row_in_block(place, segment, first)
+        return blocks * at_least(segment, line)
+
+    def box(self, place: int, first: int, below: int = 0) -> tuple[Any, Any]:
+        """Return the bytes that the loops from `first` on touch, and how far they reach without a gap, 0 if not.
+
+        What other iterations touch beside them counts for the reach, along the axes before `below`.
+        """
+        group, line = self.nest.groups[place], self._line
+        segment: Any = group.itemsize
+        blocks: Any = 1
+        slack: Any = line - group.itemsize
+        for axis, (steps, stride) in enumerate(zip(self._steps[place], self._strides[place], strict=True)):
+            count, reach = self.reach(place, axis, first)
+            if axis == 0:
+                executed = [step for loop, step in steps if loop >= first]
+                dense = not executed or executed[0] * stride < line
+            else:
+                dense = (segment + slack >= stride) & (blocks <= 1)
+            segment, blocks = (
+                select(dense, segment + (reach - 1) * stride, segment),
+                select(dense, blocks, blocks * count),
+            )
+            if steps and axis < below:
+                slack = slack + self.nest.halos[steps[0][0]] * steps[0][1] * stride
+        alone = blocks <= 1
+        whole = self._placed(place, first) & (self._start(place) % line == 0) & is_multiple(segment, line)
+        touched = select(alone, segment, blocks * select(whole, segment, segment + line - group.itemsize))
+        return touched, select(alone, segment + slack, 0)
+
+    def _row_in_block(self, place: int, segment: Any, first: int) -> Any:
+        """Return the bytes of the lines of a row in a block, with its halo."""
+        group, line = self.nest.groups[place], self._line
+        span = segment + group.halo[0] * self._strides[place][0]
+        start = self._start(place)
+        lines = (start + span - group.itemsize) // line - start // line + 1
+        rest = select(self._placed(place, first), lines * line, span + line - group.itemsize) - segment
+        return segment + rest * self._inside(loop for loop, _ in self._steps[place][0] if loop < first)
+
+    def _inside(self, outer: Iterable[int]) -> Any:
+        """Return the part of the edges of blocks that are not edges of the whole range, from the loops over blocks."""
+        return 1.0 - 1.0 / prod(self.extents[loop] for loop in outer)
+
+    def _start(self, place: int) -> float:
+        """Return where the first access of a row begins, in bytes from the row's beginning."""
+        group = self.nest.groups[place]
+        return float(min(stream.offset[0] for stream in group.streams) * group.itemsize)
+
+    def _placed(self, place: int, first: int) -> Any:
+        """Return whether every row in a block begins at the same place in a cache line."""
+        placed: Any = self.nest.groups[place].placed
+        for loop, step in self._steps[place][0] if placed else ():
+            if loop < first:
+                placed = placed & is_multiple(step * self._strides[place][0], self._line)
+        for stride in self._strides[place][1:] if placed is not False else ():
+            placed = placed & is_multiple(stride, self._line)
+        return placed
+
+    def touched(self, place: int, window: Window) -> Any:
+        """Return the bytes that one access touches in a window."""
+        key = place, window
+        if key not in self._touched:
+            self._touched[key] = self._touched_in(place, window)
+        return self._touched[key]
+
+    def _touched_in(self, place: int, window: Window) -> Any:
+        over = outermost(window)
+        if over == len(window):
+            return 0
+        step = self._step(place, over)
+        if step is None:
+            return at_least(self.box(place, over + 1)[0], self._line)
+        axis, distance, width = step
+        touched, reach = self.box(place, over + 1, axis)
+        # Rows that follow one another in memory: what an iteration touches is the step from row to row.
+        joined = (reach >= width) & (touched <= width)
+        linear = self._linear(place, window, over, width)
+        _, inner = self.reach(place, axis, over + 1)
+        again = touched / inner * smaller(distance, inner) if _plain(inner) else touched
+        return select(joined, linear, at_least(touched, self._line) + (window[over] - 1) * again)
+
+    def _linear(self, place: int, window: Window, over: int, width: Any) -> Any:
+        total = window[over] * width
+        for loop in range(over + 1, len(window)):
+            step = self._step(place, loop) if window[loop] else None
+            if step is not None:
+                total = total + window[loop] * step[2]
+        return total
+
+    def _step(self, place: int, loop: int) -> tuple[int, Any, Any] | None:
+        """Return the axis that a loop moves, by how many indices and bytes; None if the group does not move with it."""
+        for axis, steps in enumerate(self._steps[place]):
+            for moved, step in steps:
+                if moved == loop:
+                    return axis, step, step * self._strides[place][axis]
+        return None
+
+    def footprint(self, place: int, window: Window) -> Any:
+        """Return the bytes that a group touches in a window: the union of what its accesses touch."""
+        group = self.nest.groups[place]
+        each = self.touched(place, window)
+        # A stream of its own has a line of its own, however little of it the window touches.
+        apart = at_least(each, self._line)
+        total = each
+        for gap in group.gaps:
+            same, beside = self.beside(place, gap)
+            more = self.touched(place, gap) if gap <= window else apart
+            total = total + (more * (1 - same) if same and beside <= window else more)
+        return smaller(total, larger(self._whole[group.array], self._line))
+
+    def reached(self, place: int) -> Any:
+        """Return the bytes between the first and last that a group touches, halo included, axis by axis."""
+        total: Any = self.nest.groups[place].itemsize
+        for axis, steps in enumerate(self._steps[place]):
+            _, reach = self.reach(place, axis, 0)
+            halo = self.nest.groups[place].halo[axis]
+            if steps:
+                halo = larger(halo, self.nest.halos[steps[0][0]] * steps[0][1])
+            total = total * (reach + halo)
+        return total
+
+    def total(self, window: Window, over: int) -> Any:
+        """Return the bytes that all groups touch, each array's that an earlier nest touched counted once."""
+        total: Any = 0
+        for place, group in enumerate(self.nest.groups):
+            if group.covered is None or over > group.covered:
+                total = total + self.footprint(place, window)
+        return total
+
+    def tightened(self, place: int, window: Window) -> Window:
+        """Return the window from the last touch before reuse over one iteration of a loop to the first after it.
+
+        A group that does not move with the loops right inside touches the same until their last iteration.
+        """
+        over = outermost(window)
+        if over == len(window) or window != tuple(int(loop == over) for loop in range(len(window))):
+            return window
+        while over + 1 < len(window) and self._step(place, over + 1) is None:
+            over += 1
+        return tuple(int(loop == over) for loop in range(len(window)))
+
+    def beside(self, place: int, gap: Window) -> tuple[float, Window]:
+        """Return the part of two accesses' elements that lie in the same line, and the window between them there.
+
+        That is for accesses along a row whose loop is not the innermost: they meet in a line long before the one comes
+        to the other's element.
+        """
+        over = outermost(gap)
+        step = self._step(place, over) if over < len(gap) else None
+        group = self.nest.groups[place]
+        if step is None or step[0] != 0 or group.near is None or over == len(gap) - 1:
+            return 0.0, gap
+        distance = abs(gap[over]) * group.near
+        if distance >= self._line:
+            return 0.0, gap
+        rest = tuple(0 if loop == over else value for loop, value in enumerate(gap))
+        return 1 - distance / self._line, _forward(rest)
+
+    def carried(self, place: int, gap: Window) -> list[tuple[Any, Window]]:
+        """Return how the reuse over a gap splits: parts, and the window of each.
+
+        In a loop that is blocked, the last iterations of a block find what they need in the next block.
+        """
+        same, beside = self.beside(place, gap)
+        if same:
+            over = outermost(gap)
+            return [(same, beside), (1 - same, tuple(int(loop == over) for loop in range(len(gap))))]
+        events: list[tuple[Any, Window]] = [(1, gap)]
+        for axis, steps in enumerate(self._steps[place]):
+            # Along a row, the rest of its last line says the same.
+            if axis == 0 and steps and np.all(steps[0][1] * self._strides[place][0] < self._line):
+                continue
+            for depth, ((inner, _), (outer, _)) in enumerate(pairwise(steps)):
+                inside = 1.0 if depth else self._inside(loop for loop, _ in steps[1:])
+                split: list[tuple[Any, Window]] = []
+                for part, window in events:
+                    if not window[inner]:
+                        split.append((part, window))
+                        continue
+                    over = smaller(abs(window[inner]) / self.extents[inner], 1.0) * inside
+                    moved = list(window)
+                    moved[outer] = 1 if window[inner] > 0 else -1
+                    moved[inner] = 0
+                    split += [(part * (1 - over), window), (part * over, _forward(moved))]
+                events = split
+        return events
+
+
+def _forward(window: Sequence[int]) -> Window:
+    first = next((distance for distance in window if distance), 0)
+    return tuple(-distance for distance in window) if first < 0 else tuple(window)
+
+
+def _plain(number: Any) -> bool:
+    """Return whether it is a number to divide by."""
+    return not hasattr(number, "terms")

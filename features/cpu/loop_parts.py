@@ -1,0 +1,68 @@
+"""Loops whose subscripts have ``i // m`` and ``i % m``: one over i // m around one over i % m."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from perflex.features.cpu.nests import Loop
+    from perflex.features.scop.address_maps import Floor, Piece
+
+__all__ = ["PARTED", "divided_dimension", "in_parts", "loop_divisors"]
+
+# What is added to a loop's name for its outer part.
+PARTED = "_div"
+
+
+def divided_dimension(floor: Floor) -> int | None:
+    """Return the instance dimension that a floor divides, None if it divides something else."""
+    if len(floor.row) == 1:
+        ((column, factor),) = floor.row
+        if column[0] == "d" and factor == 1:
+            return column[1]
+    return None
+
+
+def loop_divisors(pieces: Iterable[Piece], names: Mapping[str, Sequence[str]]) -> dict[tuple[int, str], int]:
+    """Return what loops are divided by in subscripts, by launch and name; loops with several divisors are left out.
+
+    Parameters
+    ----------
+    pieces
+        All pieces of the kernel.
+    names
+        For each statement, the name of each instance dimension.
+    """
+    found: dict[tuple[int, str], set[int]] = {}
+    for piece in pieces:
+        rows = [row for access in piece.accesses for row, _ in access.axes]
+        for number in {column[1] for row in rows for column, _ in row if column[0] == "f"}:
+            dimension = divided_dimension(piece.floors[number])
+            if dimension is not None:
+                key = piece.launch, names[piece.statement][dimension]
+                found.setdefault(key, set()).add(piece.floors[number].denominator)
+    return {key: divisors.pop() for key, divisors in found.items() if len(divisors) == 1}
+
+
+def in_parts(loops: Sequence[Loop], divisors: Mapping[str, int]) -> tuple[Loop, ...]:
+    """Return the loops with those that are divided in two parts; work-groups along their axis keep their extent."""
+    result = []
+    for loop in loops:
+        if loop.base in divisors or f"gid{loop.base.removeprefix('lid')}" in divisors:
+            blocks = loop.extent * Fraction(1, loop.block) if loop.part == "outer" and loop.block else loop.extent
+            loop = replace(loop, extent=blocks, part="whole", base=loop.name, block=None)  # noqa: PLW2901 - its parts
+        divisor = divisors.get(loop.name)
+        if divisor is None:
+            result.append(loop)
+            continue
+        name = f"{loop.name}{PARTED}"
+        outer = loop.extent * Fraction(1, divisor)
+        result.append(replace(loop, name=name, node=(*loop.node, name), extent=outer, base=name))
+        result.append(replace(loop, extent=QuasiPolynomial.constant(divisor)))
+    return tuple(result)

@@ -1,0 +1,86 @@
+"""Windows of reuse of a kernel, and the cache that each needs."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from perflex.features.cpu.covered import shared_loops
+from perflex.features.cpu.footprints import Footprints, Window, outermost
+from perflex.features.cpu.traced import smaller
+
+if TYPE_CHECKING:
+    from perflex.features.cpu.nests import Nests
+    from perflex.features.cpu.numbers import Numbers
+
+__all__ = ["Place", "Reuse", "unit_window"]
+
+# A nest, and a window in it.
+Place = tuple[int, Window]
+
+
+def unit_window(nest_loops: int, loop: int) -> Window:
+    """Return the window of one iteration of a loop."""
+    return tuple(int(position == loop) for position in range(nest_loops))
+
+
+class Reuse:
+    """The cache that windows of reuse need, in bytes, at given sizes.
+
+    Parameters
+    ----------
+    nests
+        The kernel's nests.
+    numbers
+        Its sizes.
+    line
+        Bytes of a cache line.
+    """
+
+    def __init__(self, nests: Nests, numbers: Numbers, line: int) -> None:
+        self.nests = nests
+        self.numbers = numbers
+        self.line = line
+        itemsizes = {group.array: group.itemsize // group.fold for nest in nests.nests for group in nest.groups}
+        self.whole = {
+            name: prod((numbers.size(extent) for extent in shape), start=itemsizes[name])
+            for name, shape in nests.shapes
+            if name in itemsizes
+        }
+        self.footprints = tuple(Footprints(nest, numbers, line, self.whole) for nest in nests.nests)
+        self._needed: dict[Place, Any] = {}
+
+    def needed(self, place: Place) -> Any:
+        """Return the bytes that are touched in a window: what the cache must hold for reuse over it."""
+        if place not in self._needed:
+            self._needed[place] = self._touched(place)
+        return self._needed[place]
+
+    def _touched(self, place: Place) -> Any:
+        where, window = place
+        mine = self.nests.nests[where]
+        over = outermost(window)
+        total: Any = 0
+        for number, nest in enumerate(self.nests.nests):
+            shared = shared_loops(mine, nest)
+            if number != where and over >= shared:
+                continue
+            seen = window if number == where else _projected(window, shared, len(nest.loops))
+            total = total + self.footprints[number].total(seen, over)
+        return total
+
+    def everything(self) -> Any:
+        """Return the bytes of all data: of each array, what is accessed of it."""
+        total: Any = 0
+        for array, whole in self.whole.items():
+            touched: Any = 0
+            for number, nest in enumerate(self.nests.nests):
+                for place, group in enumerate(nest.groups):
+                    if group.array == array and group.covered is None:
+                        touched = touched + self.footprints[number].reached(place)
+            total = total + smaller(whole, touched)
+        return total
+
+
+def _projected(window: Window, shared: int, loops: int) -> Window:
+    return (*window[:shared], *([0] * (loops - shared)))

@@ -1,0 +1,169 @@
+"""Traffic beyond a cache of given size, from which windows of reuse it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perflex.features.cpu.reuse import unit_window
+from perflex.features.cpu.traced import select, smaller
+
+if TYPE_CHECKING:
+    from perflex.features.cpu.footprints import Window
+    from perflex.features.cpu.nests import StreamGroup
+    from perflex.features.cpu.reuse import Reuse
+
+__all__ = ["Beyond", "GroupPlan", "Traffic", "plan"]
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Bytes that cross a boundary of the memory hierarchy per run of the kernel.
+
+    Attributes
+    ----------
+    loads, evicts
+        Bytes towards the core and away from it; write-allocates are loads.
+    allocates
+        The part of the loads that is there only because of stores.
+    """
+
+    loads: Any
+    evicts: Any
+    allocates: Any
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """What decides over the traffic of a group; nothing in it depends on the cache.
+
+    Attributes
+    ----------
+    nest
+        Index of its nest.
+    group
+        The group.
+    executions
+        Executions of the nest's body per run of the kernel.
+    rates
+        Bytes per execution and missing stream where the reuse over the loops from this one on is held; the entry
+        after the last is without any reuse.
+    windows
+        For each loop, the window that reuse over it needs.
+    carried
+        For each gap, its parts and the windows they need.
+    """
+
+    nest: int
+    group: StreamGroup
+    executions: Any
+    rates: tuple[Any, ...]
+    windows: tuple[Window, ...]
+    carried: tuple[tuple[tuple[Any, Window], ...], ...]
+
+
+def plan(reuse: Reuse) -> list[GroupPlan]:
+    """Return the plans of all groups at the sizes of `reuse`."""
+    plans = []
+    for number, nest in enumerate(reuse.nests.nests):
+        footprints = reuse.footprints[number]
+        executions = reuse.numbers.size(nest.count)
+        for place, group in enumerate(nest.groups):
+            rates: list[Any] = [float(reuse.line)]
+            iterations: Any = 1.0
+            for loop in reversed(range(len(nest.loops))):
+                iterations = iterations * footprints.extents[loop]
+                rates.append(smaller(rates[-1], footprints.new_bytes(place, loop) / iterations))
+            loops = len(nest.loops)
+            windows = tuple(footprints.tightened(place, unit_window(loops, loop)) for loop in range(loops))
+            carried = tuple(
+                tuple((part, footprints.tightened(place, window)) for part, window in footprints.carried(place, gap))
+                for gap in group.gaps
+            )
+            plans.append(GroupPlan(number, group, executions / group.fold, tuple(reversed(rates)), windows, carried))
+    return plans
+
+
+class Traffic:
+    """Traffic between a cache and what is beyond it.
+
+    Parameters
+    ----------
+    reuse
+        The kernel at given sizes.
+    capacity
+        Bytes of the cache that the core has.
+    strict
+        Whether a window must need less than that, rather than at most that.
+    whole
+        Bytes of all data; nothing crosses where they are less than the capacity.
+    """
+
+    def __init__(self, reuse: Reuse, capacity: float, *, strict: bool, whole: Any) -> None:
+        self._reuse = reuse
+        self._capacity = capacity
+        self._strict = strict
+        self.whole_fits = whole < capacity
+        self._known: dict[tuple[int, Window], Any] = {}
+
+    def holds(self, nest: int, window: Window) -> Any:
+        """Return whether the cache holds what is touched in a window; 1.0 or 0.0."""
+        key = nest, window
+        if key not in self._known:
+            needed = self._reuse.needed(key)
+            fits = needed < self._capacity if self._strict else needed <= self._capacity
+            self._known[key] = select(fits, 1.0, 0.0)
+        return self._known[key]
+
+    def beyond(self, plans: list[GroupPlan], *, write_allocate: bool) -> Beyond:
+        """Return the bytes that cross, per run of the kernel."""
+        loads: Any = 0.0
+        evicts: Any = 0.0
+        allocates: Any = 0.0
+        for group in plans:
+            found = self._group(group, write_allocate=write_allocate)
+            loads, evicts, allocates = loads + found.loads, evicts + found.evicts, allocates + found.allocates
+        crossing = select(self.whole_fits, 0.0, 1.0)
+        return Beyond(loads * crossing, evicts * crossing, allocates * crossing)
+
+    def _rate(self, entry: GroupPlan) -> Any:
+        """Return the bytes per execution of a stream that is not served by another one."""
+        loops = len(entry.rates) - 1
+        rate = entry.rates[-1]
+        held: Any = 1.0
+        for loop in reversed(range(loops)):
+            if entry.rates[loop] is not entry.rates[loop + 1]:
+                held = held * self.holds(entry.nest, entry.windows[loop])
+                rate = held * entry.rates[loop] + (1.0 - held) * rate
+        return rate
+
+    def _group(self, entry: GroupPlan, *, write_allocate: bool) -> Beyond:
+        group = entry.group
+        served: list[Any] = [
+            sum(part * (self.holds(entry.nest, window) if any(window) else 1.0) for part, window in parts)
+            for parts in entry.carried
+        ]
+        first: Any = 0.0
+        if group.covered is not None:
+            first = self.holds(entry.nest, unit_window(len(entry.rates) - 1, group.covered))
+        loads: Any = 0.0
+        evicts: Any = 0.0
+        allocates: Any = 0.0
+        dirty: Any = 0.0
+        # The first stream is served by none of its group; each other one by the one before it.
+        for place, stream in enumerate(group.streams):
+            hit = first if place == 0 else served[place - 1]
+            if place:
+                # What misses begins a line's stay in the cache afresh, and the stay before it has ended.
+                evicts = evicts + dirty * (1.0 - hit)
+                dirty = dirty * hit
+            miss = 1.0 - hit
+            if stream.loads or write_allocate:
+                loads = loads + miss
+            if not stream.loads:
+                allocates = allocates + (miss if write_allocate else 0.0)
+            if stream.stores:
+                dirty = 1.0
+        evicts = evicts + dirty * (1.0 - first)
+        scale = self._rate(entry) * entry.executions
+        return Beyond(loads * scale, evicts * scale, allocates * scale)

@@ -1,0 +1,82 @@
+"""Features of a kernel as it was built for a device: registers and private memory per work-item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import FeatureError
+from perflex.machines.choice import chosen_machine
+from perflex.machines.resources import current_resources
+
+if TYPE_CHECKING:
+    from perflex.features.families.feature import Amount, Sizes
+    from perflex.features.scop.scop import Scop
+
+__all__ = ["BuildFamily", "BuildFeature", "needs_build"]
+
+_UNITS = {"f_registers": "register", "f_private_bytes": "B", "f_spill_bytes": "B"}
+_FIELDS = {"f_registers": "registers", "f_private_bytes": "private_bytes", "f_spill_bytes": "spill_bytes"}
+
+
+@dataclass(frozen=True)
+class BuildFeature:
+    """A number per work-item that the compiler decides; the most of several device programs."""
+
+    identifier: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return _UNITS[self.identifier]
+
+    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:  # noqa: ARG002 - protocol
+        """Return the value of the build that is current (`perflex.machines.resources.using_resources`).
+
+        Raises
+        ------
+        FeatureError
+            The kernel was not built, or the driver does not tell.
+        """
+        scop.check_sizes(sizes)
+        built, choice = current_resources(), chosen_machine()
+        found = None if built is None else getattr(built, _FIELDS[self.identifier])
+        if built is None and self.identifier == "f_registers" and choice is not None:
+            found = choice.registers
+        if found is not None:
+            return float(found)
+        if built is None:
+            why = "is known only of kernels built for a device; gather it with a wall time, or state resources"
+        else:
+            why = "is not told by the device's driver; leave it out, or measure through CUDA"
+        msg = f"feature {self.identifier} of kernel {scop.name!r} {why}"
+        raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
+
+    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+        """Return True: every kernel takes some, were it none."""
+        return True
+
+    def inventory(self, scop: Scop) -> list[str]:  # noqa: ARG002 - protocol
+        """Return the features of this family."""
+        return list(_UNITS)
+
+    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+        """Return None: these have no rate."""
+        return None
+
+
+class BuildFamily:
+    """Reads the identifiers of this module."""
+
+    def parse(self, identifier: str) -> BuildFeature | None:
+        """Return the feature, or None when the identifier is another family's."""
+        return BuildFeature(identifier) if identifier in _UNITS else None
+
+    def examples(self) -> tuple[str, ...]:
+        """Return identifiers to suggest."""
+        return tuple(_UNITS)
+
+
+def needs_build(feature: object) -> bool:
+    """Return whether a feature has no value without a built kernel."""
+    return isinstance(feature, BuildFeature)

@@ -1,0 +1,97 @@
+"""Instruction features ``f_inst_...`` of the instruction roofline, symbolic in the sizes (Ding and Williams)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from perflex.features.families.feature import Amount, Sizes
+    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+    from perflex.features.scop.scop import Scop
+
+__all__ = ["INSTRUCTION_CLASSES", "INSTRUCTION_FEATURES", "InstructionFamily", "InstructionFeature"]
+
+INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
+_WARP = "sub-group instruction"
+INSTRUCTION_FEATURES = {
+    **{f"f_inst_{kind}": _WARP for kind in INSTRUCTION_CLASSES},
+    "f_inst_total": _WARP,
+    "f_inst_thread": "work-item instruction",
+    "f_inst_predication": "1",
+}
+
+
+@dataclass(frozen=True)
+class InstructionFeature:
+    """Executed instructions of a class, or what follows from them.
+
+    ``f_inst_total`` is the sum of all classes, ``f_inst_thread`` the same sum over work-items, and
+    ``f_inst_predication`` the share of work-items that are active in an executed instruction: 1 without guards and
+    partial sub-groups, 0.5 where all is done in a branch that every other work-item takes. Branches of a condition are
+    seen in kernels that are annotated with ``branches="domain"``, else all work-items count for all branches.
+    """
+
+    identifier: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return INSTRUCTION_FEATURES[self.identifier]
+
+    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
+        """Return the value at the given sizes, over all launches of the kernel."""
+        scop.check_sizes(sizes)
+        if self.identifier != "f_inst_predication":
+            return self.count(scop, sub_group_size).evaluate(sizes)
+        threads = InstructionFeature("f_inst_thread").count(scop, sub_group_size).evaluate(sizes)
+        places = InstructionFeature("f_inst_total").count(scop, sub_group_size).evaluate(sizes) * sub_group_size
+        # Where nothing runs, nothing is predicated.
+        share = np.where(places > 0, threads / np.maximum(places, 1), 1.0)
+        return share if np.ndim(places) else float(share)
+
+    def count(self, scop: Scop, sub_group_size: int) -> QuasiPolynomial:
+        """Return the symbolic count; the predication is a ratio of two and has none."""
+        from perflex.features.instructions.instructions import instructions_of
+
+        whose = None if self.identifier == "f_inst_thread" else sub_group_size
+        by_class = instructions_of(scop, whose)
+        if self.identifier in {"f_inst_total", "f_inst_thread"}:
+            from perflex.features.counting.counts import total
+
+            return total(by_class.values())
+        return by_class[self.identifier.removeprefix("f_inst_")]
+
+    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+        """Return whether the kernel has any."""
+        return self.identifier in self.inventory(scop)
+
+    def inventory(self, scop: Scop) -> list[str]:
+        """Return the features of this family that the kernel has."""
+        from perflex.features.instructions.instructions import instructions_of
+
+        by_class = instructions_of(scop, None)
+        there = {f"f_inst_{kind}" for kind, count in by_class.items() if not count.is_zero}
+        return [
+            name
+            for name in INSTRUCTION_FEATURES
+            if name in there or name.removeprefix("f_inst_") not in INSTRUCTION_CLASSES
+        ]
+
+    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+        """Return None: instructions of a class are all that is known."""
+        return None
+
+
+class InstructionFamily:
+    """Reads ``f_inst_...``."""
+
+    def parse(self, identifier: str) -> InstructionFeature | None:
+        """Return the feature, or None when the identifier is another family's."""
+        return InstructionFeature(identifier) if identifier in INSTRUCTION_FEATURES else None
+
+    def examples(self) -> tuple[str, ...]:
+        """Return identifiers to suggest."""
+        return tuple(INSTRUCTION_FEATURES)

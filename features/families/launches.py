@@ -1,0 +1,95 @@
+"""Synchronization and launch features (paper Sections 6.1.3 and 6.1.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.features.counting.counts import counts_of
+
+if TYPE_CHECKING:
+    from perflex.features.families.feature import Amount, Sizes
+    from perflex.features.scop.scop import Scop
+
+__all__ = ["LaunchFamily", "LaunchFeature"]
+
+_UNITS = {
+    "f_sync_barrier_local": "barrier per work-item",
+    "f_sync_barrier_global": "barrier per work-item",
+    "f_sync_kernel_launch": "launch",
+    "f_thread_groups": "work-group",
+    "f_thread_items": "work-item",
+    "f_sub_groups": "sub-group",
+}
+
+
+@dataclass(frozen=True)
+class LaunchFeature:
+    """Barriers per work-item, launches, work-groups, work-items or sub-groups of a kernel."""
+
+    identifier: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return _UNITS[self.identifier]
+
+    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
+        """Return the value at the given sizes.
+
+        Barriers are the mean over the launch's work-groups, which is what one work-item meets when all
+        work-groups do the same; times ``f_thread_groups`` it is the number of barriers executed.
+        """
+        scop.check_sizes(sizes)
+        counts = counts_of(scop)
+        if self.identifier.startswith("f_sync_barrier_"):
+            return self._barriers(scop, sizes)
+        symbolic = {
+            "f_sync_kernel_launch": lambda: counts.launches,
+            "f_thread_groups": lambda: counts.work_groups,
+            "f_thread_items": lambda: counts.work_items,
+            "f_sub_groups": lambda: counts.sub_groups(sub_group_size),
+        }[self.identifier]()
+        return symbolic.evaluate(sizes)
+
+    def _barriers(self, scop: Scop, sizes: Sizes) -> Any:
+        counts = counts_of(scop)
+        kind = self.identifier.removeprefix("f_sync_barrier_")
+        total: Any = 0
+        for launch in dict.fromkeys(barrier.launch for barrier in scop.barriers if barrier.kind == kind):
+            groups = counts.group_count(launch).evaluate(sizes)
+            total = total + counts.barriers(kind, launch).evaluate(sizes) / np.maximum(groups, 1)
+        return total
+
+    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+        """Return whether the kernel has any."""
+        return self.identifier in self.inventory(scop)
+
+    def inventory(self, scop: Scop) -> list[str]:
+        """Return the features of this family that the kernel has."""
+        barriers = {f"f_sync_barrier_{barrier.kind}" for barrier in scop.barriers}
+        return [
+            *sorted(barriers),
+            "f_sync_kernel_launch",
+            "f_thread_groups",
+            "f_thread_items",
+            "f_sub_groups",
+        ]
+
+    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+        """Return None: these have no rate in operations or bytes."""
+        return None
+
+
+class LaunchFamily:
+    """Reads the identifiers of this module."""
+
+    def parse(self, identifier: str) -> LaunchFeature | None:
+        """Return the feature, or None when the identifier is another family's."""
+        return LaunchFeature(identifier) if identifier in _UNITS else None
+
+    def examples(self) -> tuple[str, ...]:
+        """Return identifiers to suggest."""
+        return tuple(_UNITS)

@@ -1,0 +1,267 @@
+"""Iteration domains: loopy's loop variables as work-group, work-item and sequential dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.from_loopy.polynomial import affine_in_parameters, parameter_space
+from perflex.isl import isl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from perflex.features.from_loopy.trips import TripCounts
+
+__all__ = ["DomainMaker", "Instances", "align_parameters", "assumptions_on"]
+
+
+def align_parameters(isl_object: Any, parameters: Sequence[str]) -> Any:
+    """Give an isl object the parameters in the given order, so that equal things compare equal."""
+    return isl_object.align_params(parameter_space(parameters))
+
+
+def assumptions_on(kernel: Any, parameters: Sequence[str]) -> Any:
+    """Return what a kernel assumes of its size parameters; of values it computes itself nothing is kept."""
+    kinds = isl.dim_type
+    assumed = isl.Set.from_basic_set(kernel.assumptions)
+    for position in range(assumed.dim(kinds.param) - 1, -1, -1):
+        if assumed.get_dim_name(kinds.param, position) not in parameters:
+            assumed = assumed.project_out(kinds.param, position, 1)
+    return align_parameters(assumed, parameters)
+
+
+@dataclass(frozen=True)
+class Instances:
+    """The instances of a statement.
+
+    Attributes
+    ----------
+    domain
+        isl set of them, as the Scop has it.
+    space
+        Its space with loopy's names, and ``lane`` last where there are lanes.
+    places
+        isl map from the domain to what loopy's names stand for; None where that is the same. A parallel loop that
+        starts at 2 runs on the work-items from 0 on.
+    lanes
+        Elements of the vectors that are worked on; 1 for scalars.
+    """
+
+    domain: Any
+    space: Any
+    places: Any = None
+    lanes: int = 1
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """Hardware axis (``lid0``, ``gid1``) -> name of its dimension in `space`."""
+        names = self.space.get_var_names(isl.dim_type.set)
+        hardware = (self.domain.get_dim_name(isl.dim_type.set, i) for i in range(len(names)))
+        return {axis: name for axis, name in zip(hardware, names, strict=True) if axis[:3] in {"lid", "gid"}}
+
+    def restricted(self, conditions: Iterable[Any], parameters: Sequence[str]) -> Instances:
+        """Return the instances for which conditions, sets in loopy's names, hold."""
+        domain = self.domain
+        for condition in conditions:
+            held = condition if self.places is None else self.places.intersect_range(condition).domain()
+            for position, name in enumerate(self.domain.get_var_names(isl.dim_type.set)):
+                held = held.set_dim_name(isl.dim_type.set, position, name)
+            domain = domain.intersect(align_parameters(held, parameters))
+        return replace(self, domain=domain.coalesce())
+
+    def in_lanes(self, lanes: int) -> Instances:
+        """Return these instances for each of a vector's elements, enumerated by a last dimension ``lane``."""
+        kinds = isl.dim_type
+        last = self.domain.dim(kinds.set)
+        domain = self.domain.add_dims(kinds.set, 1).set_dim_name(kinds.set, last, "lane")
+        domain = domain.lower_bound_val(kinds.set, last, isl.Val(0)).upper_bound_val(
+            kinds.set, last, isl.Val(lanes - 1)
+        )
+        space = self.space.add_dims(kinds.set, 1).set_dim_name(kinds.set, last, "lane")
+        places = None if self.places is None else self.places.flat_product(isl.Map("{ [lane] -> [lane] }"))
+        return Instances(domain, space, places, lanes)
+
+
+class DomainMaker:
+    """Makes the domains of a loopy kernel's statements; equal requests are answered from memory.
+
+    Parameters
+    ----------
+    kernel
+        A preprocessed loopy kernel.
+    parameters
+        Size parameters, in the order of the Scop.
+    trips
+        Stated trip counts of loops whose bounds depend on data.
+    """
+
+    def __init__(self, kernel: Any, parameters: Sequence[str], trips: TripCounts) -> None:
+        self._kernel = kernel
+        self._trips = trips
+        self._parameters = tuple(parameters)
+        self._assumptions = assumptions_on(kernel, parameters)
+        self._made: dict[object, Instances] = {}
+        self._starts: dict[str, Any] = {}
+
+    def axes(self, inames: Iterable[str]) -> tuple[dict[int, str], dict[int, str], set[str]]:
+        """Return (group axis -> iname, local axis -> iname, sequential inames)."""
+        from loopy.kernel.data import GroupInameTag, LocalInameTag
+
+        groups: dict[int, str] = {}
+        items: dict[int, str] = {}
+        sequential: set[str] = set()
+        for iname in sorted(inames):
+            tags = self._kernel.inames[iname].tags
+            group = next((tag for tag in tags if isinstance(tag, GroupInameTag)), None)
+            item = next((tag for tag in tags if isinstance(tag, LocalInameTag)), None)
+            taken = groups.get(group.axis) if group is not None else items.get(item.axis) if item is not None else None
+            if taken is not None:
+                msg = (
+                    f"loops {taken!r} and {iname!r} of kernel {self._kernel.name!r} are both tagged {group or item}, "
+                    "and surround one instruction; give each an axis of its own"
+                )
+                raise UnsupportedKernelError(msg, kernel=self._kernel.name, loop=iname)
+            if group is not None:
+                groups[group.axis] = iname
+            elif item is not None:
+                items[item.axis] = iname
+            else:
+                sequential.add(iname)
+        return groups, items, sequential
+
+    def trips(self, inames: frozenset[str]) -> Any:
+        """Return the set of iterations of some loops, other loops projected out."""
+        domain = self._trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(inames)))
+        kinds = isl.dim_type
+        for i in range(domain.dim(kinds.set) - 1, -1, -1):
+            if domain.get_dim_name(kinds.set, i) not in inames:
+                domain = domain.project_out(kinds.set, i, 1)
+        return domain.intersect_params(self._assumptions.params())
+
+    def domain(
+        self,
+        inames: frozenset[str],
+        loops: tuple[str, ...],
+        group_extents: Sequence[Any],
+        item_extents: Sequence[int],
+        *,
+        all_items: bool = False,
+    ) -> Instances:
+        """Return a statement's instances.
+
+        Parameters
+        ----------
+        inames
+            The loop variables the statement is in.
+        loops
+            Sequential loops around it in the schedule, outermost first.
+        group_extents, item_extents
+            The launch's extents (loopy expressions, numbers). Along an axis of the launch that no iname is
+            tagged with, every work-group or work-item executes the statement.
+        all_items
+            Whether every work-item takes part whatever the inames say (barriers).
+        """
+        key = (inames, loops, tuple(group_extents), tuple(item_extents), all_items)
+        if key not in self._made:
+            self._made[key] = self._make(inames, loops, group_extents, item_extents, all_items)
+        return self._made[key]
+
+    def _make(
+        self,
+        inames: frozenset[str],
+        loops: tuple[str, ...],
+        group_extents: Sequence[Any],
+        item_extents: Sequence[int],
+        all_items: bool,
+    ) -> Instances:
+        groups, items, sequential = self.axes(inames)
+        if all_items:
+            items = {}
+        inner = [loop for loop in loops if loop in sequential]
+        inner += sorted(sequential - set(inner))
+        target = [f"gid{axis}" for axis in range(len(group_extents))]
+        target += [f"lid{axis}" for axis in range(len(item_extents))]
+        source = [groups.get(axis, f"_gid{axis}") for axis in range(len(group_extents))]
+        source += [items.get(axis, f"_lid{axis}") for axis in range(len(item_extents))]
+        taken = set(target)
+        target += [loop if loop not in taken else f"{loop}_" for loop in inner]
+        source += inner
+        named = self._renamed(inames, source)
+        for axis, extent in enumerate(group_extents):
+            if axis not in groups:
+                named = self._below(named, axis, extent)
+        for axis, extent in enumerate(item_extents):
+            if axis not in items:
+                named = self._below(named, len(group_extents) + axis, extent)
+        named = named.intersect_params(self._assumptions).remove_redundancies().coalesce()
+        named = align_parameters(named, self._parameters)
+        places = self._places(named, {*groups.values(), *items.values()}, source)
+        domain = named if places is None else align_parameters(named.apply(places.reverse()), self._parameters)
+        for position, (name, iname) in enumerate(zip(target, source, strict=True)):
+            domain = domain.set_dim_name(isl.dim_type.set, position, name)
+            named = named.set_dim_name(isl.dim_type.set, position, iname)
+        return Instances(domain, named.get_space(), places)
+
+    def _places(self, named: Any, parallel: set[str], source: Sequence[str]) -> Any:
+        """Return the map from work-groups and work-items, counted from 0, to the loops that run on them."""
+        starts = {position: self._start(name) for position, name in enumerate(source) if name in parallel}
+        moved = {position: start for position, start in starts.items() if start is not None}
+        if not moved:
+            return None
+        kinds = isl.dim_type
+        space = named.get_space()
+        local = isl.LocalSpace.from_space(space)
+        places = isl.Map.from_domain(isl.Set.universe(space))
+        for position in range(space.dim(kinds.set)):
+            value = isl.PwAff.var_on_domain(local, kinds.set, position)
+            if position in moved:
+                value = value.add(moved[position].add_dims(kinds.in_, space.dim(kinds.set)))
+            places = places.flat_range_product(isl.Map.from_pw_aff(value))
+        return places
+
+    def _start(self, iname: str) -> Any:
+        """Return the iteration of a parallel loop that runs on work-item 0; None if that is iteration 0."""
+        if iname not in self._starts:
+            self._starts[iname] = None if self._starts_at_zero(iname) else self._first(iname)
+        return self._starts[iname]
+
+    def _starts_at_zero(self, iname: str) -> bool:
+        """Whether a loop's domain says just that it starts at 0: what most say, and quickly found."""
+        kinds = isl.dim_type
+        for domain in self._kernel.domains:
+            position = domain.find_dim_by_name(kinds.set, iname)
+            if position >= 0:
+                return any(
+                    constraint.get_constant_val() == 0
+                    and constraint.get_coefficient_val(kinds.set, position) == 1
+                    and not constraint.is_equality()
+                    and len(constraint.get_coefficients_by_name()) == 1
+                    for constraint in domain.get_constraints()
+                )
+        return False
+
+    def _first(self, iname: str) -> Any:
+        """Return a parallel loop's lower bound as loopy takes it, a function of the parameters; None for 0."""
+        from loopy.kernel.tools import get_hw_axis_base_for_codegen
+
+        first = isl.PwAff.from_aff(get_hw_axis_base_for_codegen(self._kernel, iname)).project_domain_on_params()
+        zero = first.eq_set(isl.PwAff("{ [0] }").project_domain_on_params())
+        return None if self._assumptions.params().is_subset(zero.params()) else first
+
+    def _renamed(self, inames: frozenset[str], source: Sequence[str]) -> Any:
+        """Return loopy's domain with its dimensions in the given order, others projected out."""
+        raw = self._trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(inames)))
+        names = [raw.get_dim_name(isl.dim_type.set, i) for i in range(raw.dim(isl.dim_type.set))]
+        order = isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(source)}] }}")
+        return raw.apply(order).coalesce().align_params(self._assumptions.get_space())
+
+    def _below(self, domain: Any, position: int, extent: Any) -> Any:
+        """Restrict one dimension to 0 <= value < extent."""
+        kinds = isl.dim_type
+        space = domain.get_space()
+        limit = affine_in_parameters(extent, self._parameters).add_dims(kinds.in_, space.dim(kinds.set))
+        coordinate = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space), kinds.set, position)
+        below = coordinate.align_params(limit.get_space()).lt_set(limit)
+        return domain.lower_bound_val(kinds.set, position, isl.Val(0)).intersect(below)

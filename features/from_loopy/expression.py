@@ -1,0 +1,453 @@
+"""Operations and array accesses of one loopy expression."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.families.operations import operation_of_function
+from perflex.features.from_loopy.terms import factors, is_constant, is_number, is_product, is_square, terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ExpressionReader", "KernelFacts", "RawAccess", "Where", "Work"]
+
+# Library functions under the names that OpenCL and C give them -> the operation's name in features.
+_FUNCTION_NAMES = {
+    "fabs": "abs",
+    "fmin": "min",
+    "fmax": "max",
+    "isnan": "cmp",
+    "real": "",
+    "imag": "",
+    "make_tuple": "",
+}
+# Base reduction of a segmented one -> what combining two values costs where no new segment begins.
+_SEGMENTED = {"SumReductionOperation": "add", "ProductReductionOperation": "mul"}
+
+
+@dataclass(frozen=True)
+class RawAccess:
+    """An array access as loopy has it: name, subscript expressions, tag; why it cannot be described, if so."""
+
+    array: str
+    indices: tuple[Any, ...]
+    tag: str | None
+    text: str
+    indirect: str = ""
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which instances of an instruction do something.
+
+    Attributes
+    ----------
+    conditions
+        isl sets that all hold there.
+    guarded
+        Whether a condition that is not among them may skip it.
+    lanes
+        Elements of the vectors it works on; 1 for scalars.
+    """
+
+    conditions: tuple[Any, ...] = ()
+    guarded: bool = False
+    lanes: int = 1
+
+
+@dataclass
+class Work:
+    """Operations by (kind, dtype), and array accesses."""
+
+    operations: Counter[tuple[str, str]] = field(default_factory=Counter)
+    loads: list[RawAccess] = field(default_factory=list)
+    stores: list[RawAccess] = field(default_factory=list)
+
+
+class KernelFacts(Protocol):
+    """What reading an expression needs to know of its kernel."""
+
+    def dtype_of(self, expr: Any) -> tuple[str, int]:
+        """Return the name of a (sub-)expression's element type, and the elements of its vectors."""
+
+    def is_array(self, name: str) -> bool:
+        """Whether a name is an array, as opposed to a scalar, loop variable or size."""
+
+    def function_name(self, name: str) -> str:
+        """Return a function's own name: loopy numbers a function's versions for different types."""
+
+    def branch(self, condition: Any) -> tuple[Any, Any] | None:
+        """Return where a condition holds and where it does not, as isl sets; None to count both branches."""
+
+    def subscript_arithmetic(self, access: RawAccess) -> Any:
+        """Return the expression whose integer arithmetic computes an access's address; None not to count it."""
+
+
+def _meets_number(expr: Any) -> bool:
+    """Whether the value of an integer expression is computed from a number in the text."""
+    method = getattr(expr, "mapper_method", None)
+    if method == "map_quotient":  # both sides are cast
+        return True
+    if method in {"map_sum", "map_product", "map_min", "map_max"}:
+        return any(is_constant(child) or _meets_number(child) for child in expr.children)
+    return method == "map_power" and _meets_number(expr.base)
+
+
+class ExpressionReader:
+    """Walk expressions, collecting operations and array accesses.
+
+    A multiply-add is recognised wherever a product feeds a sum of the same type (paper Section 5):
+    ``a*b + c`` is one, ``a*b + c*d`` is one and a multiplication. A factor of 1 or -1 is a sign, not a
+    multiplication.
+
+    Parameters
+    ----------
+    facts
+        What is known of the kernel.
+    kernel_name, insn_id
+        For messages.
+    where
+        Instances that evaluate the expressions.
+
+    Attributes
+    ----------
+    work
+        What was collected, by the instances that do it.
+    """
+
+    def __init__(self, facts: KernelFacts, kernel_name: str, insn_id: str, where: Where | None = None) -> None:
+        self.facts = facts
+        self.kernel_name = kernel_name
+        self.insn_id = insn_id
+        self.where = where or Where()
+        # Type in which the generated code takes numbers: what it is assigned to, passed to or compared with.
+        self._context: str | None = None
+        self._here = Work()
+        self.work: dict[Where, Work] = {self.where: self._here}
+
+    def _at(self, lanes: int) -> Work:
+        if lanes == self.where.lanes:
+            return self._here
+        return self.work.setdefault(replace(self.where, lanes=lanes), Work())
+
+    @property
+    def operations(self) -> Counter[tuple[str, str]]:
+        """Operations over all instances."""
+        total: Counter[tuple[str, str]] = Counter()
+        for work in self.work.values():
+            total += work.operations
+        return total
+
+    @property
+    def loads(self) -> list[RawAccess]:
+        """Loads over all instances."""
+        return [access for work in self.work.values() for access in work.loads]
+
+    @contextmanager
+    def only(self, conditions: tuple[Any, ...] = (), *, guarded: bool = False) -> Iterator[None]:
+        """Read what only some instances do."""
+        outside = self.where, self._here
+        self.where = replace(
+            self.where, conditions=self.where.conditions + conditions, guarded=self.where.guarded or guarded
+        )
+        self._here = self.work.setdefault(self.where, Work())
+        try:
+            yield
+        finally:
+            self.where, self._here = outside
+
+    @contextmanager
+    def taken_as(self, dtype: str | None) -> Iterator[None]:
+        """Read what is assigned to, passed as or compared with a value of a type."""
+        outside = self._context
+        self._context = dtype if dtype is not None and dtype.startswith("float") else None
+        try:
+            yield
+        finally:
+            self._context = outside
+
+    def _type(self, expr: Any) -> tuple[str, int]:
+        """Return the element type and lanes in which the generated code computes an expression.
+
+        Numbers are written in the type of their context, which makes the arithmetic of integers with them
+        floating-point: ``p[i] + 1`` in an assignment to a float is ``p[i] + 1.0f``.
+        """
+        dtype, lanes = self.facts.dtype_of(expr)
+        if self._context is not None and "int" in dtype and _meets_number(expr):
+            return self._context, lanes
+        return dtype, lanes
+
+    def read(self, expr: Any) -> None:
+        """Add what `expr` does.
+
+        Raises
+        ------
+        UnsupportedKernelError
+            It contains something that cannot be counted.
+        """
+        if is_constant(expr):
+            return
+        method = expr.mapper_method
+        handler = getattr(self, f"_{method}", None)
+        if handler is None:
+            self._refuse(f"has an expression of kind {type(expr).__name__} ({expr})")
+        else:
+            handler(expr)
+
+    def write(self, assignee: Any) -> None:
+        """Add the store to an assignee."""
+        method = getattr(assignee, "mapper_method", "")
+        if method == "map_variable":
+            if self.facts.is_array(assignee.name):
+                self._store(RawAccess(str(assignee.name), (), None, str(assignee.name)), assignee)
+        elif method == "map_subscript":
+            self._store(self._raw(assignee.aggregate, assignee.index_tuple), assignee)
+        elif method == "map_tagged_variable":
+            self._store(self._raw(assignee, ()), assignee)
+        elif method == "map_lookup":
+            self._store(self._component(assignee), None)
+        else:
+            self._refuse(f"assigns to {assignee}")
+
+    def _store(self, access: RawAccess, expr: Any) -> None:
+        self._at(1 if expr is None else self.facts.dtype_of(expr)[1]).stores.append(access)
+        self._address(access)
+
+    def _address(self, access: RawAccess) -> None:
+        arithmetic = self.facts.subscript_arithmetic(access)
+        if arithmetic is not None:
+            with self.taken_as(None):
+                self.read(arithmetic)
+
+    def _refuse(self, what: str) -> None:
+        msg = (
+            f"instruction {self.insn_id!r} of kernel {self.kernel_name!r} {what}, which cannot be counted; "
+            "rewrite it with arithmetic, calls and subscripts"
+        )
+        raise UnsupportedKernelError(msg, kernel=self.kernel_name, instruction=self.insn_id)
+
+    def count(self, kind: str, expr: Any, times: int = 1) -> None:
+        """Add operations of one kind on values of an expression's type."""
+        if times:
+            dtype, lanes = self._type(expr)
+            self._at(lanes).operations[kind, dtype] += times
+
+    def add_operations(self, kind: str, dtype: str, times: int) -> None:
+        """Add operations of one kind and type."""
+        if times:
+            self._here.operations[kind, dtype] += times
+
+    # leaves
+
+    def _map_variable(self, expr: Any) -> None:
+        if self.facts.is_array(expr.name):
+            self._load(RawAccess(str(expr.name), (), None, str(expr.name)), expr)
+
+    def _map_tagged_variable(self, expr: Any) -> None:
+        self._load(self._raw(expr, ()), expr)
+
+    def _map_nan(self, expr: Any) -> None:
+        pass
+
+    def _map_subscript(self, expr: Any) -> None:
+        self._load(self._raw(expr.aggregate, expr.index_tuple), expr)
+
+    def _map_lookup(self, expr: Any) -> None:
+        self._load(self._component(expr), None)
+
+    def _load(self, access: RawAccess, expr: Any) -> None:
+        self._at(1 if expr is None else self.facts.dtype_of(expr)[1]).loads.append(access)
+        self._address(access)
+
+    def _component(self, expr: Any) -> RawAccess:
+        """Return the access to one component of a vector, as in ``x[i].s0``."""
+        fields = {f"s{i:x}": i for i in range(16)} | {"x": 0, "y": 1, "z": 2, "w": 3}
+        inner = expr.aggregate
+        self.facts.dtype_of(inner)  # a vector, no structure
+        if getattr(inner, "mapper_method", "") != "map_subscript" or expr.name not in fields:
+            self._refuse(f"looks up {expr}")
+        access = self._raw(inner.aggregate, inner.index_tuple)
+        return replace(access, indices=(*access.indices, fields[expr.name]), text=f"{access.text}.{expr.name}")
+
+    def _raw(self, aggregate: Any, indices: tuple[Any, ...]) -> RawAccess:
+        name = getattr(aggregate, "name", None)
+        if name is None:
+            self._refuse(f"subscripts {aggregate}, which is not an array")
+        tags: frozenset[Any] = getattr(aggregate, "tags", frozenset())
+        tag = next((str(getattr(t, "value", t)) for t in sorted(tags, key=str)), None)
+        text = f"{name}[{', '.join(map(str, indices))}]" if indices else str(name)
+        text = text.replace("\u0332", "")  # loopy underlines some functions' names
+        before = len(self.loads)
+        for index in indices:
+            inner = ExpressionReader(self.facts, self.kernel_name, self.insn_id, self.where)
+            inner.read(index)
+            # What an index reads is read; its arithmetic counts only if all subscripts' does.
+            for where, work in inner.work.items():
+                self.work.setdefault(where, Work()).loads.extend(work.loads)
+        read = self.loads[before:]
+        return RawAccess(str(name), tuple(indices), tag, text, read[0].text if read else "")
+
+    # arithmetic
+
+    def _map_sum(self, expr: Any) -> None:
+        terms = terms_of(expr)
+        for term in terms:
+            self.read(term)
+        additions = len(terms) - 1
+        if additions <= 0:
+            return
+        dtype, lanes = self._type(expr)
+        feeds = [is_product(term) and self._type(term) == (dtype, lanes) for term in terms]
+        # The generated code adds from left to right: of the first two terms one product at most is fused.
+        fused = int(feeds[0] or feeds[1]) + sum(feeds[2:])
+        operations = self._at(lanes).operations
+        operations["mul", dtype] -= fused
+        if not operations["mul", dtype]:
+            del operations["mul", dtype]
+        self.count("madd", expr, fused)
+        self.count("add", expr, additions - fused)
+
+    def _map_product(self, expr: Any) -> None:
+        for factor in factors(expr):
+            self.read(factor)
+        self.count("mul", expr, max(0, len(factors(expr)) - 1))
+
+    def _map_quotient(self, expr: Any) -> None:
+        self.read(expr.numerator)
+        self.read(expr.denominator)
+        self.count("div", expr)
+
+    def _map_floor_div(self, expr: Any) -> None:
+        self._integer_division(expr, "floordiv")
+
+    def _map_remainder(self, expr: Any) -> None:
+        self._integer_division(expr, "mod")
+
+    def _integer_division(self, expr: Any, kind: str) -> None:
+        with self.taken_as(None):
+            self.read(expr.numerator)
+            self.read(expr.denominator)
+            self.count(kind, expr)
+
+    def _map_power(self, expr: Any) -> None:
+        if is_number(expr.exponent) and expr.exponent == 0:
+            return  # generated as 1
+        self.read(expr.base)
+        if is_square(expr):  # generated as base*base
+            self.count("mul", expr)
+            return
+        self.read(expr.exponent)
+        if expr.exponent != 1:
+            self.count("pow", expr)
+
+    # comparisons and bits
+
+    def _map_comparison(self, expr: Any) -> None:
+        # loopy, too, takes the type of the difference.
+        compared = self.facts.dtype_of(expr.left - expr.right)[0]
+        with self.taken_as(compared):
+            self.read(expr.left)
+            self.read(expr.right)
+        self.add_operations("cmp", compared, 1)
+
+    def _children(self, expr: Any, kind: str) -> None:
+        for child in expr.children:
+            self.read(child)
+        self.count(kind, expr, len(expr.children) - 1)
+
+    def _map_logical_and(self, expr: Any) -> None:
+        self._short_circuit(expr.children, goes_on_if=0)
+
+    def _map_logical_or(self, expr: Any) -> None:
+        self._short_circuit(expr.children, goes_on_if=1)
+
+    def _short_circuit(self, children: tuple[Any, ...], goes_on_if: int) -> None:
+        """Read conditions of which the generated code evaluates the next only if the last leaves it open."""
+        self.read(children[0])
+        if len(children) > 1:
+            branch = self.facts.branch(children[0])
+            with self.only(guarded=True) if branch is None else self.only((branch[goes_on_if],)):
+                self._short_circuit(children[1:], goes_on_if)
+
+    def _map_logical_not(self, expr: Any) -> None:
+        self.read(expr.child)
+
+    def _map_bitwise_and(self, expr: Any) -> None:
+        self._children(expr, "bit")
+
+    _map_bitwise_or = _map_bitwise_and
+    _map_bitwise_xor = _map_bitwise_and
+
+    def _map_bitwise_not(self, expr: Any) -> None:
+        self.read(expr.child)
+        self.count("bit", expr)
+
+    def _map_left_shift(self, expr: Any) -> None:
+        self.read(expr.shiftee)
+        self.read(expr.shift)
+        self.count("shift", expr)
+
+    _map_right_shift = _map_left_shift
+
+    def _map_min(self, expr: Any) -> None:
+        self._children(expr, "min")
+
+    def _map_max(self, expr: Any) -> None:
+        self._children(expr, "max")
+
+    # structure
+
+    def _map_if(self, expr: Any) -> None:
+        self.read(expr.condition)
+        branch = self.facts.branch(expr.condition)
+        if branch is None:
+            # Both branches are summed: the cost under divergent control flow (paper Section 4).
+            with self.only(guarded=True):
+                self.read(expr.then)
+                self.read(expr.else_)
+            return
+        for condition, chosen in zip(branch, (expr.then, expr.else_), strict=True):
+            with self.only((condition,)):
+                self.read(chosen)
+
+    def _map_type_cast(self, expr: Any) -> None:
+        self.read(expr.child)
+
+    def _map_type_annotation(self, expr: Any) -> None:
+        self.read(expr.child)
+
+    def _map_call(self, expr: Any) -> None:
+        for parameter in expr.parameters:
+            if not is_constant(parameter):
+                dtype = self.facts.dtype_of(parameter)[0]
+                with self.taken_as(dtype if dtype.startswith("float") else self.facts.dtype_of(expr)[0]):
+                    self.read(parameter)
+        function = expr.function
+        name = getattr(function, "name", function)
+        if not isinstance(name, str):
+            self._combine(expr, name)
+            return
+        name = self.facts.function_name(name)
+        kind = _FUNCTION_NAMES.get(name, operation_of_function(name))
+        if kind:
+            # What is compared has a type, the result has not; that of a complex absolute value is real.
+            self.count(kind, expr.parameters[0] if kind in {"cmp", "abs"} else expr)
+
+    def _combine(self, expr: Any, combiner: Any) -> None:
+        """Count one step of a reduction over tuples: what is executed besides choosing between them."""
+        name = type(combiner).__name__
+        if name == "ArgExtOp":
+            self.count("cmp", expr.parameters[0])
+            return
+        reduction = getattr(combiner, "reduction_op", None)
+        kind = _SEGMENTED.get(getattr(getattr(reduction, "base_reduction_class", None), "__name__", ""))
+        if kind is None:
+            self._refuse(f"combines values by {name} ({expr})")
+        else:
+            with self.only(guarded=True):
+                self.count(kind, expr.parameters[0])

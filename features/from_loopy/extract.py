@@ -1,0 +1,226 @@
+"""From a loopy translation unit to a Scop."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from itertools import pairwise
+from typing import Any
+from weakref import finalize
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.annotation import AnnotatedKernel, CountingOptions
+from perflex.features.from_loopy.domains import DomainMaker, Instances, assumptions_on
+from perflex.features.from_loopy.facts import KernelTypes, strides_of
+from perflex.features.from_loopy.linearization import Place, read_linearization
+from perflex.features.from_loopy.parameters import size_parameters
+from perflex.features.from_loopy.polynomial import polynomial_in_parameters
+from perflex.features.from_loopy.races import spare_race_check
+from perflex.features.from_loopy.statement import StatementMaker
+from perflex.features.from_loopy.subscript import AccessMaker
+from perflex.features.from_loopy.trips import TripCounts
+from perflex.features.kept.scops_and_counts import kept_scop
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.scop import Array, Barrier, Launch, Scop
+from perflex.isl import isl
+
+__all__ = ["extract_scop"]
+
+# By identity, as long as the kernel lives: comparing kernels by value is slow.
+_remembered: dict[tuple[int, CountingOptions], Scop] = {}
+_PLAINLY = CountingOptions()
+# What loopy lets through besides its own errors, for kernels that cannot be scheduled.
+_SCHEDULING_FAILURES = (RuntimeError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
+
+
+def extract_scop(kernel: Any) -> Scop:
+    """Describe a loopy kernel as a Scop.
+
+    Parameters
+    ----------
+    kernel
+        A loopy ``TranslationUnit`` with one entry point; it need not be preprocessed or scheduled. Calls
+        to other loopy kernels are inlined. Or one that the user annotated (`annotate`), or a Scop.
+
+    Returns
+    -------
+    Scop
+        The description of what the generated code executes; remembered as long as `kernel` lives.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        Something cannot be described exactly; the access, loop or instruction is named.
+    """
+    if isinstance(kernel, Scop):
+        return kernel
+    options = _PLAINLY
+    if isinstance(kernel, AnnotatedKernel):
+        kernel, options = kernel.translation_unit, kernel.options
+    key = id(kernel), options
+    if key not in _remembered:
+        text = "" if options == _PLAINLY else repr(options)
+        _remembered[key] = kept_scop(kernel, partial(_extracted, kernel, options), text)
+        finalize(kernel, _remembered.pop, key, None)
+    return _remembered[key]
+
+
+def _extracted(kernel: Any, options: CountingOptions) -> Scop:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # loopy's advice is for its users, not for counting
+        return _Extraction(*_linearized(kernel), options).scop()
+
+
+def _linearized(t_unit: Any) -> tuple[Any, Any]:
+    """Return (scheduled kernel, callables table) of the single entry point."""
+    import loopy as lp
+    from loopy.kernel.function_interface import CallableKernel
+    from pytools.graph import CycleError
+
+    if not isinstance(t_unit, lp.TranslationUnit):
+        msg = f"expected a loopy TranslationUnit or a Scop, got {type(t_unit).__name__}"
+        raise UnsupportedKernelError(msg)
+    if len(t_unit.entrypoints) != 1:
+        names = ", ".join(sorted(t_unit.entrypoints)) or "none"
+        msg = f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); use t_unit.with_entrypoints"
+        raise UnsupportedKernelError(msg)
+    (name,) = t_unit.entrypoints
+    try:
+        for callee, callable_ in list(t_unit.callables_table.items()):
+            if callee != name and isinstance(callable_, CallableKernel):
+                t_unit = lp.inline_callable_kernel(t_unit, callee)
+        t_unit = lp.preprocess_program(t_unit)
+        kernel = spare_race_check(t_unit[name], t_unit.callables_table)
+        kernel = lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
+    except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        msg = f"loopy cannot schedule kernel {name!r}: {first}"
+        raise UnsupportedKernelError(msg, kernel=name) from error
+    return kernel, t_unit.callables_table
+
+
+class _Extraction:
+    def __init__(self, kernel: Any, callables: Any, options: CountingOptions) -> None:
+        self.kernel = kernel
+        self.callables = callables
+        self.program = read_linearization(kernel.linearization)
+        self.parameters = size_parameters(kernel, options)
+        self.assumptions = assumptions_on(kernel, self.parameters)
+        trips = TripCounts(kernel, self.parameters, options)
+        self.trips = trips
+        self.domains = DomainMaker(kernel, self.parameters, trips)
+        self.types = KernelTypes(kernel, callables)
+        self.launches = [self._launch(ids, host) for ids, host in self.program.launches]
+        self.accesses = AccessMaker(kernel, self.types, self.parameters, options, trips.displaced)
+        self.maker = StatementMaker(kernel, self.types, self.parameters, options, self.accesses, trips, self._sharing())
+        for insn_id, _ in options.instructions:
+            if insn_id not in kernel.id_to_insn or hasattr(kernel.id_to_insn[insn_id], "expression"):
+                msg = f"what is stated for instruction {insn_id!r} fits no literal code in the kernel"
+                raise self._refuse(msg)
+
+    def scop(self) -> Scop:
+        statements = tuple(
+            statement
+            for insn_id, place in self.program.instructions
+            for statement in self.maker.statements(insn_id, place, self._instances_of(insn_id, place))
+        )
+        self.accesses.check_used()
+        used = {access.array for statement in statements for access in statement.accesses}
+        names = [name for name in (*self.kernel.arg_dict, *self.kernel.temporary_variables) if name in used]
+        return Scop(
+            name=self.kernel.name,
+            parameters=self.parameters,
+            assumptions=self.assumptions.params(),
+            launches=tuple(launch for launch, _ in self.launches),
+            arrays=tuple(self._array(name) for name in names),
+            statements=statements,
+            barriers=tuple(self._barrier(*entry) for entry in self.program.barriers),
+        )
+
+    def _sharing(self) -> frozenset[str]:
+        """Instructions that share a condition with the one before them in the same loops."""
+        pairs = pairwise(self.program.instructions)
+        return frozenset(
+            after
+            for (before, place), (after, next_place) in pairs
+            if (place.launch, place.loops) == (next_place.launch, next_place.loops)
+            and self.kernel.id_to_insn[before].predicates & self.kernel.id_to_insn[after].predicates
+        )
+
+    def _refuse(self, message: str, **context: object) -> UnsupportedKernelError:
+        return UnsupportedKernelError(f"kernel {self.kernel.name!r}: {message}", kernel=self.kernel.name, **context)
+
+    # launches and arrays
+
+    def _launch(self, ids: frozenset[str], host_loops: tuple[str, ...]) -> tuple[Launch, Any]:
+        groups, items = self._grid(ids)
+        if not all(isinstance(extent, int) for extent in items):
+            msg = f"the work-group size {tuple(map(str, items))} is symbolic; fix it, e.g. with lp.fix_parameters"
+            raise self._refuse(msg)
+        repeats = QuasiPolynomial.constant(1)
+        if host_loops:
+            repeats = QuasiPolynomial(self.domains.trips(frozenset(host_loops)).card())
+        launch = Launch(
+            groups=tuple(self._simplified(extent) for extent in groups),
+            items=tuple(int(extent) for extent in items),
+            repeats=repeats,
+            host_loops=tuple(host_loops),
+        )
+        return launch, groups
+
+    def _grid(self, ids: frozenset[str]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        from loopy.diagnostic import LoopyError
+
+        try:
+            groups, items = self.kernel.get_grid_sizes_for_insn_ids_as_exprs(ids, self.callables)
+        except (LoopyError, RuntimeError) as error:
+            msg = (
+                f"its work-groups have no shape ({str(error).strip().splitlines()[0]}); tag loops with g.0, g.1, ... "
+                "and l.0, l.1, ... without gaps, or call lp.add_inames_for_unused_hw_axes"
+            )
+            raise self._refuse(msg) from error
+        return groups, items
+
+    def _simplified(self, expr: Any) -> QuasiPolynomial:
+        polynomial = polynomial_in_parameters(expr, self.parameters).isl_object
+        return QuasiPolynomial(polynomial.gist_params(self.assumptions.params()))
+
+    def _array(self, name: str) -> Array:
+        from loopy.kernel.data import AddressSpace
+
+        variable = self.kernel.get_var_descriptor(name)
+        spaces = {AddressSpace.GLOBAL: "global", AddressSpace.LOCAL: "local", AddressSpace.PRIVATE: "private"}
+        element = self.types.element(variable.dtype.numpy_dtype, f"array {name!r} of kernel {self.kernel.name!r}")
+        shape = [self._simplified(extent) for extent in variable.shape or ()]
+        strides = [self._simplified(stride) for stride in strides_of(variable, self.kernel.name)]
+        if element.lanes > 1:
+            shape.append(QuasiPolynomial.constant(element.lanes))
+            strides = [*(stride * element.width for stride in strides), QuasiPolynomial.constant(1)]
+        return Array(name, spaces[variable.address_space], element.name, tuple(shape), tuple(strides))
+
+    # statements and barriers
+
+    def _instances(self, inames: frozenset[str], place: Place, *, all_items: bool = False) -> Instances:
+        launch, group_extents = self.launches[place.launch]
+        return self.domains.domain(inames, place.loops, group_extents, launch.items, all_items=all_items)
+
+    def _instances_of(self, insn_id: str, place: Place) -> Instances:
+        return self._instances(self.kernel.id_to_insn[insn_id].within_inames, place)
+
+    def _barrier(self, kind: str, origin: str | None, place: Place) -> Barrier:
+        if origin is not None and origin in self.kernel.id_to_insn:
+            inames = self.kernel.id_to_insn[origin].within_inames
+        else:
+            inames = self._neighbour_inames(place)
+        groups, _, _ = self.domains.axes(inames)
+        kept = frozenset(groups.values()) | frozenset(place.loops)
+        domain = self._instances(kept, place, all_items=True).domain
+        averages, stated = self.trips.averages(place.loops), self.trips.stated(place.loops)
+        return Barrier(kind, domain, place.launch, place.schedule, averages, stated)
+
+    def _neighbour_inames(self, place: Place) -> frozenset[str]:
+        """Inames of an instruction in the same loops: it says which group axes bound those loops."""
+        for insn_id, other in self.program.instructions:
+            if other.launch == place.launch and other.loops[: len(place.loops)] == place.loops:
+                return frozenset(self.kernel.id_to_insn[insn_id].within_inames)
+        return frozenset(place.loops)

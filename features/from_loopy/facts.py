@@ -1,0 +1,203 @@
+"""What a loopy kernel says of types, names and conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.families.operations import DTYPES
+from perflex.features.from_loopy.terms import is_number
+from perflex.isl import isl
+
+if TYPE_CHECKING:
+    from perflex.features.annotation import CountingOptions
+    from perflex.features.from_loopy.expression import RawAccess
+
+__all__ = ["ElementType", "KernelTypes", "StatementFacts", "strides_of"]
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """Type of an array's elements, or of an expression's value.
+
+    Attributes
+    ----------
+    name
+        numpy name of a scalar, or of each component of a vector.
+    lanes
+        Components that are computed: 1 for scalars, 3 for a vector of three.
+    width
+        Components that are stored: 1 for scalars, 4 for a vector of three.
+    """
+
+    name: str
+    lanes: int = 1
+    width: int = 1
+
+    @classmethod
+    def of(cls, dtype: Any, what: str) -> ElementType:
+        """Return the type of a numpy dtype; vectors have equal, unpadded fields ``s0, s1, ...``.
+
+        Raises
+        ------
+        UnsupportedKernelError
+            It is a structure.
+        """
+        if dtype.fields is None:
+            return cls(str(dtype))
+        kinds = {field[0] for field in dtype.fields.values()}
+        names = [name for name in dtype.names if not name.startswith("padding")]
+        if len(kinds) != 1 or next(iter(kinds)).fields is not None or not {"s0", names[0]} <= set(dtype.fields):
+            msg = f"{what} is a structure ({dtype}); give each of its fields an array of its own"
+            raise UnsupportedKernelError(msg)
+        (kind,) = kinds
+        return cls(str(kind), len(names), int(dtype.itemsize // kind.itemsize))
+
+
+class KernelTypes:
+    """Types of a kernel's expressions and kinds of its names; the same for all its instructions.
+
+    Parameters
+    ----------
+    kernel
+        A preprocessed loopy kernel.
+    callables
+        Its callables table.
+    """
+
+    def __init__(self, kernel: Any, callables: Any) -> None:
+        from loopy.type_inference import TypeReader
+
+        self._kernel = kernel
+        self._callables = callables
+        self._reader = TypeReader(kernel, callables)
+        self._of_dtype: dict[Any, ElementType] = {}
+        self._arrays: dict[str, bool] = {}
+
+    def dtype_of(self, expr: Any) -> tuple[str, int]:
+        """Return the name of an expression's element type, and the elements of its vectors."""
+        from loopy.diagnostic import LoopyError
+
+        try:
+            dtype = self._reader(expr).numpy_dtype
+        except (LoopyError, AttributeError) as error:  # the latter for unknown functions and the like
+            msg = (
+                f"the type of {expr} in kernel {self._kernel.name!r} is not known; declare its names as arguments, and "
+                "register its functions with lp.register_callable"
+            )
+            raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
+        found = self.element(dtype, f"{expr} in kernel {self._kernel.name!r}")
+        return found.name, found.lanes
+
+    def element(self, dtype: Any, what: str) -> ElementType:
+        """Return the element type of a numpy dtype."""
+        if dtype not in self._of_dtype:
+            found = ElementType.of(dtype, what)
+            if found.name not in DTYPES:
+                msg = f"{what} has the element type {found.name}, which has no features; use one of {', '.join(DTYPES)}"
+                raise UnsupportedKernelError(msg, kernel=self._kernel.name)
+            self._of_dtype[dtype] = found
+        return self._of_dtype[dtype]
+
+    def is_array(self, name: str) -> bool:
+        """Whether a name is an array, as opposed to a scalar, loop variable or size."""
+        if name not in self._arrays:
+            self._arrays[name] = self._is_array(name)
+        return self._arrays[name]
+
+    def _is_array(self, name: str) -> bool:
+        from loopy.kernel.array import ArrayBase
+        from loopy.kernel.data import AddressSpace
+
+        variable = self._kernel.arg_dict.get(name) or self._kernel.temporary_variables.get(name)
+        if not isinstance(variable, ArrayBase):
+            return False
+        return bool(variable.shape) or variable.address_space != AddressSpace.PRIVATE
+
+    def function_name(self, name: str) -> str:
+        """Return a function's own name: loopy numbers a function's versions for different types."""
+        return str(getattr(self._callables.get(name), "name", name))
+
+    def address(self, access: RawAccess) -> Any:
+        """Return the expression that the generated code computes an access's address from, in elements."""
+        from loopy.symbolic import simplify_using_aff
+
+        strides = strides_of(self._kernel.get_var_descriptor(access.array), self._kernel.name)
+        total: Any = 0
+        for stride, index in zip(strides, access.indices, strict=False):
+            total = total + stride * index
+        return total if is_number(total) else simplify_using_aff(self._kernel, total)
+
+
+def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
+    """Return the stride of each axis of an array, loopy expressions in elements (components of vectors).
+
+    Raises
+    ------
+    UnsupportedKernelError
+        An axis has none: it is spread over several arguments.
+    """
+    from loopy.kernel.array import SeparateArrayArrayDimTag, get_strides
+
+    if not variable.shape:
+        return ()
+    if any(isinstance(tag, SeparateArrayArrayDimTag) for tag in variable.dim_tags or ()):
+        msg = (
+            f"kernel {kernel_name!r}: array {variable.name!r} has an axis that is spread over several arguments "
+            "(sep), which has no stride; make it an axis in memory, or several arrays"
+        )
+        raise UnsupportedKernelError(msg, kernel=kernel_name, array=variable.name)
+    strides: tuple[Any, ...] = get_strides(variable)
+    return strides
+
+
+@dataclass(frozen=True)
+class StatementFacts:
+    """What reading the expressions of one instruction needs to know.
+
+    Attributes
+    ----------
+    types
+        Of the kernel.
+    options
+        How the kernel is counted.
+    space
+        isl space of the instruction's instances, with loopy's names.
+    displaced
+        Loops whose first iteration depends on data: no condition on them can be decided.
+    """
+
+    types: KernelTypes
+    options: CountingOptions
+    space: Any
+    displaced: frozenset[str] = frozenset()
+
+    def dtype_of(self, expr: Any) -> tuple[str, int]:
+        """Return the name of an expression's element type, and the elements of its vectors."""
+        return self.types.dtype_of(expr)
+
+    def is_array(self, name: str) -> bool:
+        """Whether a name is an array, as opposed to a scalar, loop variable or size."""
+        return self.types.is_array(name)
+
+    def function_name(self, name: str) -> str:
+        """Return a function's own name."""
+        return self.types.function_name(name)
+
+    def branch(self, condition: Any) -> tuple[Any, Any] | None:
+        """Return where a condition holds and where it does not, as isl sets; None to count both branches."""
+        if self.options.branches == "both":
+            return None
+        from loopy.symbolic import condition_to_set, get_dependencies
+
+        if get_dependencies(condition) & self.displaced:
+            return None
+        holds = condition_to_set(self.space, condition)
+        if holds is None:
+            return None
+        return holds, isl.Set.universe(self.space).subtract(holds)
+
+    def subscript_arithmetic(self, access: RawAccess) -> Any:
+        """Return the expression whose integer arithmetic computes an access's address; None not to count it."""
+        return self.types.address(access) if self.options.subscripts else None

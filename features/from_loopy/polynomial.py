@@ -1,0 +1,76 @@
+"""Extents and strides: loopy expressions in size parameters as quasi-polynomials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.isl import isl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["affine_in_parameters", "parameter_space", "polynomial_in_parameters", "quasi_affine"]
+
+
+def parameter_space(parameters: Sequence[str]) -> Any:
+    """Return the isl set space without dimensions and with the given parameters."""
+    return isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(parameters))
+
+
+def affine_in_parameters(expr: Any, parameters: Sequence[str]) -> Any:
+    """Return `expr` as an ``isl.PwAff`` over the parameters.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        `expr` is not quasi-affine in the size parameters.
+    """
+    affine = quasi_affine(expr, parameter_space(parameters))
+    if affine is None:
+        msg = f"{expr} is not quasi-affine in the size parameters {', '.join(parameters) or '(there are none)'}"
+        raise UnsupportedKernelError(msg)
+    return affine
+
+
+def quasi_affine(expr: Any, space: Any) -> Any:
+    """Return a loopy expression as an ``isl.PwAff`` on a space with loopy's names; None if it is not quasi-affine."""
+    from loopy.diagnostic import ExpressionToAffineConversionError
+    from loopy.symbolic import guarded_pwaff_from_expr
+    from pymbolic.mapper import UnsupportedExpressionError
+
+    try:
+        return guarded_pwaff_from_expr(space, expr, frozenset())
+    except (ExpressionToAffineConversionError, UnsupportedExpressionError):
+        return None
+
+
+def polynomial_in_parameters(expr: Any, parameters: Sequence[str]) -> QuasiPolynomial:
+    """Return `expr`, a polynomial in size parameters and floors of affine terms, as a quasi-polynomial.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        `expr` is of another kind.
+    """
+    method = getattr(expr, "mapper_method", None)
+    if method == "map_sum":
+        parts = [polynomial_in_parameters(child, parameters) for child in expr.children]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
+    if method == "map_product":
+        parts = [polynomial_in_parameters(child, parameters) for child in expr.children]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total * part
+        return total
+    if method == "map_power" and isinstance(expr.exponent, int) and expr.exponent >= 1:
+        base = total = polynomial_in_parameters(expr.base, parameters)
+        for _ in range(expr.exponent - 1):
+            total = total * base
+        return total
+    affine = affine_in_parameters(expr, parameters)
+    return QuasiPolynomial(isl.PwQPolynomial.from_pw_aff(affine.project_domain_on_params()))

@@ -1,0 +1,224 @@
+"""From loopy's instructions to the Scop's statements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import UnknownFeatureError, UnsupportedKernelError
+from perflex.features.from_loopy.expression import ExpressionReader, Where, Work
+from perflex.features.from_loopy.facts import StatementFacts
+from perflex.features.from_loopy.recurrence import path_from
+from perflex.features.from_loopy.subscript import parsed_by_user, rewritten
+from perflex.features.scop.scop import Operation, Recurrence, Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perflex.features.annotation import CountingOptions
+    from perflex.features.from_loopy.domains import Instances
+    from perflex.features.from_loopy.facts import KernelTypes
+    from perflex.features.from_loopy.linearization import Place
+    from perflex.features.from_loopy.subscript import AccessMaker
+    from perflex.features.from_loopy.trips import TripCounts
+
+__all__ = ["StatementMaker"]
+
+
+@dataclass(frozen=True)
+class StatementMaker:
+    """Makes statements of a kernel's instructions.
+
+    Attributes
+    ----------
+    kernel
+        A preprocessed loopy kernel.
+    types
+        Its types.
+    parameters
+        Size parameters.
+    options
+        How it is counted.
+    accesses
+        Makes the accesses.
+    trips
+        Stated trip counts.
+    sharing
+        Instructions that share a condition with the one before them.
+    """
+
+    kernel: Any
+    types: KernelTypes
+    parameters: tuple[str, ...]
+    options: CountingOptions
+    accesses: AccessMaker
+    trips: TripCounts
+    sharing: frozenset[str]
+
+    def statements(self, insn_id: str, place: Place, every: Instances) -> list[Statement]:
+        """Return what an instruction does: a statement for all its instances, more for parts of them.
+
+        Parameters
+        ----------
+        insn_id
+            The instruction.
+        place
+            Where it stands.
+        every
+            Its instances.
+
+        Raises
+        ------
+        UnsupportedKernelError
+            It cannot be described exactly.
+        """
+        from loopy.kernel.instruction import BarrierInstruction, NoOpInstruction
+
+        insn = self.kernel.id_to_insn[insn_id]
+        if isinstance(insn, (BarrierInstruction, NoOpInstruction)):
+            return []
+        facts = StatementFacts(self.types, self.options, every.space, self.trips.displaced)
+        reader = ExpressionReader(facts, self.kernel.name, insn_id)
+        recurrence, assigns, stated = None, "", self.trips.stated(place.loops)
+        if hasattr(insn, "expression"):
+            stated = _joined(stated, self._read(insn, place.loops, reader))
+            recurrence, assigns = self._private_update(insn, facts)
+        else:
+            stated = _joined(stated, self._read_code(insn, reader))
+        made: list[Statement] = []
+        for where, work in reader.work.items():
+            whole = where == Where()
+            if not whole and not (work.operations or work.loads or work.stores):
+                continue
+            instances = self._instances(where, every)
+            made.append(
+                Statement(
+                    name=insn_id if not made else f"{insn_id}.{len(made)}",
+                    domain=instances.domain,
+                    accesses=self._accesses(work, instances, insn_id),
+                    operations=_operations(work.operations),
+                    launch=place.launch,
+                    schedule=place.schedule,
+                    guarded=where.guarded,
+                    recurrence=recurrence if whole else None,
+                    assigns=assigns if whole else "",
+                    averages=self.trips.averages(place.loops),
+                    stated=stated,
+                )
+            )
+        return made
+
+    # what it does
+
+    def _read(self, insn: Any, loops: Sequence[str], reader: ExpressionReader) -> str:
+        """Read an instruction; return what is assumed about it, for messages."""
+        from contextlib import ExitStack
+
+        from loopy.kernel.instruction import AtomicUpdate
+        from loopy.symbolic import get_dependencies
+
+        assumed = ""
+        with ExitStack() as stack:
+            # The generated code tests several one after the other, the first one only once for several
+            # instructions in a row that share it.
+            several = len(insn.predicates) > 1 or insn.id in self.sharing
+            for predicate in sorted(insn.predicates, key=str):
+                # Loops that a condition does not depend on are inside of it.
+                outside = bool(set(loops) - get_dependencies(predicate))
+                with reader.only(guarded=several or outside):
+                    reader.read(predicate)
+            for predicate in sorted(insn.predicates, key=str):
+                branch = reader.facts.branch(predicate)
+                stack.enter_context(reader.only(guarded=True) if branch is None else reader.only((branch[0],)))
+            with reader.taken_as(self._assigned_type(insn)):
+                reader.read(insn.expression)
+            for assignee in insn.assignees:
+                reader.write(assignee)
+            for atomicity in getattr(insn, "atomicity", ()):
+                if isinstance(atomicity, AtomicUpdate):
+                    reader.count("atomic", insn.assignee)
+                    assumed = "atomic updates that succeed at once"
+        return assumed
+
+    def _assigned_type(self, insn: Any) -> str | None:
+        return self.types.dtype_of(insn.assignees[0])[0] if len(insn.assignees) == 1 else None
+
+    def _private_update(self, insn: Any, facts: StatementFacts) -> tuple[Recurrence | None, str]:
+        """Return how the instruction updates a private scalar from its old value, or which one it sets afresh."""
+        if len(insn.assignees) != 1 or getattr(insn.assignee, "mapper_method", "") != "map_variable":
+            return None, ""
+        name = str(insn.assignee.name)
+        if self.types.is_array(name):
+            return None, ""
+        path = path_from(facts, insn.expression, name)
+        if path is None:
+            return None, name
+        return Recurrence(name, _operations(Counter(path))), ""
+
+    def _read_code(self, insn: Any, reader: ExpressionReader) -> str:
+        """Read what the user stated about literal code; return that for messages."""
+        counts = dict(self.options.instructions).get(insn.id)
+        if counts is None:
+            msg = (
+                f"kernel {self.kernel.name!r}: instruction {insn.id!r} is literal code ({type(insn).__name__}), and "
+                f"what it executes is not known; state it: annotate(kernel, instructions={{{insn.id!r}: "
+                "InstructionCounts.of({'float32_add': 1}, loads=['x[i]'], stores=['y[i]'])})"
+            )
+            raise UnsupportedKernelError(msg, kernel=self.kernel.name, instruction=insn.id)
+        with reader.only(guarded=bool(insn.predicates)):
+            for name, count in counts.operations:
+                reader.add_operations(*_operation_of(name, insn.id), count)
+            for text in counts.loads:
+                reader.read(self._stated_access(text, insn))
+            for text in counts.stores:
+                reader.write(self._stated_access(text, insn))
+        return f"{insn.id} as stated"
+
+    def _stated_access(self, text: str, insn: Any) -> Any:
+        from loopy.symbolic import SubstitutionMapper
+        from pymbolic.mapper.substitutor import make_subst_func
+
+        parsed = parsed_by_user(text, f"access {text!r}, stated for instruction {insn.id!r}", self.kernel.name)
+        aggregate = getattr(parsed, "aggregate", parsed)
+        name = getattr(aggregate, "name", None)
+        if name is None or not self.types.is_array(name):
+            msg = (
+                f"kernel {self.kernel.name!r}: access {text!r}, stated for instruction {insn.id!r}, is to no array of "
+                "the kernel; write e.g. 'x[i]'"
+            )
+            raise UnsupportedKernelError(msg, kernel=self.kernel.name, instruction=insn.id)
+        own_names = SubstitutionMapper(make_subst_func(dict(insn.iname_exprs)))
+        return rewritten(self.kernel, own_names(parsed))
+
+    # where it does it
+
+    def _instances(self, where: Where, instances: Instances) -> Instances:
+        if where.conditions:
+            instances = instances.restricted(where.conditions, self.parameters)
+        return instances if where.lanes == 1 else instances.in_lanes(where.lanes)
+
+    def _accesses(self, work: Work, instances: Instances, insn_id: str) -> tuple[Any, ...]:
+        loads = [self.accesses.access(raw, "load", instances, insn_id) for raw in work.loads]
+        stores = [self.accesses.access(raw, "store", instances, insn_id) for raw in work.stores]
+        return (*loads, *stores)
+
+
+def _joined(*texts: str) -> str:
+    return ", ".join(filter(None, texts))
+
+
+def _operations(counted: Counter[tuple[str, str]]) -> tuple[Operation, ...]:
+    return tuple(Operation(kind, dtype, count) for (kind, dtype), count in sorted(counted.items()))
+
+
+def _operation_of(name: str, insn_id: str) -> tuple[str, str]:
+    """Return (kind, dtype) of a stated operation."""
+    from perflex.features.families.feature import parse_feature
+
+    try:
+        feature: Any = parse_feature(f"f_op_{name}")
+    except UnknownFeatureError as error:
+        msg = f"{name!r}, stated for instruction {insn_id!r}, is no operation: {error.message}"
+        raise UnsupportedKernelError(msg, instruction=insn_id) from None
+    return feature.kind, feature.dtype

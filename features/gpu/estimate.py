@@ -1,0 +1,125 @@
+"""Data volumes of any kernel from its Scop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+from perflex.errors import FeatureError, UnsupportedKernelError
+from perflex.features.gpu.geometry import resident_groups
+from perflex.features.gpu.resolved import resolve
+from perflex.features.gpu.result import ArrayVolumes, Volumes
+from perflex.features.gpu.rules import VARIANTS
+from perflex.features.gpu.rules_current import current_volumes
+from perflex.features.gpu.rules_paper import paper_volumes
+from perflex.features.gpu.wavefronts import local_wavefronts
+from perflex.features.scop.address_maps import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perflex.features.gpu.facts import MachineFacts
+    from perflex.features.gpu.resolved import ResolvedLaunch
+    from perflex.features.scop.scop import Scop
+
+__all__ = ["estimate_volumes"]
+
+
+def estimate_volumes(
+    scop: Scop,
+    sizes: Mapping[str, int],
+    machine: MachineFacts,
+    *,
+    variant: str = "current",
+    granule: int | None = None,
+    registers: int | None = None,
+    offsets: Mapping[str, int] | None = None,
+) -> Volumes:
+    """Estimate what a kernel moves between the levels of a GPU's memory hierarchy.
+
+    Parameters
+    ----------
+    scop
+        The kernel.
+    sizes
+        Value of each size parameter.
+    machine
+        Facts of the machine.
+    variant
+        ``"paper2022"`` for the rules of the paper, ``"current"`` for the best ones known here.
+    granule
+        Bytes that DRAM is accessed in; a sector for ``paper2022``, else two.
+    registers
+        32-bit registers of a work-item; without, they do not limit the resident work-groups.
+    offsets
+        Byte address of the first element of arrays, modulo a cache line; 0 where not given.
+
+    Returns
+    -------
+    Volumes
+        Bytes and wavefronts per run of the kernel, over all its launches.
+
+    Raises
+    ------
+    MachineError
+        A fact that is needed is not known.
+    MissingSizeError
+        A size has no value.
+    UnsupportedKernelError
+        A work-group does not fit the machine, the kernel accesses no memory, or an access is too irregular.
+
+    Notes
+    -----
+    Source: Ernst, Holzer, Hager, Knorr, Wellein, Analytical Performance Estimation during Code Generation on Modern
+    GPUs, Sections 3 and 4.
+    """
+    if variant not in VARIANTS:
+        msg = f"there is no variant {variant!r} of the data volumes; choose {' or '.join(VARIANTS)}"
+        raise FeatureError(msg, variant=variant)
+    scop.check_sizes(sizes)
+    launches = [launch for launch in resolve(describe(scop), sizes) if _accesses_memory(launch)]
+    if not launches:
+        msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no data volumes"
+        raise UnsupportedKernelError(msg, kernel=scop.name)
+    local_bytes = _local_bytes(scop, sizes)
+    volumes_of = paper_volumes if variant == "paper2022" else current_volumes
+    results = []
+    for launch in launches:
+        items = prod(launch.items)
+        resident = resident_groups(machine, items, registers=registers, local_bytes=local_bytes, kernel=scop.name)
+        result = volumes_of(launch, machine, resident, granule, dict(offsets or {}))
+        results.append((launch.repeats, _with_local(result, launch, machine)))
+    return replace(_summed(results), machine=machine.name, variant=variant)
+
+
+def _local_bytes(scop: Scop, sizes: Mapping[str, int]) -> int:
+    there = [array for array in scop.arrays if array.space == "local"]
+    return sum(array.itemsize * prod(int(extent.evaluate(sizes)) for extent in array.shape) for array in there)
+
+
+def _accesses_memory(launch: ResolvedLaunch) -> bool:
+    return any(piece.accesses for piece in launch.pieces)
+
+
+def _with_local(result: Volumes, launch: ResolvedLaunch, machine: MachineFacts) -> Volumes:
+    found = local_wavefronts(launch, machine)
+    arrays = dict(result.arrays)
+    for name in dict.fromkeys(name for name, _ in found):
+        arrays[name] = ArrayVolumes(
+            local_wavefronts_load=found.get((name, "load"), 0.0), local_wavefronts_store=found.get((name, "store"), 0.0)
+        )
+    return replace(result, arrays=arrays, total=ArrayVolumes.total(arrays.values()))
+
+
+def _summed(results: Sequence[tuple[int, Volumes]]) -> Volumes:
+    """Return the volumes of all launches; what is no volume is the last one's."""
+    last = results[-1][1]
+    names = dict.fromkeys(name for _, result in results for name in result.arrays)
+    arrays = {
+        name: ArrayVolumes.total(
+            result.arrays[name].times(repeats) for repeats, result in results if name in result.arrays
+        )
+        for name in names
+    }
+    return replace(last, arrays=arrays, total=ArrayVolumes.total(arrays.values()))

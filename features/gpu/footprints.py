@@ -1,0 +1,191 @@
+"""Distinct granules that boxes of work-groups touch, array by array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.features.gpu.boxes import Atoms
+from perflex.features.gpu.images import Imager
+from perflex.features.gpu.intervals import Intervals
+from perflex.features.gpu.resolved import Form
+from perflex.features.polynomials.computed_once import computed_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from perflex.features.gpu.resolved import ResolvedAccess, ResolvedLaunch
+
+__all__ = ["Box", "Layout", "Toucher"]
+
+Box = tuple[tuple[int, int], ...]
+Product = tuple[Intervals, ...]
+# Accesses with the same key see the same axes of the same array.
+Key = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How addresses become granules.
+
+    Attributes
+    ----------
+    granule
+        Size of a granule, in bytes.
+    offsets
+        Byte address of each array's first element, modulo a cache line; 0 where not given.
+    short_rows
+        Rows of fewer bytes that do not start on a granule are taken as parts of one linear array, where others are
+        taken to share no granule with their neighbours.
+    exact
+        Whether all arrays are linear; then what single boxes touch is known, but not what several do together.
+    """
+
+    granule: int
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    short_rows: int = 0
+    exact: bool = False
+
+
+class Toucher:
+    """The granules that any boxes of work-groups of one launch touch."""
+
+    def __init__(self, launch: ResolvedLaunch, layout: Layout, shared: Toucher | None = None) -> None:
+        self._launch = launch
+        # What elements are touched does not depend on the layout.
+        self.imagers_of: dict[Box, list[Imager]] = shared.imagers_of if shared else {}
+        self._layout = layout
+        self.coupled: set[Key] = shared.coupled if shared else self._coupled()
+        self._flat = self._flattened()
+        self._products: dict[tuple[Box, str], dict[Key, list[Product]]] = {}
+
+    def products(self, box: Box, direction: str) -> dict[Key, list[Product]]:
+        """Return for each array what the work-groups of a box load or store, as products along axes."""
+        if (box, direction) not in self._products:
+            self._fill(box)
+        return self._products[box, direction]
+
+    def bytes_of(self, boxes: Iterable[Box], directions: Sequence[str] = ("load", "store")) -> dict[str, int]:
+        """Return bytes that some boxes touch together in each array, each direction by itself."""
+        total: dict[str, int] = {}
+        boxes = tuple(boxes)
+        for direction in directions:
+            for key in self.keys(direction):
+                union = [product for box in boxes for product in self.products(box, direction).get(key, [])]
+                if union:
+                    total[key[0]] = total.get(key[0], 0) + _size(union) * self._layout.granule
+        return total
+
+    def keys(self, direction: str) -> list[Key]:
+        """Return the arrays that are loaded or stored, each with the strides of its axes."""
+        keys = [(a.array, a.strides) for _, a in self._accesses() if a.direction == direction]
+        return list(dict.fromkeys(keys))
+
+    def _accesses(self) -> list[tuple[Imager, ResolvedAccess]]:
+        return [
+            (imager, access)
+            for imager in self._imagers
+            for access in imager.piece.accesses
+            if self._launch.spaces[access.array] == "global"
+        ]
+
+    @computed_once
+    def _imagers(self) -> list[Imager]:
+        return [Imager(self._launch.kernel, piece) for piece in self._launch.pieces]
+
+    def _coupled(self) -> set[Key]:
+        """Return arrays some subscripts of which share dimensions between axes."""
+        found: set[Key] = set()
+        separate: set[tuple[object, ...]] = set()
+        for imager, access in self._accesses():
+            key = (access.array, access.strides)
+            kind = (id(imager), *(axis.dims for axis in access.axes))
+            if key not in found and kind not in separate:
+                if any(len(group) > 1 for group in imager.groups(access)):
+                    found.add(key)
+                else:
+                    separate.add(kind)
+        return found
+
+    def _flattened(self) -> set[Key]:
+        """Return arrays that are taken as linear: those, and others whose rows are short."""
+        flat = set(self.coupled)
+        for _, access in self._accesses():
+            pitch = access.pitch
+            short = self._layout.exact or 0 < pitch < self._layout.short_rows
+            if short and pitch % self._layout.granule:
+                flat.add((access.array, access.strides))
+        return flat
+
+    def _fill(self, box: Box) -> None:
+        found: dict[str, dict[Key, list[Product]]] = {"load": {}, "store": {}}
+        if box not in self.imagers_of:
+            parts = [piece.within(box) for piece in self._launch.pieces]
+            self.imagers_of[box] = [Imager(self._launch.kernel, part) for part in parts if part is not None]
+        flat = self._flat | (self._wrapped(box) if self._layout.exact else set())
+        for imager in self.imagers_of[box]:
+            part = imager.piece
+            seen: set[tuple[object, ...]] = set()
+            sets: dict[tuple[object, ...], Intervals] = {}
+            for access in part.accesses:
+                if self._launch.spaces[access.array] != "global" or not imager.runs(access):
+                    continue
+                key = (access.array, access.strides)
+                product = self._flat_product(imager, access) if key in flat else None
+                product = product or self._axis_product(imager, access, sets)
+                mark = (access.direction, key, *map(id, product))
+                if mark not in seen and all(item.starts.size for item in product):
+                    seen.add(mark)
+                    found[access.direction].setdefault(key, []).append(product)
+        for direction, products in found.items():
+            self._products[box, direction] = products
+
+    def _wrapped(self, box: Box) -> set[Key]:
+        """Return arrays of which some subscripts leave their row for a neighbouring one."""
+        found = set()
+        for imager in self.imagers_of[box]:
+            for access in imager.piece.accesses:
+                if access.pitch:
+                    low, high = access.axes[access.innermost].bounds(imager.piece.ranges)
+                    step = abs(access.strides[access.innermost]) * access.itemsize
+                    first = self._layout.offsets.get(access.array, 0)
+                    if first + low * step < 0 or first + high * step + access.itemsize > access.pitch:
+                        found.add((access.array, access.strides))
+        return found
+
+    def _axis_product(
+        self, imager: Imager, access: ResolvedAccess, sets: dict[tuple[object, ...], Intervals]
+    ) -> Product:
+        product = []
+        for axis, mark in enumerate(access.marks):
+            image = sets.get(mark)
+            if image is None:
+                image = imager.image(access.axes[axis], access)
+                if axis == access.innermost:
+                    image = self._granules(image, access, access.strides[axis])
+                sets[mark] = image
+            product.append(image)
+        return tuple(product) or (self._granules(imager.image(Form(0, ()), access), access, 1),)
+
+    def _flat_product(self, imager: Imager, access: ResolvedAccess) -> Product:
+        total = imager.image(Form(0, ()), access)
+        grouped = imager.groups(access)
+        alone = [[axis] for axis in range(len(access.axes)) if not any(axis in group for group in grouped)]
+        for axes in grouped + alone:
+            total = total.plus(imager.image(access.linear(axes), access))
+        return (self._granules(total, access, 1),)
+
+    def _granules(self, image: Intervals, access: ResolvedAccess, stride: int) -> Intervals:
+        offset = self._layout.offsets.get(access.array, 0)
+        return image.granules(stride * access.itemsize, access.itemsize, offset, self._layout.granule)
+
+
+def _size(union: Sequence[Product]) -> int:
+    if len(union[0]) == 1:
+        sets = [product[0] for product in union]
+        starts, ends = (np.concatenate([getattr(item, what) for item in sets]) for what in ("starts", "ends"))
+        return Intervals.merged(starts, ends).size
+    atoms = Atoms([union])
+    return atoms.size(atoms.masks[0])

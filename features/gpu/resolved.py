@@ -1,0 +1,302 @@
+"""A launch at given sizes: instance boxes, constraints and address maps as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.polynomials.computed_once import computed_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from perflex.features.scop.address_maps import AccessMap, Description, Piece, Row
+    from perflex.features.scop.scop import Scop
+
+__all__ = ["Form", "ResolvedAccess", "ResolvedLaunch", "ResolvedPiece", "resolve"]
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A quasi-affine function of instances: ``(constant + sum of coefficient * dimension or floor) / denominator``.
+
+    Attributes
+    ----------
+    constant, denominator
+        As above; the division leaves no rest.
+    terms
+        (dimension, coefficient).
+    floors
+        (function, coefficient): the function is rounded down.
+    """
+
+    constant: int
+    terms: tuple[tuple[int, int], ...]
+    floors: tuple[tuple[Form, int], ...] = ()
+    denominator: int = 1
+
+    @computed_once
+    def dims(self) -> frozenset[int]:
+        """Dimensions it depends on."""
+        return frozenset(dim for dim, _ in self.terms).union(*(form.dims for form, _ in self.floors))
+
+    @computed_once
+    def floor_dims(self) -> frozenset[int]:
+        """Dimensions that are not merely added."""
+        if self.denominator != 1:
+            return self.dims
+        return frozenset[int]().union(*(form.dims for form, _ in self.floors))
+
+    def coefficient(self, dim: int) -> int:
+        """Return the coefficient of a dimension that is merely added."""
+        return dict(self.terms).get(dim, 0)
+
+    def bounds(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        """Return limits of its values, which floors that cancel may make too wide."""
+        low = high = self.constant
+        spans = [(ranges[dim], coefficient) for dim, coefficient in self.terms]
+        spans += [(form.bounds(ranges), coefficient) for form, coefficient in self.floors]
+        for (start, end), coefficient in spans:
+            low += coefficient * (start if coefficient > 0 else end)
+            high += coefficient * (end if coefficient > 0 else start)
+        return low // self.denominator, high // self.denominator
+
+    def values(self, points: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Return its values at points given by arrays for each dimension, which broadcast."""
+        total: np.ndarray = np.asarray(self.constant, dtype=np.int64)
+        for dim, coefficient in self.terms:
+            total = total + coefficient * points[dim]
+        for form, coefficient in self.floors:
+            total = total + coefficient * form.values(points)
+        return total if self.denominator == 1 else total // self.denominator
+
+
+@dataclass(frozen=True)
+class ResolvedAccess:
+    """An access: ``axes`` are its indices, ``strides`` their distances in elements."""
+
+    array: str
+    direction: str
+    text: str
+    axes: tuple[Form, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+    @computed_once
+    def address(self) -> Form:
+        """Byte address relative to the array's first element."""
+        return self.linear(range(len(self.axes)), self.itemsize)
+
+    @computed_once
+    def innermost(self) -> int:
+        """The axis along which neighbours are closest."""
+        there = [(abs(stride), -axis) for axis, stride in enumerate(self.strides) if stride]
+        return -min(there)[1] if there else len(self.strides) - 1
+
+    @computed_once
+    def pitch(self) -> int:
+        """Bytes between neighbours along the axis after the innermost one; 0 if there is none."""
+        others = [abs(stride) for axis, stride in enumerate(self.strides) if stride and axis != self.innermost]
+        return min(others, default=0) * self.itemsize
+
+    @computed_once
+    def marks(self) -> tuple[tuple[object, ...], ...]:
+        """What tells each axis's granules from those of the launch's other accesses: equal forms are one object."""
+        return tuple(
+            (id(form), stride, self.array) if axis == self.innermost else (id(form),)
+            for axis, (form, stride) in enumerate(zip(self.axes, self.strides, strict=True))
+        )
+
+    def linear(self, axes: Iterable[int], scale: int = 1) -> Form:
+        """Return the sum of index times stride over some axes, in elements, times a scale."""
+        constant, terms, floors = 0, dict[int, int](), list[tuple[Form, int]]()
+        for axis in axes:
+            form, factor = self.axes[axis], self.strides[axis] * scale
+            if form.denominator != 1:
+                floors.append((form, factor))
+                continue
+            constant += factor * form.constant
+            for dim, coefficient in form.terms:
+                terms[dim] = terms.get(dim, 0) + factor * coefficient
+            floors += [(inner, factor * coefficient) for inner, coefficient in form.floors]
+        return Form(constant, tuple(sorted((d, c) for d, c in terms.items() if c)), tuple(floors))
+
+
+@dataclass(frozen=True)
+class ResolvedPiece:
+    """Instances within a box that fulfil constraints, and what they access.
+
+    Attributes
+    ----------
+    statement
+        The statement's name.
+    ranges
+        First and last value of each dimension.
+    constraints
+        Forms that are not negative on instances; those that the box implies are left out.
+    accesses
+        The accesses.
+    """
+
+    statement: str
+    ranges: Ranges
+    constraints: tuple[Form, ...]
+    accesses: tuple[ResolvedAccess, ...]
+
+    def within(self, box: Sequence[tuple[int, int]]) -> ResolvedPiece | None:
+        """Return the part with other ranges of the first dimensions, or None if it is certainly empty."""
+        given = tuple(
+            (max(low, start), min(high, end)) for (low, high), (start, end) in zip(box, self.ranges, strict=False)
+        )
+        ranges = narrowed(given + self.ranges[len(given) :], self.constraints)
+        if ranges is None:
+            return None
+        left = tuple(form for form in self.constraints if form.bounds(ranges)[0] < 0)
+        return ResolvedPiece(self.statement, ranges, left, self.accesses)
+
+
+@dataclass(frozen=True)
+class ResolvedLaunch:
+    """A launch: extents of its grid and work-groups, and its pieces."""
+
+    kernel: str
+    groups: tuple[int, ...]
+    items: tuple[int, ...]
+    repeats: int
+    pieces: tuple[ResolvedPiece, ...]
+    spaces: Mapping[str, str]
+
+
+def resolve(description: Description, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
+    """Return the launches of a Scop at given sizes.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        A launch has no work-items or no work-groups, or a loop no end.
+    """
+    scop = description.scop
+    values = [int(sizes[name]) for name in scop.parameters]
+    launches = []
+    for number, launch in enumerate(scop.launches):
+        if not launch.groups or not launch.items:
+            msg = (
+                f"kernel {scop.name!r} has no grid of work-groups and work-items, as GPUs run; tag its loops, e.g. "
+                'loopy.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")'
+            )
+            raise UnsupportedKernelError(msg, kernel=scop.name)
+        groups = tuple(int(extent.evaluate(sizes)) for extent in launch.groups)
+        if min(groups, default=1) < 1:
+            msg = f"kernel {scop.name!r} has the grid {groups} at these sizes, so nothing runs; give larger sizes"
+            raise UnsupportedKernelError(msg, kernel=scop.name, groups=groups)
+        box = [(0, extent - 1) for extent in (*groups, *launch.items)]
+        mine = [piece for piece in description.pieces if piece.launch == number]
+        resolved = [_resolved(scop, piece, box, values, sizes) for piece in mine]
+        pieces = tuple(piece for piece in resolved if piece is not None)
+        repeats = int(launch.repeats.evaluate(sizes))
+        spaces = {array.name: array.space for array in scop.arrays}
+        launches.append(ResolvedLaunch(scop.name, groups, launch.items, repeats, pieces, spaces))
+    return launches
+
+
+def _resolved(
+    scop: Scop, piece: Piece, box: list[tuple[int, int]], values: list[int], sizes: Mapping[str, int]
+) -> ResolvedPiece | None:
+    forms: list[Form] = []
+    for floor in piece.floors:
+        forms.append(_form(floor.row, floor.denominator, values, forms))
+    constraints = [_form(row, 1, values, forms) for row in piece.inequalities]
+    for row in piece.equalities:
+        constraints += [_form(row, 1, values, forms), _form(tuple((c, -v) for c, v in row), 1, values, forms)]
+    known: dict[Form, Form] = {}
+    accesses = tuple(_access(scop, access, values, forms, sizes, known) for access in piece.accesses)
+    unbounded = [(-_FAR, _FAR)] * (piece.dims - len(box))
+    ranges = narrowed((*box, *unbounded), constraints)
+    if ranges is None:
+        return None
+    for low, high in ranges:
+        if low <= -_FAR or high >= _FAR:
+            msg = f"a loop around statement {piece.statement!r} of kernel {scop.name!r} has no end; give it bounds"
+            raise UnsupportedKernelError(msg, kernel=scop.name, statement=piece.statement)
+    if piece.host_dims:
+        # One launch stands for all of a host loop: the one in the middle.
+        middle = {dim: sum(ranges[dim]) // 2 for dim in piece.host_dims}
+        pinned = tuple((middle.get(dim, low), middle.get(dim, high)) for dim, (low, high) in enumerate(ranges))
+        ranges = narrowed(pinned, constraints)
+        if ranges is None:
+            return None
+    left = tuple(form for form in constraints if form.bounds(ranges)[0] < 0)
+    return ResolvedPiece(piece.statement, ranges, left, accesses)
+
+
+_FAR = 1 << 40
+
+
+def _access(
+    scop: Scop,
+    access: AccessMap,
+    values: list[int],
+    forms: list[Form],
+    sizes: Mapping[str, int],
+    known: dict[Form, Form],
+) -> ResolvedAccess:
+    made = (_form(row, denominator, values, forms) for row, denominator in access.axes)
+    axes = tuple(known.setdefault(form, form) for form in made)
+    strides = tuple(int(stride.evaluate(sizes)) for stride in access.strides)
+    return ResolvedAccess(access.array, access.direction, access.text, axes, strides, scop.array(access.array).itemsize)
+
+
+def _form(row: Row, denominator: int, values: list[int], forms: list[Form]) -> Form:
+    constant, terms, floors = 0, dict[int, int](), list[tuple[Form, int]]()
+    for (kind, position), coefficient in row:
+        if kind == "c":
+            constant += coefficient
+        elif kind == "p":
+            constant += coefficient * values[position]
+        elif kind == "d":
+            terms[position] = terms.get(position, 0) + coefficient
+        elif forms[position].dims:
+            floors.append((forms[position], coefficient))
+        else:
+            constant += coefficient * (forms[position].constant // forms[position].denominator)
+    if not terms and not floors:
+        return Form(constant // denominator, ())
+    return Form(constant, tuple(sorted(terms.items())), tuple(floors), denominator)
+
+
+def narrowed(ranges: Ranges, constraints: Sequence[Form]) -> Ranges | None:
+    """Return ranges cut to what constraints leave of them, or None if that is nothing."""
+    current = list(ranges)
+    changed = True
+    rounds = 0
+    while changed and rounds < 4:
+        changed = False
+        rounds += 1
+        for form in constraints:
+            low, high = form.bounds(current)
+            if low >= 0:
+                continue
+            if high < 0:
+                return None
+            for dim, coefficient in form.terms:
+                start, end = current[dim]
+                # What the other terms can add at most bounds this one.
+                rest = high - coefficient * (end if coefficient > 0 else start)
+                if coefficient > 0:
+                    new = (max(start, -(rest // coefficient)), end)
+                else:
+                    new = (start, min(end, rest // -coefficient))
+                if new[0] > new[1]:
+                    return None
+                if new != (start, end):
+                    current[dim] = new
+                    changed = True
+                    low, high = form.bounds(current)
+    if any(low > high for low, high in current):
+        return None
+    return tuple(current)

@@ -1,0 +1,86 @@
+"""The estimate as the paper describes it (variant ``paper2022``).
+
+The paper's tool is cruder in three points, where its numbers and these differ:
+
+* it counts work-items that guards keep from running, at the L1 cache and in work-groups that leave the domain;
+* it takes the wave's extents in y and z from the domain before thread folding, so that a folded wave is too shallow;
+* it places and cuts waves and sets in work-items of the domain before folding, which matters where the grid's upper
+  edge cuts a work-group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.features.gpu.facts import curve, fact
+from perflex.features.gpu.footprints import Layout, Toucher
+from perflex.features.gpu.geometry import filled_groups, wave_of
+from perflex.features.gpu.instances import instances
+from perflex.features.gpu.l1 import Lines, average_group
+from perflex.features.gpu.l2 import wave_volumes
+from perflex.features.gpu.rules import Oversubscription, Parts, Rates, as_volumes, gompertz
+from perflex.features.gpu.sampling import first_groups
+from perflex.features.gpu.wavefronts_part1 import bank_conflicts, distinct
+
+if TYPE_CHECKING:
+    from perflex.features.gpu.facts import MachineFacts
+    from perflex.features.gpu.resolved import ResolvedLaunch
+    from perflex.features.gpu.result import Volumes
+
+__all__ = ["paper_cycles", "paper_volumes"]
+
+_FAR = 1024
+# The curves of the paper's tool at the time of the paper; the first and fourth predict misses, the others hits.
+_L1_MISS = (0.73, 4.6, 0.34)
+_Y_HIT = (1.0, 0.06347897995, -1.03)
+_Z_HIT = (1.0, 0.0036, -3.97)
+_LOAD_MISS = (0.5, 13.0, 1.8)
+_STORE_HIT = (1.0, 0.044, -0.61)
+
+
+def paper_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
+    """Return the cycles of each iteration's instructions (Section 4.2).
+
+    A half sub-group takes as many as there are addresses on one of 16 banks of 8 bytes, or segments of 1024 bytes.
+    """
+    halves = addresses.reshape(len(addresses), -1, addresses.shape[-1] // 2)
+    conflicts = bank_conflicts(halves, 16, 8, itemsize)
+    cycles: np.ndarray = np.maximum(conflicts, distinct(halves, _FAR)).sum(axis=-1)
+    return cycles
+
+
+def paper_volumes(
+    launch: ResolvedLaunch, machine: MachineFacts, resident: int, granule: int | None, offsets: dict[str, int]
+) -> Volumes:
+    """Return the volumes of one launch."""
+    lines = Lines(fact(machine, "line_bytes"), fact(machine, "sector_bytes"), fact(machine, "sub_group_size"))
+    units, capacity = fact(machine, "compute_units"), fact(machine, "l2_effective_bytes")
+    wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=True)
+    granule = granule or lines.sector
+    # Addresses are (sector of the row, y, z), so that alignment does not enter.
+    toucher = Toucher(launch, Layout(granule))
+    group = average_group(launch, first_groups(wave.now, 4), lines, offsets, paper_cycles, toucher)
+    volumes = wave_volumes(toucher, wave, granule)
+    everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
+    parts = Parts(group, volumes, everything, instances(launch, wave.now))
+    over = Oversubscription(
+        l1=sum(group.allocated.values()) / group.groups * resident / fact(machine, "l1_bytes"),
+        l2_y=(volumes.sets[0] + volumes.sets[1]) / capacity,
+        l2_z=volumes.sets[2] / capacity,
+        l2=(sum(volumes.load.values()) + sum(volumes.store.values())) / capacity,
+    )
+    rates = Rates(
+        l1_miss=gompertz(curve(machine, "l1_miss", _L1_MISS), over.l1),
+        xy_hit=gompertz(curve(machine, "y_hit", _Y_HIT), _clamped(over.l2_y)),
+        z_hit=gompertz(curve(machine, "z_hit", _Z_HIT), _clamped(over.l2_z)),
+        load_miss=gompertz(curve(machine, "load_miss", _LOAD_MISS), over.l2),
+        store_miss=1 - gompertz(curve(machine, "store_hit", _STORE_HIT), over.l2),
+    )
+    return as_volumes(launch, parts, rates, over, resident=resident, units=units)
+
+
+def _clamped(oversubscription: float) -> float:
+    """Return the argument of the curves of overlaps; 0.1 stands for no set."""
+    return min(max(oversubscription, 0.01), 10.0) if oversubscription else 0.1

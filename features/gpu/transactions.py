@@ -1,0 +1,137 @@
+"""Memory transactions of a kernel on each level of a machine, from the addresses of its sub-groups (Section III)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from perflex.errors import MachineError, UnsupportedKernelError
+from perflex.features.gpu.estimate import estimate_volumes
+from perflex.features.gpu.group import PERIOD, instructions
+from perflex.features.gpu.resolved import resolve
+from perflex.features.gpu.sampling import alike, whole_grid
+from perflex.features.gpu.wavefronts import local_wavefronts
+from perflex.features.gpu.wavefronts_part1 import distinct
+from perflex.features.scop.address_maps import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.features.gpu.resolved import ResolvedLaunch
+    from perflex.features.scop.scop import Scop
+    from perflex.machines import Machine
+
+__all__ = [
+    "cache_transactions",
+    "global_transactions",
+    "l1_transactions",
+    "local_factor",
+    "local_transactions",
+    "require_gpu",
+    "uses_local",
+]
+
+
+def l1_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[str, float]:
+    """Return the transactions of global and of local memory, and both together, per run of the kernel.
+
+    Both together are ``global + 4*local`` (Section III-B) where a local transaction moves four times the bytes of a
+    global one, as on NVIDIA's GPUs.
+
+    Raises
+    ------
+    MachineError
+        The machine is no GPU, or a fact is not known.
+    UnsupportedKernelError
+        The kernel accesses no memory, or an access is too irregular.
+    """
+    require_gpu(machine)
+    one, two = global_transactions(scop, sizes, machine), 0.0
+    if uses_local(scop):
+        two = sum(local_transactions(scop, sizes, machine).values())
+    together = sum(one.values()) + (local_factor(machine) * two if two else 0.0)
+    return {"f_txn_global": sum(one.values()), "f_txn_local": two, "f_txn_l1": together}
+
+
+def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[tuple[str, str], float]:
+    """Return the distinct sectors of each sub-group's loads and stores of global arrays, by array and direction.
+
+    Exact at the given sizes: all sub-groups are counted, those whose addresses differ by multiples of a kibibyte and
+    that guards treat alike by one that stands for them. Arrays begin at multiples of a cache line.
+    """
+    lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
+    line = int(machine.need("line_bytes"))
+    total: dict[tuple[str, str], float] = defaultdict(float)
+    for launch in _launches(scop, sizes):
+        for group, weight in alike(launch, whole_grid(launch, line), PERIOD):
+            for item in instructions(launch, group, lanes, "global", {}):
+                each = distinct(item.addresses, sector).sum(axis=-1)
+                total[item.array, item.direction] += weight * item.count * float(each @ item.weights)
+    return total
+
+
+def local_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[tuple[str, str], float]:
+    """Return the accesses of local memory with their replays, by array and direction.
+
+    A sub-group's access is as many transactions as there are distinct words in the fullest bank; elements of eight
+    bytes are served to halves of a sub-group in turn. All sub-groups are counted, so that one that straddles rows of
+    the work-group conflicts as it does.
+    """
+    total: dict[tuple[str, str], float] = defaultdict(float)
+    for launch in _launches(scop, sizes):
+        for key, count in local_wavefronts(launch, machine).items():
+            total[key] += count
+    return total
+
+
+def cache_transactions(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None
+) -> dict[str, float]:
+    """Return the sectors between L2 and L1 and between DRAM and L2, from the data volumes, per run of the kernel.
+
+    Raises
+    ------
+    MachineError, UnsupportedKernelError
+        As the volumes.
+    """
+    require_gpu(machine)
+    volumes = estimate_volumes(scop, sizes, machine, registers=registers).total
+    sector = machine.need("sector_bytes")
+    return {
+        "f_txn_l2": (volumes.l2_l1_load + volumes.l2_l1_store) / sector,
+        "f_txn_dram": (volumes.dram_load + volumes.dram_store) / sector,
+    }
+
+
+def local_factor(machine: Machine) -> float:
+    """Return how many transactions of global memory move as many bytes as one of local memory (4: 128 B of 32 B)."""
+    return machine.need("local_banks") * machine.need("local_bank_bytes") / machine.need("sector_bytes")
+
+
+def uses_local(scop: Scop) -> bool:
+    """Return whether any statement accesses a local array."""
+    return any(scop.array(access.array).space == "local" for part in scop.statements for access in part.accesses)
+
+
+def require_gpu(machine: Machine) -> None:
+    """Stop if a machine has no sub-groups and memory transactions of their own.
+
+    Raises
+    ------
+    MachineError
+        It is no GPU.
+    """
+    if machine.kind != "gpu":
+        msg = (
+            f"machine {machine.name} is a {machine.kind.upper()}: transactions of sub-groups and the instruction "
+            "roofline are for GPUs; name one of 'perflex machine list'"
+        )
+        raise MachineError(msg, machine=machine.name)
+
+
+def _launches(scop: Scop, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
+    launches = [launch for launch in resolve(describe(scop), sizes) if any(part.accesses for part in launch.pieces)]
+    if not launches:
+        msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no transactions"
+        raise UnsupportedKernelError(msg, kernel=scop.name)
+    return launches

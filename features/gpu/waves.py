@@ -1,0 +1,95 @@
+"""Waves of a kernel's work-groups on a machine: how many, how full, and what the last one costs."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+from perflex.errors import MachineError, UnsupportedKernelError
+from perflex.machines.residency import residency
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.features.scop.scop import Scop
+    from perflex.machines.machine import Machine
+
+__all__ = ["local_bytes_of", "wave_values"]
+
+
+def local_bytes_of(scop: Scop, launch: int, sizes: Mapping[str, int]) -> int:
+    """Return the local memory of a work-group in a launch, in bytes: the local arrays that it touches."""
+    used = {
+        access.array for statement in scop.statements if statement.launch == launch for access in statement.accesses
+    }
+    return sum(
+        prod(int(extent.evaluate(sizes)) for extent in array.shape) * array.itemsize
+        for array in scop.arrays
+        if array.space == "local" and array.name in used
+    )
+
+
+def wave_values(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None = None
+) -> dict[str, float]:
+    """Return the features of residency.
+
+    Of several launches, waves add up and the others are means with the waves as weights.
+
+    Parameters
+    ----------
+    scop, sizes
+        The kernel, and an integer per size parameter.
+    machine
+        The machine.
+    registers
+        32-bit registers per work-item; None if they limit nothing.
+
+    Returns
+    -------
+    dict
+        ``f_waves``: work-groups by work-groups that are resident at once, not rounded. ``f_wave_quantisation``: the
+        same rounded up by not rounded, the factor by which an unfilled last wave lengthens a launch whose time goes
+        with full waves. ``f_occupancy``: resident sub-groups as a fraction of the most that a compute unit can hold.
+        ``f_su_imbalance``: Su's factor (1 + 1/waves) / (occupancy / highest occupancy) (Su et al. 2015, Eq. 18), where
+        the highest occupancy is that of any work-group size with the same registers.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        There are no work-groups at these sizes.
+    MachineError
+        A work-group exceeds a limit of the machine, or a fact is not known.
+    """
+    waves = rounded = occupancy = imbalance = 0.0
+    for number, launch in enumerate(scop.launches):
+        repeats = float(launch.repeats.evaluate(sizes))
+        groups = prod(int(extent.evaluate(sizes)) for extent in launch.groups)
+        if groups <= 0 or repeats <= 0:
+            continue
+        held = residency(machine, launch.group_size, local_bytes_of(scop, number, sizes), registers)
+        share, whole = groups / held.wave_groups, ceil(groups / held.wave_groups)
+        waves += repeats * share
+        rounded += repeats * whole
+        occupancy += repeats * share * held.occupancy
+        imbalance += repeats * share * (1 + 1 / whole) * _highest_occupancy(machine, registers) / held.occupancy
+    if not waves:
+        msg = f"kernel {scop.name!r} has no work-groups at these sizes; give larger ones"
+        raise UnsupportedKernelError(msg, kernel=scop.name)
+    return {
+        "f_waves": waves,
+        "f_wave_quantisation": rounded / waves,
+        "f_occupancy": occupancy / waves,
+        "f_su_imbalance": imbalance / waves,
+    }
+
+
+def _highest_occupancy(machine: Machine, registers: int | None) -> float:
+    size = int(machine.need("sub_group_size"))
+    highest = 0.0
+    for items in range(size, int(machine.need("max_items_per_group")) + 1, size):
+        try:
+            highest = max(highest, residency(machine, items, 0, registers).occupancy)
+        except MachineError:
+            break  # larger ones do not fit either
+    return highest

@@ -1,0 +1,197 @@
+"""Warp-level and thread-level instructions of a kernel by class, symbolic in the sizes (Ding and Williams).
+
+What is counted is what a compiler makes of the source, by these rules; no counter of a device is read:
+
+* an arithmetic operation is one instruction of its type's class (``fp32`` with half precision, ``fp64``, ``int`` with
+  truth values), also a division or a function, of which compilers make several; complex ones are several;
+* an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``; private arrays are
+  registers;
+* address arithmetic is ``int``, by the rule of `perflex.features.instructions.addresses`;
+* each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop of
+  32 iterations at most, the same number for all work-items and sizes, is unrolled and takes none;
+* a guard is a comparison (``int``; two instructions more for a division in it) for each of its inequalities, and a
+  branch (``control``), executed by all that reach it; equal and opposite guards in one loop are one. An affine
+  condition is a guard if branches are counted where they are taken: ``annotate(kernel, branches="domain")``;
+* a barrier and the end of the kernel are one ``control`` instruction each.
+
+A sub-group executes an instruction if any of its work-items does; that is counted exactly from the domains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from perflex.features.counting.counts import counts_of
+from perflex.features.families.instructions import INSTRUCTION_CLASSES
+from perflex.features.instructions.addresses import address_work
+from perflex.features.instructions.nest import nests_of
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.isl import ISL_LOCK, isl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perflex.features.instructions.nest import Nest
+    from perflex.features.scop.scop import Scop, Statement
+
+__all__ = ["Executed", "instructions_of"]
+
+_CLASS_OF = {"float16": "fp32", "float32": "fp32", "complex64": "fp32", "float64": "fp64", "complex128": "fp64"}
+_COMPLEX = {"add": 2, "mul": 4, "madd": 4}
+_COMPLEX_OTHER = 2
+_PER_DIVISION = 2
+
+
+@dataclass(frozen=True)
+class Executed:
+    """Instructions of one class that the elements of a set execute.
+
+    Attributes
+    ----------
+    kind
+        One of `INSTRUCTION_CLASSES`.
+    times
+        Instructions per element of the set.
+    domain
+        isl set of (work-group, work-item, loop values); None for all work-items of the launch.
+    launch
+        Index of the launch.
+    """
+
+    kind: str
+    times: Fraction
+    domain: Any
+    launch: int
+
+
+def instructions_of(scop: Scop, sub_group_size: int | None) -> dict[str, QuasiPolynomial]:
+    """Return how many instructions of each class are executed, by sub-groups or, without a size, by work-items.
+
+    Each is a function of the sizes, summed over all launches of the kernel.
+    """
+    counts = counts_of(scop)
+    found = {kind: QuasiPolynomial.constant(0) for kind in INSTRUCTION_CLASSES}
+    for (kind, launch), parts in _merged(scop).items():
+        for times, domain in parts:
+            if domain is None:
+                size = scop.launches[launch].group_size
+                each = size if sub_group_size is None else -(-size // sub_group_size)
+                number = counts.group_count(launch) * each
+            else:
+                number = counts.executions(domain, launch, sub_group_size)
+            found[kind] = found[kind] + number * times
+    return found
+
+
+def _merged(scop: Scop) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
+    """Return (instructions per element, set) by class and launch, each set once; kept on the Scop."""
+    kept: dict[tuple[str, int], list[tuple[Fraction, Any]]] | None = scop.__dict__.get("_instructions")
+    if kept is not None:
+        return kept
+    sums: dict[tuple[str, int], dict[str, tuple[Fraction, Any]]] = {}
+    with ISL_LOCK:
+        for part in _everything(scop):
+            into = sums.setdefault((part.kind, part.launch), {})
+            key = str(part.domain)
+            into[key] = (into.get(key, (Fraction(0), None))[0] + part.times, part.domain)
+    merged = {key: list(parts.values()) for key, parts in sums.items()}
+    found: dict[tuple[str, int], list[tuple[Fraction, Any]]] = scop.__dict__.setdefault("_instructions", merged)
+    return found
+
+
+def _everything(scop: Scop) -> Iterator[Executed]:
+    for nest in nests_of(scop):
+        for number in nest.paths:
+            if not _only_tests(scop, scop.statements[number]):
+                yield from _statement(scop, scop.statements[number])
+        for times, loop in address_work(scop, nest):
+            if times:
+                yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
+        yield from _loops(nest)
+        yield from _guards(scop, nest)
+    for launch in range(len(scop.launches)):
+        yield Executed("control", Fraction(1), None, launch)
+    for barrier in scop.barriers:
+        yield Executed("control", barrier.weight(), barrier.domain, barrier.launch)
+
+
+def _statement(scop: Scop, statement: Statement) -> Iterator[Executed]:
+    weight = statement.weight()
+    for operation in statement.operations:
+        # The update itself is an access; an atomic is one instruction with it.
+        if operation.kind == "atomic":
+            continue
+        each = _COMPLEX.get(operation.kind, _COMPLEX_OTHER) if operation.dtype.startswith("complex") else 1
+        kind = _CLASS_OF.get(operation.dtype, "int")
+        yield Executed(kind, weight * operation.count * each, statement.domain, statement.launch)
+    for access in statement.accesses:
+        space = scop.array(access.array).space
+        if space != "private":
+            yield Executed(f"ldst_{space}", weight, statement.domain, statement.launch)
+
+
+def _only_tests(scop: Scop, statement: Statement) -> bool:
+    """Return whether a statement is but the test of a condition that the domains of its instruction's rest show.
+
+    Such a condition is a guard, and counted as one.
+    """
+    if statement.accesses or any(operation.dtype in _CLASS_OF for operation in statement.operations):
+        return False
+    instruction = statement.name.partition(".")[0]
+    others = [one for one in scop.statements if one.name.partition(".")[0] == instruction and one is not statement]
+    return any(
+        one.launch == statement.launch and one.domain.is_strict_subset(statement.domain)
+        for one in others
+        if one.schedule == statement.schedule
+    )
+
+
+def _loops(nest: Nest) -> Iterator[Executed]:
+    for loop in nest.loops.values():
+        if not loop.unrolled:
+            yield Executed("int", 2 * loop.weight, loop.iterations, nest.launch)
+            yield Executed("control", loop.weight, loop.iterations, nest.launch)
+
+
+def _guards(scop: Scop, nest: Nest) -> Iterator[Executed]:
+    """Yield the tests of guards: of statements, and of loops that not all work-items enter."""
+    seen: set[tuple[object, str]] = set()
+
+    def tested(inner: Any, context: Any, weight: Fraction, place: object) -> Iterator[Executed]:
+        if context.is_subset(inner):
+            return
+        remaining = inner.coalesce().gist(context)
+        if (place, str(remaining)) in seen:
+            return
+        # Who fails the test goes the other way: no test of its own.
+        opposite = context.subtract(inner).coalesce().gist(context)
+        seen.update({(place, str(remaining)), (place, str(opposite))})
+        yield Executed("int", weight * _comparisons(remaining), context, nest.launch)
+        yield Executed("control", weight, context, nest.launch)
+
+    for loop in nest.loops.values():
+        parent = nest.parent(loop)
+        position = nest.axes + loop.depth - 1
+        entered = loop.iterations.project_out(isl.dim_type.set, position, 1)
+        yield from tested(entered, parent.iterations, parent.weight, parent.path)
+    for number in nest.paths:
+        loop = nest.around(number)[-1]
+        yield from tested(scop.statements[number].domain, loop.iterations, loop.weight, loop.path)
+
+
+def _comparisons(guard: Any) -> int:
+    """Return the instructions that test whether an instance is in a set."""
+    count = 0
+    for part in guard.compute_divs().get_basic_sets():
+        for constraint in part.get_constraints():
+            if constraint.is_div_constraint():
+                continue
+            affine = constraint.get_aff()
+            divisions = sum(
+                not affine.get_coefficient_val(isl.dim_type.div, place).is_zero()
+                for place in range(affine.dim(isl.dim_type.div))
+            )
+            count += 1 + _PER_DIVISION * divisions
+    return max(1, count)

@@ -1,0 +1,201 @@
+"""Counting features of many kernels, here or in an executor's workers."""
+
+from __future__ import annotations
+
+from concurrent.futures import BrokenExecutor, CancelledError
+from dataclasses import dataclass
+from os import cpu_count
+from pickle import PicklingError
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perflex.errors import ExecutorError, UnsupportedKernelError
+from perflex.machines.choice import Choice, chosen_machine, using_machine
+from perflex.machines.resources import using_resources
+from perflex.store.store import current_store, using_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import Executor, Future
+
+    from perflex.features import Amount, Feature
+    from perflex.machines.resources import Resources
+    from perflex.timing.measuring import Progress
+
+__all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in_portions"]
+
+_Item = TypeVar("_Item")
+
+# So many portions of work for each core: few enough to be sent quickly, many enough to keep all workers busy.
+_PORTIONS = 12
+# What executors raise themselves, or what happens on the way to and from workers.
+EXECUTOR_FAULTS = (BrokenExecutor, CancelledError, PicklingError, RuntimeError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True)
+class CountedRow:
+    """What was counted of one kernel at its sizes.
+
+    Attributes
+    ----------
+    values
+        Of each feature.
+    matched
+        Whether the kernel has anything that the feature counts.
+    amounts
+        What one unit of each feature amounts to, None where that is not one number.
+    refusal
+        Why the kernel cannot be counted; the other fields are empty then.
+    """
+
+    values: tuple[float, ...] = ()
+    matched: tuple[bool, ...] = ()
+    amounts: tuple[Amount | None, ...] = ()
+    refusal: str | None = None
+
+
+def count_rows(
+    features: Sequence[Feature],
+    rows: Sequence[tuple[Any, Mapping[str, Any], str]],
+    sub_group_size: int,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    resources: Sequence[Resources | None] | None = None,
+) -> list[CountedRow]:
+    """Count features of kernels.
+
+    Parameters
+    ----------
+    features
+        What to count.
+    rows
+        Kernel (or Scop), sizes and label each.
+    sub_group_size
+        Work-items per sub-group.
+    executor
+        Where to count; here if there is none.
+    progress
+        Called with (done, total, what) as work proceeds.
+    resources
+        What each kernel takes as it was built, for features that depend on that.
+
+    Raises
+    ------
+    ExecutorError
+        The executor failed.
+    PerflexError
+        As the features; of the first row that has one.
+    """
+    built = resources or [None] * len(rows)
+    if executor is not None:
+        return _in_executor(features, rows, built, sub_group_size, executor, progress)
+    counted = []
+    for number, (kernel, sizes, label) in enumerate(rows):
+        if progress is not None:
+            progress(number, len(rows), f"counting {label}")
+        with using_resources(built[number]):
+            counted.append(_count(features, kernel, sizes, sub_group_size))
+    return counted
+
+
+def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], sub_group_size: int) -> CountedRow:
+    from perflex.features import counts_of, extract_scop
+
+    try:
+        scop = extract_scop(kernel)
+        checked = scop.checked(sizes)
+        values = tuple([float(feature.value(scop, checked, sub_group_size)) for feature in features])
+        matched = tuple([feature.matches(scop, checked) for feature in features])
+        amounts = tuple(
+            [
+                feature.amount(scop, checked, sub_group_size) if has else None
+                for feature, has in zip(features, matched, strict=True)
+            ]
+        )
+    except UnsupportedKernelError as error:
+        return CountedRow(refusal=error.message)
+    counts_of(scop).keep()
+    return CountedRow(values, matched, amounts)
+
+
+def _count_portion(
+    features: Sequence[Feature],
+    portion: Sequence[tuple[Any, Mapping[str, Any], Resources | None]],
+    sub_group_size: int,
+    store: str,
+    choice: Choice | None,
+) -> list[CountedRow]:
+    """Count in a worker, which may be another process."""
+    with using_store(store), using_machine(choice):
+        counted = []
+        for kernel, sizes, built in portion:
+            with using_resources(built):
+                counted.append(_count(features, kernel, sizes, sub_group_size))
+        return counted
+
+
+def _in_executor(
+    features: Sequence[Feature],
+    rows: Sequence[tuple[Any, Mapping[str, Any], str]],
+    built: Sequence[Resources | None],
+    sub_group_size: int,
+    executor: Executor,
+    progress: Progress | None,
+) -> list[CountedRow]:
+    from perflex.features.families.machine import needs_machine
+
+    used = current_store()
+    shared = getattr(executor, "workers_share_files", True)
+    store = str(used.path) if used is not None and shared else "off"
+    choice = chosen_machine() if any(map(needs_machine, features)) else None
+    counted: dict[int, CountedRow] = {}
+    pending: list[tuple[list[int], Future[list[CountedRow]]]] = []
+    try:
+        for numbers in _portions([kernel for kernel, _, _ in rows]):
+            portion = [(rows[number][0], dict(rows[number][1]), built[number]) for number in numbers]
+            pending.append((numbers, executor.submit(_count_portion, features, portion, sub_group_size, store, choice)))
+        for numbers, future in pending:
+            if progress is not None:
+                progress(len(counted), len(rows), f"counting {rows[numbers[0]][2]}")
+            counted.update(zip(numbers, future.result(), strict=True))
+    except EXECUTOR_FAULTS as error:
+        raise explained_fault(error, executor) from error
+    finally:
+        for _, future in pending:
+            future.cancel()
+    return [counted[number] for number in range(len(rows))]
+
+
+def explained_fault(error: BaseException, executor: Executor) -> BaseException:
+    """Return what tells the user why an executor failed, or the error itself if the executor is not to blame."""
+    kind = type(executor).__name__
+    reason = f"{type(error).__name__}: {error}".strip(": ")
+    if isinstance(error, (BrokenExecutor, CancelledError)):
+        msg = f"the {kind} ended before all kernels were counted ({reason}); give a new one, or count without"
+        return ExecutorError(msg, executor=kind)
+    if "pickle" in reason.lower():
+        msg = (
+            f"a feature or kernel cannot be sent to the workers of the {kind} ({reason}); "
+            "define features as functions of a module, or use a ThreadPoolExecutor"
+        )
+        return ExecutorError(msg, executor=kind)
+    if isinstance(error, RuntimeError) and "shutdown" in reason:
+        msg = f"the {kind} takes no more work ({reason}); call inside its with block"
+        return ExecutorError(msg, executor=kind)
+    return error
+
+
+def _portions(kernels: Sequence[Any]) -> Iterator[list[int]]:
+    """Divide row numbers into portions; the rows of one kernel stay together, for it is described only once."""
+    by_kernel: dict[int, list[int]] = {}
+    for number, kernel in enumerate(kernels):
+        by_kernel.setdefault(id(kernel), []).append(number)
+    groups = list(by_kernel.values())
+    for portion in in_portions(groups):
+        yield [number for group in portion for number in group]
+
+
+def in_portions(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    """Divide work into portions for an executor's workers."""
+    size = max(1, len(items) // (_PORTIONS * (cpu_count() or 1)))
+    for first in range(0, len(items), size):
+        yield items[first : first + size]

@@ -1,0 +1,192 @@
+"""Numbers of points: symbolic where that is quick, else evaluated at given sizes.
+
+barvinok counts most domains of kernels in a millisecond, and some in minutes. It cannot be stopped: where isl's limit
+on operations ends it, it goes on with null pointers, to a crash or to wrong counts. So a set is first taken apart into
+factors whose dimensions have nothing to do with each other. Factors of few constraints are counted here, others in a
+worker process with a limit on its processor time; those that take longer are kept as sets, and their points are
+counted once the sizes are known.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.polynomials.card_process import card_process
+from perflex.isl import ISL_LOCK, isl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SUM_LIMIT", "TooManyOperationsError", "card", "card_at", "limited"]
+
+# Seconds of processor time for a count, symbolic or at given sizes.
+_SYMBOLIC_S = 0.4
+_FIXED_S = 8.0
+# isl's operations on sets: some tenths of a second on a current core.
+SYMBOLIC_LIMIT = 50_000
+# Sets of so few pieces, with so few constraints on dimensions that depend on each other, are counted in milliseconds.
+_FEW_PIECES = 2
+_FEW_CONSTRAINTS = 6
+# Some hundredths of a second; sums of simple counts need a hundredth of that.
+SUM_LIMIT = 5_000
+# With more existential variables than this that are no floors, barvinok may run without end.
+_EXISTENTIAL = 1
+_QUANTIFIER = re.compile(r"exists \(([^:]*):")
+
+
+class TooManyOperationsError(Exception):
+    """The limit on isl's operations was reached; never leaves this package."""
+
+
+@contextmanager
+def limited(operations: int) -> Iterator[None]:
+    """Let isl do so many operations in the block.
+
+    Raises
+    ------
+    TooManyOperationsError
+        The block needs more.
+    """
+    context = isl.DEFAULT_CONTEXT
+    with ISL_LOCK:
+        context.reset_operations()
+        context.set_max_operations(operations)
+        try:
+            yield
+        except isl.Error as error:
+            if "maximal number of operations" in str(error):
+                raise TooManyOperationsError from None
+            raise
+        finally:
+            context.set_max_operations(0)
+            context.reset_operations()
+
+
+def card(domain: Any, assumptions: Any) -> Any:
+    """Return the number of points of a set under assumptions, an ``isl.PwQPolynomial`` in the parameters.
+
+    Raises
+    ------
+    TooManyOperationsError
+        That takes too long.
+    UnsupportedKernelError
+        There is no end to them.
+    """
+    with ISL_LOCK:
+        counted: Any = None
+        # barvinok itself multiplies what independent dimensions give, so that only the slow ones are worth parting.
+        for factor, quick in _factors(domain.intersect_params(assumptions)):
+            if _existential_variables(factor) > _EXISTENTIAL:
+                raise TooManyOperationsError
+            points = _card_of_factor(factor, assumptions, quick=quick, seconds=_SYMBOLIC_S)
+            counted = points if counted is None else counted.mul(points)
+        _check_finite(counted, domain)
+        return counted.coalesce().gist_params(assumptions)
+
+
+def _factors(domain: Any) -> list[tuple[Any, bool]]:
+    """Return sets whose product a set is, as far as its constraints tell, and whether each is quickly counted."""
+    pieces = domain.get_basic_sets()
+    connected = [_connected(piece) for piece in pieces]
+    few = all(count <= _FEW_CONSTRAINTS for groups in connected for _, count in groups)
+    if few or len(pieces) != 1 or len(connected[0]) < 2:
+        return [(domain, few and len(pieces) <= _FEW_PIECES and not _existential_variables(domain))]
+    (piece,), (groups,) = pieces, connected
+    quick: set[int] = set().union(*(group for group, count in groups if count <= _FEW_CONSTRAINTS))
+    slow = [_only(piece, group) for group, count in groups if count > _FEW_CONSTRAINTS]
+    rest = _only(piece, quick) if quick else None
+    return [(part, False) for part in slow] + ([] if rest is None else [(rest, not _existential_variables(rest))])
+
+
+def _connected(piece: Any) -> list[tuple[set[int], int]]:
+    """Return groups of set dimensions that share no constraint, directly or by way of others or of local variables.
+
+    Beside each group stands the number of constraints on it.
+    """
+    kinds = isl.dim_type
+    dims, local = piece.dim(kinds.set), piece.dim(kinds.div)
+    groups: list[tuple[set[int], int]] = [({position}, 0) for position in range(dims + local)]
+    for constraint in piece.get_constraints():
+        together = {position for position in range(dims) if constraint.involves_dims(kinds.set, position, 1)}
+        together |= {dims + position for position in range(local) if constraint.involves_dims(kinds.div, position, 1)}
+        met = [entry for entry in groups if entry[0] & together]
+        if met:
+            joined: set[int] = set().union(*(group for group, _ in met))
+            groups = [entry for entry in groups if not entry[0] & together]
+            groups.append((joined, 1 + sum(count for _, count in met)))
+    return [({p for p in group if p < dims}, count) for group, count in groups if min(group) < dims]
+
+
+def _only(piece: Any, group: set[int]) -> Any:
+    """Return a set's projection on some dimensions."""
+    kinds = isl.dim_type
+    last = piece.dim(kinds.set)
+    while last:
+        first = last - 1
+        if first not in group:
+            while first and first - 1 not in group:
+                first -= 1
+            piece = piece.project_out(kinds.set, first, last - first)
+        last = first
+    return isl.Set.from_basic_set(piece)
+
+
+def _card_of_factor(factor: Any, assumptions: Any, *, quick: bool, seconds: float) -> Any:
+    if quick:
+        return factor.card()
+    text = card_process.card(str(factor), str(assumptions), seconds)
+    if text is None:
+        raise TooManyOperationsError
+    return isl.PwQPolynomial(text)
+
+
+def _check_finite(counted: Any, domain: Any) -> None:
+    polynomials: list[Any] = []
+    counted.foreach_piece(lambda _, polynomial: polynomials.append(polynomial))  # it lets no error out
+    if any(polynomial.is_infty() or polynomial.is_nan() for polynomial in polynomials):
+        msg = f"a loop of the kernel has no end: {domain}; give every loop a lower and an upper bound"
+        raise UnsupportedKernelError(msg, domain=str(domain))
+
+
+def _existential_variables(domain: Any) -> int:
+    """Return the most existential variables of one piece of a set that are not defined as floors."""
+    most = 0
+    if domain.is_params() or not any(piece.dim(isl.dim_type.div) for piece in domain.get_basic_sets()):
+        return most
+    for quantified in _QUANTIFIER.findall(str(domain)):
+        most = max(most, sum("=" not in variable for variable in quantified.split(",")))
+    return most
+
+
+@lru_cache(maxsize=65536)
+def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
+    """Return the number of points of a set at given sizes.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        Even that takes too long.
+    """
+    kinds = isl.dim_type
+    values = dict(sizes)
+    fixed = domain
+    for position in range(domain.dim(kinds.param)):
+        name = domain.get_dim_name(kinds.param, position)
+        fixed = fixed.fix_val(kinds.param, position, isl.Val(values[name]))
+    try:
+        with ISL_LOCK:
+            # Hundreds of overlapping pieces become few, where barvinok would first make them disjoint.
+            plain = fixed.project_out(kinds.param, 0, fixed.dim(kinds.param)).coalesce()
+            total = 1
+            for factor, quick in _factors(plain):
+                counted = _card_of_factor(factor, isl.Set("{ : }"), quick=quick, seconds=_FIXED_S)
+                total *= int(counted.eval(isl.Point.zero(counted.get_domain_space())).to_python())
+            return total
+    except TooManyOperationsError:
+        shown = ", ".join(f"{name}={value}" for name, value in sizes)
+        msg = f"a domain of the kernel is too complex to count, even at {shown}: {domain}; simplify its loop bounds"
+        raise UnsupportedKernelError(msg, domain=str(domain)) from None

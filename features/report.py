@@ -1,0 +1,223 @@
+"""Everything a kernel contains, as features: identifier, symbolic count, value, exact, bound or as stated."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from perflex.features.access_notes import access_notes
+from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
+from perflex.features.counting.certainty import Certainty, certainty_of_access, certainty_of_statement
+from perflex.features.counting.counts import AccessCounts, ScopCounts, counts_of
+from perflex.features.families.chains import ChainFeature
+from perflex.features.families.feature import parse_feature
+from perflex.features.families.footprints import FootprintFeature
+from perflex.features.families.launches import LaunchFeature
+from perflex.features.families.machine import RESIDENCY_FEATURES
+from perflex.features.families.memory import MemoryAccessFeature
+from perflex.features.families.operations import OperationFeature
+from perflex.machines.choice import chosen_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from perflex.features.counting.footprints import Footprint
+    from perflex.features.counting.ratio import Ratio
+    from perflex.features.families.feature import Feature
+    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+    from perflex.features.scop.scop import Scop
+
+__all__ = ["access_identifier", "count_features"]
+
+_PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
+
+
+def count_features(
+    scop: Scop,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    identifiers: Iterable[str] = (),
+    sub_group_size: int = 32,
+    per_work_item: bool = False,
+) -> list[CountedFeature]:
+    """Count features of a kernel: the given ones, or all that it contains.
+
+    Parameters
+    ----------
+    scop
+        The kernel.
+    sizes
+        Value of each size parameter; without them only symbolic counts are given.
+    identifiers
+        Features to count; one that matches nothing has the value 0. By default everything there is, and where sizes
+        are given and a machine is chosen, what the kernel's residency on it gives.
+    sub_group_size
+        Work-items per sub-group.
+    per_work_item
+        Count executed instances of work-items, as a simulator does, instead of the paper's granularity
+        (Section 5).
+
+    Raises
+    ------
+    UnknownFeatureError
+        An identifier names no feature.
+    MissingSizeError
+        A constraint of an identifier can only be decided with sizes, or the kernel is not valid for them.
+    """
+    checked = None if sizes is None else scop.checked(sizes)
+    identifiers = list(identifiers)
+    chosen = list(identifiers) or _contained(scop)
+    if not identifiers and checked is not None:
+        chosen += _of_machine()
+    counter = _Counter(scop, checked, sub_group_size, per_work_item)
+    counted = [counter.count(parse_feature(identifier)) for identifier in chosen]
+    counts_of(scop).keep()
+    return counted
+
+
+def _of_machine() -> list[str]:
+    choice = chosen_machine()
+    return list(RESIDENCY_FEATURES) if choice is not None and choice.machine.kind == "gpu" else []
+
+
+def _contained(scop: Scop) -> list[str]:
+    found = parse_feature("f_op_float32_add").inventory(scop)
+    found += parse_feature("f_chain_float32_add").inventory(scop)
+    found += [access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
+    found += parse_feature("f_thread_groups").inventory(scop)
+    found += parse_feature("f_mem_footprint").inventory(scop)
+    return list(dict.fromkeys(found))
+
+
+def access_identifier(item: AccessCounts) -> str:
+    """Return the identifier that fits an access and those with its tag, type and strides."""
+    # Where a stride is missing, the identifier would fit any access of the type.
+    parts = [f"array:{item.array.name}"] if None in (*item.local_strides, *item.group_strides) else []
+    parts += [f"tag:{item.access.tag}"] if item.access.tag else []
+    parts += [item.array.space, item.array.dtype, item.access.direction]
+    for name, strides in (("lstrides", item.local_strides), ("gstrides", item.group_strides)):
+        # On chip, where a work-group stands does not matter.
+        if name == "gstrides" and item.array.space != "global":
+            continue
+        entries = [
+            f"{axis}:{text}"
+            for axis, stride in enumerate(strides)
+            if stride is not None and _PRODUCT.fullmatch(text := str(stride).replace(" ", ""))
+        ]
+        if entries:
+            parts.append(f"{name}:{{{';'.join(entries)}}}")
+    return "_".join(["f_mem_access", *parts])
+
+
+@dataclass(frozen=True)
+class _Counter:
+    scop: Scop
+    sizes: Mapping[str, Any] | None
+    sub_group_size: int
+    per_work_item: bool
+    # The first footprint feature of each set of accesses.
+    footprints: dict[frozenset[int], str] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> ScopCounts:
+        return counts_of(self.scop)
+
+    def count(self, feature: Feature) -> CountedFeature:
+        if isinstance(feature, OperationFeature):
+            return self._operation(feature)
+        if isinstance(feature, MemoryAccessFeature):
+            return self._accesses(feature)
+        if isinstance(feature, FootprintFeature):
+            return self._footprint(feature)
+        if isinstance(feature, LaunchFeature):
+            return self._launch(feature)
+        value = None if self.sizes is None else float(feature.value(self.scop, self.sizes, self.sub_group_size))
+        what, certainty = "computed at given sizes", Certainty()
+        if isinstance(feature, ChainFeature):
+            what = "longest chain, at given sizes"
+            for statement in feature.statements(self.scop):
+                certainty = certainty | certainty_of_statement(statement)
+        return CountedFeature(feature.identifier, value, what, feature.unit, certainty)
+
+    def _value(self, symbolic: QuasiPolynomial | Ratio) -> float | None:
+        value = math.nan if self.sizes is None else float(symbolic.evaluate(self.sizes))
+        return None if math.isnan(value) else value
+
+    def _footprint(self, feature: FootprintFeature) -> CountedFootprint:
+        selected = feature.selected(self.scop, {} if self.sizes is None else self.sizes)
+        touched = self.counts.footprint_among(selected)
+        certain = touched.elements_certainty
+        first = self.footprints.setdefault(frozenset(map(id, selected)), feature.identifier)
+        return CountedFootprint(
+            feature.identifier,
+            self._value(touched.elements),
+            str(touched.elements),
+            feature.unit,
+            certain,
+            "" if first == feature.identifier else f"the same accesses as {first}",
+            elements=self._quantity("elements", touched, certain.relation),
+            accesses=self._quantity("accesses", touched, touched.accesses_certainty.relation),
+            bytes=self._quantity("bytes", touched, certain.relation),
+            afr=self._quantity("afr", touched, touched.afr_relation),
+        )
+
+    def _quantity(self, what: str, touched: Footprint, relation: str) -> Quantity:
+        text, is_formula = touched.formula(what)
+        return Quantity(text, is_formula, self._value(getattr(touched, what)), relation)
+
+    def _operation(self, feature: OperationFeature) -> CountedFeature:
+        total = self.counts.operation_total(feature.kind, feature.dtype, self._granularity)
+        certainty = self.counts.operation_certainty.get((feature.kind, feature.dtype), Certainty())
+        unit = "operation" if self.per_work_item else feature.unit
+        return CountedFeature(feature.identifier, self._value(total), str(total), unit, certainty)
+
+    @property
+    def _granularity(self) -> int | None:
+        return None if self.per_work_item else self.sub_group_size
+
+    def _accesses(self, feature: MemoryAccessFeature) -> CountedFeature:
+        selected = feature.selected(self.scop, {} if self.sizes is None else self.sizes)
+        total = self.counts.access_total(selected, self._granularity)
+        certainty = Certainty()
+        for item in selected:
+            certainty = certainty | certainty_of_access(item)
+        granularities = {
+            "sub-group" if item.per_sub_group and not self.per_work_item else "work-item" for item in selected
+        }
+        unit = f"access per {granularities.pop()}" if len(granularities) == 1 else "access"
+        return CountedFeature(
+            feature.identifier,
+            self._value(total),
+            str(total),
+            unit,
+            certainty,
+            access_notes(self.counts, selected, self.sizes),
+        )
+
+    def _launch(self, feature: LaunchFeature) -> CountedFeature:
+        value = None
+        if self.sizes is not None:
+            value = float(feature.value(self.scop, self.sizes, self.sub_group_size))
+        symbolic, unit = self._launch_expression(feature), feature.unit
+        kind = feature.identifier.removeprefix("f_sync_barrier_")
+        met = [barrier for barrier in self.scop.barriers if barrier.kind == kind]
+        certainty = Certainty(stated=any(barrier.stated for barrier in met))
+        if kind != feature.identifier and self.per_work_item:
+            executed = self.counts.barriers_executed(kind)
+            value, symbolic, unit = self._value(executed), str(executed), "barrier, each work-item counted"
+        return CountedFeature(feature.identifier, value, symbolic, unit, certainty)
+
+    def _launch_expression(self, feature: LaunchFeature) -> str:
+        symbolic = {
+            "f_sync_kernel_launch": lambda: self.counts.launches,
+            "f_thread_groups": lambda: self.counts.work_groups,
+            "f_thread_items": lambda: self.counts.work_items,
+            "f_sub_groups": lambda: self.counts.sub_groups(self.sub_group_size),
+        }
+        if feature.identifier in symbolic:
+            return str(symbolic[feature.identifier]())
+        kind = feature.identifier.removeprefix("f_sync_barrier_")
+        met = self.counts.barriers_met(kind)
+        return "mean over the work-groups" if met is None else str(met)

@@ -1,0 +1,208 @@
+"""Address maps of a Scop's accesses, read from isl once: rows of integers over sizes, instances and floors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import UnsupportedKernelError
+from perflex.isl import ISL_LOCK, isl
+
+if TYPE_CHECKING:
+    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+    from perflex.features.scop.scop import Access, Scop, Statement
+
+__all__ = ["AccessMap", "Description", "Floor", "Piece", "Row", "describe"]
+
+# Column (kind, position): ("c", 0) the constant, ("p", i) a size, ("d", i) an instance dimension, ("f", i) a floor.
+Column = tuple[str, int]
+Row = tuple[tuple[Column, int], ...]
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The largest integer not above ``row / denominator``."""
+
+    row: Row
+    denominator: int
+
+
+@dataclass(frozen=True)
+class AccessMap:
+    """An access of a piece.
+
+    Attributes
+    ----------
+    array, direction, text
+        As in the Scop.
+    axes
+        Index along each axis, outermost first: a row and the denominator it is divided by without rest.
+    strides
+        Distance between neighbours along each axis, in elements.
+    """
+
+    array: str
+    direction: str
+    text: str
+    axes: tuple[tuple[Row, int], ...]
+    strides: tuple[QuasiPolynomial, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Instances of a statement that one conjunction of constraints describes, with their accesses.
+
+    Attributes
+    ----------
+    statement
+        The statement's name.
+    launch
+        Index of its launch.
+    dims
+        Number of instance dimensions.
+    host_dims
+        Those that loop around the launch.
+    floors
+        Floors that rows refer to; a floor refers to earlier ones only.
+    equalities, inequalities
+        Rows that are zero, or not negative.
+    accesses
+        The accesses.
+    """
+
+    statement: str
+    launch: int
+    dims: int
+    host_dims: tuple[int, ...]
+    floors: tuple[Floor, ...]
+    equalities: tuple[Row, ...]
+    inequalities: tuple[Row, ...]
+    accesses: tuple[AccessMap, ...]
+
+
+@dataclass(frozen=True)
+class Description:
+    """All pieces of a Scop."""
+
+    scop: Scop
+    pieces: tuple[Piece, ...]
+
+
+@lru_cache(maxsize=64)
+def describe(scop: Scop) -> Description:
+    """Return the address maps of all accesses that are not private.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        An access may touch one of several elements, which one is not known.
+    """
+    pieces: list[Piece] = []
+    with ISL_LOCK:
+        for statement in scop.statements:
+            accesses = [item for item in statement.accesses if scop.array(item.array).space != "private"]
+            if accesses:
+                pieces.extend(_pieces_of(scop, statement, accesses))
+    return Description(scop, tuple(pieces))
+
+
+def _pieces_of(scop: Scop, statement: Statement, accesses: list[Access]) -> list[Piece]:
+    """Return one piece for each conjunction of the domain, and others for accesses defined by cases."""
+    whole: list[tuple[Access, Any]] = []
+    pieces: list[Piece] = []
+    domain = statement.domain.coalesce()
+    for access in accesses:
+        for subdomain, function in _functions(scop, access):
+            if subdomain.plain_is_universe() or domain.is_subset(subdomain):
+                whole.append((access, function))
+            else:
+                pieces.extend(_conjunctions(scop, statement, domain.intersect(subdomain), [(access, function)]))
+    return _conjunctions(scop, statement, domain, whole) + pieces
+
+
+def _functions(scop: Scop, access: Access) -> list[tuple[Any, Any]]:
+    """Return (subdomain, function) for each case of an access relation."""
+    if not access.relation.is_single_valued():
+        shown = access.text or access.array
+        msg = f"data volumes need to know which element {shown} of kernel {scop.name!r} touches; give it a stand-in"
+        raise UnsupportedKernelError(msg, kernel=scop.name, access=shown)
+    found: list[tuple[Any, Any]] = []
+    isl.PwMultiAff.from_map(access.relation).foreach_piece(lambda *case: found.append(case))
+    return found
+
+
+def _conjunctions(scop: Scop, statement: Statement, domain: Any, accesses: list[tuple[Access, Any]]) -> list[Piece]:
+    if not accesses:
+        return []
+    conjunctions = domain.compute_divs().get_basic_sets()
+    if len(conjunctions) > 1:
+        conjunctions = domain.make_disjoint().compute_divs().get_basic_sets()
+    return [_piece(scop, statement, conjunction, accesses) for conjunction in conjunctions]
+
+
+def _piece(scop: Scop, statement: Statement, conjunction: Any, accesses: list[tuple[Access, Any]]) -> Piece:
+    reader = _Reader(scop.parameters)
+    equalities: list[Row] = []
+    inequalities: list[Row] = []
+    for constraint in conjunction.get_constraints():
+        row, _ = reader.read(constraint.get_aff())
+        (equalities if constraint.is_equality() else inequalities).append(row)
+    maps = []
+    for access, function in accesses:
+        axes = tuple(reader.read(function.get_at(axis)) for axis in range(function.dim(isl.dim_type.out)))
+        strides = access.strides if access.strides is not None else scop.array(access.array).strides
+        maps.append(AccessMap(access.array, access.direction, access.text or access.array, axes, strides))
+    return Piece(
+        statement.name,
+        statement.launch,
+        int(statement.domain.dim(isl.dim_type.set)),
+        _host_dims(scop, statement),
+        tuple(reader.floors),
+        tuple(equalities),
+        tuple(inequalities),
+        tuple(maps),
+    )
+
+
+def _host_dims(scop: Scop, statement: Statement) -> tuple[int, ...]:
+    launch = scop.launches[statement.launch]
+    before = len(launch.groups) + len(launch.items)
+    return tuple(before + place for place, loop in enumerate(statement.loops) if loop in launch.host_loops)
+
+
+class _Reader:
+    """Reads isl's quasi-affine functions; floors they share are read once."""
+
+    def __init__(self, parameters: tuple[str, ...]) -> None:
+        self._columns = {name: ("p", position) for position, name in enumerate(parameters)}
+        self.floors: list[Floor] = []
+
+    def read(self, function: Any) -> tuple[Row, int]:
+        """Return a function as a row of integers and the denominator that all of it is divided by."""
+        kinds = isl.dim_type
+        denominator = int(function.get_denominator_val().to_python())
+        row: dict[Column, int] = {}
+        self._add(row, ("c", 0), function.get_constant_val(), denominator)
+        for position in range(function.dim(kinds.param)):
+            column = self._columns[function.get_dim_name(kinds.param, position)]
+            self._add(row, column, function.get_coefficient_val(kinds.param, position), denominator)
+        for position in range(function.dim(kinds.in_)):
+            self._add(row, ("d", position), function.get_coefficient_val(kinds.in_, position), denominator)
+        for position in range(function.dim(kinds.div)):
+            value = function.get_coefficient_val(kinds.div, position)
+            if not value.is_zero():
+                self._add(row, self._floor(function.get_div(position)), value, denominator)
+        return tuple(sorted(row.items())), denominator
+
+    def _floor(self, function: Any) -> Column:
+        floor = Floor(*self.read(function))
+        if floor not in self.floors:
+            self.floors.append(floor)
+        return "f", self.floors.index(floor)
+
+    @staticmethod
+    def _add(row: dict[Column, int], column: Column, value: Any, denominator: int) -> None:
+        if not value.is_zero():
+            scaled = value if denominator == 1 else value * isl.Val(denominator)
+            row[column] = row.get(column, 0) + int(scaled.to_python())

@@ -1,0 +1,356 @@
+"""The Scop: the one description of a kernel that every feature reads.
+
+loopy is one producer of it (`extract_scop`); a kernel that loopy never saw can be described by hand
+with isl strings (`Scop.from_yaml`).
+
+Every statement's domain is an isl set over ``[gid0, .., lid0, .., sequential names]``: all group axes
+of its launch, then all its local axes, then the sequential loops around it, outermost first. Access
+relations go from these instances to array elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import MissingSizeError, UnsupportedKernelError
+from perflex.features.polynomials.computed_once import computed_once
+from perflex.features.polynomials.isl_text import KeptAsText
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.isl import isl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Access", "Array", "Barrier", "Launch", "Operation", "Recurrence", "Scop", "Statement"]
+
+SPACES = ("global", "local", "private")
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array the kernel reads or writes.
+
+    Attributes
+    ----------
+    name
+        Its name in the kernel.
+    space
+        ``"global"``, ``"local"`` or ``"private"``.
+    dtype
+        numpy name of the element type.
+    shape
+        Extent of each axis, in elements.
+    strides
+        Distance between neighbours along each axis, in elements.
+    alignment
+        Alignment of the first element, in bytes.
+    """
+
+    name: str
+    space: str
+    dtype: str
+    shape: tuple[QuasiPolynomial, ...]
+    strides: tuple[QuasiPolynomial, ...]
+    alignment: int = 128
+
+    @computed_once
+    def itemsize(self) -> int:
+        """Size of one element, in bytes."""
+        import numpy as np
+
+        return int(np.dtype(self.dtype).itemsize)
+
+
+@dataclass(frozen=True)
+class Access(KeptAsText):
+    """One access of a statement: which element each instance touches.
+
+    Attributes
+    ----------
+    array
+        Name of the array.
+    direction
+        ``"load"`` or ``"store"``.
+    relation
+        isl map from the statement's instances to the array's index tuple. An instance with several images
+        touches one of them, which one is not known: it has no strides, and footprints are upper bounds.
+    tag
+        The user's memory access tag, or None.
+    text
+        The access as written, for messages.
+    strides
+        Distance between neighbours along each axis of the relation's range, in elements, where that is not
+        the array's own index tuple (a flattened subscript such as ``n*i + j`` has the axes ``i`` and ``j``).
+    distinct
+        Whether different images of the relation are certainly different elements.
+    stated
+        What the user stated about it that the kernel cannot tell, for messages.
+    """
+
+    array: str
+    direction: str
+    relation: Any
+    tag: str | None = None
+    text: str = ""
+    strides: tuple[QuasiPolynomial, ...] | None = None
+    distinct: bool = True
+    stated: str = ""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An arithmetic operation that each instance of a statement executes `count` times."""
+
+    kind: str
+    dtype: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """A private variable that each instance of a statement updates from its own old value.
+
+    Attributes
+    ----------
+    variable
+        The variable, e.g. the accumulator of a reduction.
+    operations
+        The operations on the way from the old value to the new one: they cannot start before the
+        previous instance has ended, whatever else can.
+    """
+
+    variable: str
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class Statement(KeptAsText):
+    """A statement with its domain, accesses and operations.
+
+    Attributes
+    ----------
+    name
+        The statement's identifier.
+    domain
+        isl set of its instances.
+    accesses, operations
+        What one instance does.
+    launch
+        Index of the launch that executes it.
+    schedule
+        Position in the launch: statement numbers and loop names alternate, outermost first.
+    guarded
+        Whether a data-dependent condition may skip instances, which makes counts upper bounds.
+    recurrence
+        The private variable it updates from its own old value, if any.
+    assigns
+        The private variable it sets afresh, if any: there a recurrence begins again.
+    averages
+        Loops whose trip count depends on data, with how many executions one iteration of the domain stands
+        for on average: a loop of 2.5 trips has the iterations 0, 1, 2 in the domain and the average 5/6.
+    stated
+        What the user stated or the count assumes about it because the kernel cannot tell, for messages.
+    """
+
+    name: str
+    domain: Any
+    accesses: tuple[Access, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    launch: int = 0
+    schedule: tuple[int | str, ...] = ()
+    guarded: bool = False
+    recurrence: Recurrence | None = None
+    assigns: str = ""
+    averages: tuple[tuple[str, Fraction], ...] = ()
+    stated: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether its counts are exact, rather than upper bounds or what the user stated."""
+        return not self.guarded and not self.stated
+
+    def weight(self, outer_loops: int | None = None) -> Fraction:
+        """Return executions per instance of the domain, over all loops or so many outermost ones."""
+        return _weight(self.averages, self.loops, outer_loops)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Sequential loops around it, outermost first."""
+        return tuple(step for step in self.schedule if isinstance(step, str))
+
+
+@dataclass(frozen=True)
+class Barrier(KeptAsText):
+    """A barrier: ``kind`` is ``"local"`` or ``"global"``; the rest is as a statement's."""
+
+    kind: str
+    domain: Any
+    launch: int = 0
+    schedule: tuple[int | str, ...] = ()
+    averages: tuple[tuple[str, Fraction], ...] = ()
+    stated: str = ""
+
+    def weight(self) -> Fraction:
+        """Return executions per instance of the domain."""
+        return _weight(self.averages, self.loops, None)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Sequential loops around it, outermost first."""
+        return tuple(step for step in self.schedule if isinstance(step, str))
+
+
+def _weight(averages: tuple[tuple[str, Fraction], ...], loops: tuple[str, ...], outer_loops: int | None) -> Fraction:
+    counted = [average for loop, average in averages if outer_loops is None or loop in loops[:outer_loops]]
+    return prod(counted, start=Fraction(1))
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a device program.
+
+    Attributes
+    ----------
+    groups
+        Number of work-groups along each axis.
+    items
+        Work-items per work-group along each axis.
+    repeats
+        How often it is launched (host-side loops).
+    host_loops
+        Names of the sequential loops that are around the launch rather than in it; domains range over them, too.
+    """
+
+    groups: tuple[QuasiPolynomial, ...]
+    items: tuple[int, ...]
+    repeats: QuasiPolynomial = field(default_factory=lambda: QuasiPolynomial.constant(1))
+    host_loops: tuple[str, ...] = ()
+
+    @property
+    def group_size(self) -> int:
+        """Work-items per work-group."""
+        return prod(self.items)
+
+    @property
+    def group_count(self) -> QuasiPolynomial:
+        """Work-groups over all repeats."""
+        total = self.repeats
+        for extent in self.groups:
+            total = total * extent
+        return total
+
+
+@dataclass(frozen=True)
+class Scop(KeptAsText):
+    """A kernel as polyhedral objects; immutable, hashable, picklable, round-trips through YAML.
+
+    Attributes
+    ----------
+    name
+        The kernel's name.
+    parameters
+        Names of the size parameters.
+    assumptions
+        isl parameter set of the sizes the description is valid for.
+    launches, arrays, statements, barriers
+        What is launched, touched and executed.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    assumptions: Any
+    launches: tuple[Launch, ...]
+    arrays: tuple[Array, ...]
+    statements: tuple[Statement, ...]
+    barriers: tuple[Barrier, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from perflex.features.scop.text import scop_from_text, scop_to_text
+
+        return scop_from_text, (scop_to_text(self),)
+
+    def _check(self) -> None:
+        known = {array.name for array in self.arrays}
+        for array in self.arrays:
+            if array.space not in SPACES:
+                msg = f"array {array.name!r} has address space {array.space!r}; use one of {', '.join(SPACES)}"
+                raise UnsupportedKernelError(msg, kernel=self.name, array=array.name)
+        for statement in self.statements:
+            launch = self._launch_of(statement.launch, statement.name)
+            axes = len(launch.groups) + len(launch.items)
+            if statement.domain.dim(isl.dim_type.set) < axes:
+                msg = f"the domain of statement {statement.name!r} needs a dimension for each of the {axes} axes"
+                raise UnsupportedKernelError(msg, kernel=self.name, statement=statement.name)
+            for access in statement.accesses:
+                if access.array not in known:
+                    msg = f"statement {statement.name!r} accesses {access.array!r}, which is not declared"
+                    raise UnsupportedKernelError(msg, kernel=self.name, access=access.text or access.array)
+
+    def _launch_of(self, index: int, name: str) -> Launch:
+        if not 0 <= index < len(self.launches):
+            msg = f"statement {name!r} belongs to launch {index}, but there are {len(self.launches)}"
+            raise UnsupportedKernelError(msg, kernel=self.name, statement=name)
+        return self.launches[index]
+
+    @computed_once
+    def _arrays_by_name(self) -> dict[str, Array]:
+        return {array.name: array for array in self.arrays}
+
+    def array(self, name: str) -> Array:
+        """Return the array of that name."""
+        return self._arrays_by_name[name]
+
+    def checked(self, sizes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the sizes in a form that `check_sizes` need not look at again.
+
+        Raises
+        ------
+        MissingSizeError
+            As `check_sizes`.
+        """
+        self.check_sizes(sizes)
+        return _CheckedSizes(sizes, self)
+
+    def check_sizes(self, sizes: Mapping[str, Any]) -> None:
+        """Stop unless every size parameter has a value the kernel is valid for.
+
+        Raises
+        ------
+        MissingSizeError
+            A parameter has no value, or the values contradict the kernel's assumptions.
+        """
+        if isinstance(sizes, _CheckedSizes) and sizes.scop is self:
+            return
+        missing = [name for name in self.parameters if name not in sizes]
+        if missing:
+            example = ", ".join(f"{name!r}: 1024" for name in missing)
+            msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; pass {{{example}}}"
+            raise MissingSizeError(msg, kernel=self.name, parameters=tuple(missing))
+        import numpy as np
+
+        holds = self.validity.evaluate({name: sizes[name] for name in self.parameters})
+        if not np.all(np.asarray(holds, dtype=float) == 1.0):
+            given = ", ".join(f"{name}={sizes[name]}" for name in self.parameters)
+            condition = str(self.assumptions).partition(":")[2].rstrip(" }").strip()
+            msg = f"kernel {self.name!r} is not valid for {given}: it assumes {condition}"
+            raise MissingSizeError(msg, kernel=self.name, parameters=self.parameters)
+
+    @computed_once
+    def validity(self) -> QuasiPolynomial:
+        """1 for sizes that fulfil the assumptions, else 0."""
+        one = isl.PwQPolynomial("{ 1 }")
+        return QuasiPolynomial(one.intersect_params(self.assumptions.params()))
+
+
+class _CheckedSizes(dict[str, Any]):
+    """Sizes that a Scop has checked."""
+
+    def __init__(self, sizes: Mapping[str, Any], scop: Scop) -> None:
+        super().__init__(sizes)
+        self.scop = scop

@@ -1,0 +1,108 @@
+"""Scops as JSON text: what is remembered, and what crosses process borders. Reading it parses nothing by isl."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.polynomials.record import polynomial_from_record, polynomial_record
+from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
+from perflex.features.scop.yaml import scop_document
+from perflex.isl import isl
+
+__all__ = ["content_hash", "scop_from_text", "scop_to_text"]
+
+
+def scop_to_text(scop: Scop) -> str:
+    """Return the Scop as JSON; `scop_from_text` restores an equal Scop."""
+    text: str | None = scop.__dict__.get("_text")
+    if text is None:
+        document = {**scop_document(scop), "validity": polynomial_record(scop.validity)}
+        text = scop.__dict__["_text"] = json.dumps(document, separators=(",", ":"))
+    return text
+
+
+def content_hash(scop: Scop) -> str:
+    """Return a digest of everything that counts depend on."""
+    return text_hash(scop_to_text(scop))
+
+
+def text_hash(text: str) -> str:
+    """Return the digest of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def scop_from_text(text: str) -> Scop:
+    """Return the Scop that `scop_to_text` wrote; unlike with YAML, nothing is checked."""
+    document = json.loads(text)
+    names = tuple(document["parameters"])
+    values = {
+        "name": document["name"],
+        "parameters": names,
+        "launches": tuple(
+            Launch(
+                _kept(launch["groups"]),
+                tuple(launch["items"]),
+                QuasiPolynomial.kept(launch["repeats"]),
+                tuple(launch["host_loops"]),
+            )
+            for launch in document["launches"]
+        ),
+        "arrays": tuple(_array(item) for item in document["arrays"]),
+        "statements": tuple([_statement(item, names) for item in document["statements"]]),
+        "barriers": tuple([_barrier(item, names) for item in document["barriers"]]),
+        "validity": polynomial_from_record(document["validity"]),
+        "_text": text,
+    }
+    return Scop.with_texts(values, {"assumptions": (isl.Set, document["assumptions"])})
+
+
+def _array(item: dict[str, Any]) -> Array:
+    shape, strides = _kept(item["shape"]), _kept(item["strides"])
+    return Array(item["name"], item["space"], item["dtype"], shape, strides, item["alignment"])
+
+
+def _kept(texts: list[str]) -> tuple[QuasiPolynomial, ...]:
+    return tuple(QuasiPolynomial.kept(text) for text in texts)
+
+
+def _statement(item: dict[str, Any], names: tuple[str, ...]) -> Statement:
+    """Make a statement of what `json` read, which is used up."""
+    texts = {"domain": (isl.Set, item.pop("domain"))}
+    item["accesses"] = tuple([_access(access, names) for access in item["accesses"]])
+    item["operations"] = _operations(item["operations"])
+    item["schedule"] = tuple(item["schedule"])
+    item["averages"] = _averages(item["averages"]) if item["averages"] else ()
+    recurrence = item["recurrence"]
+    if recurrence is not None:
+        item["recurrence"] = Recurrence(recurrence["variable"], _operations(recurrence["operations"]))
+    return Statement.with_texts(item, texts, names)
+
+
+def _access(item: dict[str, Any], names: tuple[str, ...]) -> Access:
+    texts = {"relation": (isl.Map, item.pop("relation"))}
+    if item["strides"] is not None:
+        item["strides"] = _kept(item["strides"])
+    return Access.with_texts(item, texts, names)
+
+
+def _barrier(item: dict[str, Any], names: tuple[str, ...]) -> Barrier:
+    texts = {"domain": (isl.Set, item.pop("domain"))}
+    item["schedule"] = tuple(item["schedule"])
+    item["averages"] = _averages(item["averages"])
+    return Barrier.with_texts(item, texts, names)
+
+
+def _operations(items: list[dict[str, Any]]) -> tuple[Operation, ...]:
+    return tuple([_operation(item["kind"], item["dtype"], item["count"]) for item in items])
+
+
+_operation = lru_cache(maxsize=1024)(Operation)
+
+
+def _averages(items: dict[str, str]) -> tuple[tuple[str, Fraction], ...]:
+    return tuple((loop, Fraction(average)) for loop, average in items.items())

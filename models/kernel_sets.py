@@ -1,0 +1,56 @@
+"""The measurement kernels that a ready model asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perflex.errors import TagError
+from perflex.models.sizes import scaled_tags
+
+if TYPE_CHECKING:
+    from perflex.models import ModelDescription
+    from uipick import MatchCondition, MeasurementKernel
+
+__all__ = ["measurement_kernels"]
+
+
+def measurement_kernels(description: ModelDescription, scale: float = 1.0) -> list[MeasurementKernel]:
+    """Generate the measurement kernels of a model description, sized for a device.
+
+    Parameters
+    ----------
+    description
+        From `perflex.models.load_model`.
+    scale
+        The device's speed in multiples of the speed that the description's sizes suit.
+
+    Raises
+    ------
+    TagError
+        A tag set is empty or selects nothing, or its match condition is unknown.
+    """
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    kernels: dict[str, MeasurementKernel] = {}
+    for number, kernel_set in enumerate(description.measurement_kernels, start=1):
+        if not kernel_set.tags:
+            msg = f"set {number} of the measurement kernels has no tags; name the generator at least"
+            raise TagError(msg)
+        condition = _condition(kernel_set.match)
+        tags = scaled_tags(kernel_set.tags, scale, kernel_set.scale) if scale != 1.0 else list(kernel_set.tags)
+        for kernel in KernelCollection(ALL_GENERATORS, condition).generate_kernels(tags):
+            kernels[kernel.name] = kernel
+    return list(kernels.values())
+
+
+def _condition(word: str | None) -> MatchCondition:
+    from uipick import MatchCondition
+
+    if word is None:
+        return MatchCondition.SUPERSET
+    try:
+        return MatchCondition[word.upper()]
+    except KeyError:
+        known = ", ".join(condition.name.lower() for condition in MatchCondition)
+        msg = f"no match condition is called {word!r}; there are {known}"
+        raise TagError(msg, tag=word) from None

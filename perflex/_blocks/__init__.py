@@ -1,9 +1,0 @@
-"""Choosing block sizes of a stencil analytically, from what has to stay in which cache (YaskSite, Section V-A)."""
-
-from __future__ import annotations
-
-from perflex._blocks.calibrated import calibrate_blocks
-from perflex._blocks.choice import BlockChoice, BlockCondition, choose_block
-from perflex._blocks.grids import Grid, GridStencil, read_grids
-
-__all__ = ["BlockChoice", "BlockCondition", "Grid", "GridStencil", "calibrate_blocks", "choose_block", "read_grids"]

@@ -1,6 +1,0 @@
-"""Measuring in the workers of an executor: of a pool, or of a Dask cluster on many machines."""
-
-from perflex._scaleout.cluster import DaskExecutor, dask_executor
-from perflex._scaleout.measuring import measure_on
-
-__all__ = ["DaskExecutor", "dask_executor", "measure_on"]

@@ -1,0 +1,75 @@
+"""The ECM model of a machine as a model string."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perflex.analysis.ecm.compose import cores_by_domain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from perflex.expression.model import Model
+    from perflex.machines import Machine
+
+__all__ = ["ecm_model"]
+
+
+def ecm_model(
+    machine: Machine | str | Path, *, cores: int = 1, in_core: str = "0", output: str = "f_cl_wall_time"
+) -> Model:
+    """Return the ECM model of a machine: the time of a launch without any parameter to be fitted.
+
+    The features ``f_ecm_cycles_<level>`` of all levels, composed in the machine's overlap hypothesis, on some cores
+    that fill one domain after the other, divided by the clock.
+
+    Parameters
+    ----------
+    machine
+        A machine with cache levels and a clock, its name, or its file; kernels have to be evaluated for this machine
+        (``machine=`` of predictions, or `using_machine`).
+    cores
+        Working cores.
+    in_core
+        Cycles of the in-core instructions of a launch on one core, an expression over features: of `in_core_cycles`, or
+        your own, such as ``"1.5 * f_thread_items"``.
+    output
+        The feature that it predicts, in seconds.
+
+    Returns
+    -------
+    Model
+        Without parameters: ``model.eval_with_kernel({}, kernel, sizes)``.
+
+    Raises
+    ------
+    MachineError, FileFormatError
+        There is no such machine, or it has no cache levels, no clock, or fewer cores.
+    ModelSyntaxError
+        `in_core` cannot be read.
+
+    Source: YaskSite, Equations 6 and 7.
+    """
+    from perflex.expression.model import Model
+    from perflex.machines import load_machine
+
+    machine = load_machine(machine)
+    clock = machine.need("clock_hz")
+    beyond = memory = "f_ecm_cycles_mem"
+    for level in reversed(machine.need_levels()):
+        own = f"f_ecm_cycles_{level.name.lower()}"
+        beyond = f"({own} + {beyond})" if level.overlap == "sum" else f"max({own}, {beyond})"
+    single = f"max({in_core}, {beyond})"
+    if cores == 1:
+        return Model(output, f"{single} / {clock!r}")
+    full, each, rest = cores_by_domain(machine, cores)
+    times = [(full, f"saturate({single}, {memory}, {each})")] if full else []
+    times += [(1, f"saturate({single}, {memory}, {rest})")] if rest else []
+    if len(times) == 1:
+        (number, time), domains = times[0], full + bool(rest)
+        cycles = time if number == 1 else f"{time} / {number}"
+    else:
+        domains = full + 1
+        cycles = f"1 / ({' + '.join(f'{number} / {time}' for number, time in times)})"
+    efficiency = machine.domain_efficiency if domains > 1 and machine.domain_efficiency else 1.0
+    return Model(output, f"{cycles} / {clock * efficiency!r}")

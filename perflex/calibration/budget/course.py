@@ -1,0 +1,230 @@
+"""Batch after batch: choosing kernels with what is known of the parameters, and learning from their times."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.calibration.budget.basis import cheapest_basis
+from perflex.calibration.budget.choose import Choice, choose
+from perflex.calibration.budget.information import elasticities, information_share
+from perflex.calibration.budget.spending import expected_device_time, one_block
+from perflex.errors import CalibrationError
+from perflex.expression.roles import find_roles
+from perflex.fit.fitting import fit_model
+from perflex.fit.table import scale_features_by_output
+from perflex.warnings import PerflexWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from perflex.calibration.budget.measured import Pool
+    from perflex.expression.model import Model
+    from perflex.timing.measuring import Progress, TimingOptions
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Course"]
+
+# Share of the budget that may be spent once each batch is done.
+_SHARES = (0.1, 0.5)
+# Predicted costs are wrong by some percent; what is then left goes to the next batch, unless it is too little.
+_MARGIN = 0.93
+_TOO_LITTLE = 0.08
+# A batch that lowers standard errors by less than this (geometric mean over the parameters) is not worth its time.
+_LEAST_GAIN = 0.01
+_FIRST_MISFIT, _LEAST_MISFIT = 0.1, 0.02
+_FIRST_SPREAD = 0.05
+_NORMAL = 1.4826  # standard deviations per median absolute deviation
+_SILENT = 1e-9
+
+
+@dataclass(frozen=True)
+class _Batch:
+    rows: list[int]
+    timing: TimingOptions
+    expected_s: float
+
+
+class Course:
+    """What is known of the parameters while batches are chosen and measured."""
+
+    def __init__(
+        self, model: Model, pool: Pool, timing: TimingOptions, budget_s: float, *, relative: bool, nonnegative: bool
+    ) -> None:
+        self.model = model
+        self.pool = pool
+        self.timing = timing
+        self.budget_s = budget_s
+        self.relative = relative
+        self.nonnegative = nonnegative
+        self.parameters: dict[str, float] = {}
+        self.misfit = _FIRST_MISFIT
+        roles = find_roles(model.tree)
+        self._shapes = {*roles.edges, *roles.shapes}
+        # What determines a linear model does not depend on its parameters.
+        self._linear = len(roles.costs) == len(model.params()) and roles.relaxed == model.tree
+
+    @property
+    def left_s(self) -> float:
+        return self.budget_s - self.pool.spent_s
+
+    def run(self, report: Progress | None) -> tuple[int, str]:
+        """Measure batch after batch; return how many there were, and why no more."""
+        batches = 0
+        for share in chain(_SHARES, repeat(1.0)):
+            enough = _TOO_LITTLE * self.budget_s
+            if self.left_s < enough:
+                break
+            allowed = _MARGIN * (share * self.budget_s - self.pool.spent_s)
+            if allowed < enough and share < 1.0:
+                continue
+            batch = self._next(max(allowed, 0.0), batches)
+            if isinstance(batch, str):
+                return batches, batch
+            batches += 1
+            self.pool.measure(batch.rows, batch.timing, self._reporting(report, batches, batch))
+            self._learn()
+        return batches, "the budget is spent"
+
+    def _next(self, allowed: float, number: int) -> _Batch | str:
+        """Return what to measure next, or why nothing more."""
+        pool = self.pool
+        names, scaled, seconds = self._expected()
+        per_trial = seconds * (1 + self.timing.warmups)
+        enough = (pool.trials >= self.timing.trials) | (pool.trials * per_trial >= self.timing.budget_s)
+        open_ = [i for i in range(len(seconds)) if i not in pool.failed and not (pool.trials[i] and enough[i])]
+        if not open_:
+            return "every kernel was timed as often as asked for"
+        block = self._block(seconds[open_], allowed, number)
+        typical = np.nanmedian(pool.spread) if np.isfinite(pool.spread).any() else _FIRST_SPREAD
+        spread = np.where(np.isfinite(pool.spread), pool.spread, typical)
+        share = information_share(spread, pool.trials, self.misfit)
+        more = information_share(spread, pool.trials + block.trials, self.misfit) - share
+        rows = scaled[open_] * np.sqrt(more[open_])[:, None]
+        cost = expected_device_time(seconds[open_], block)
+        if number == 0:
+            chosen = self._pilot(rows, cost, allowed, names)
+        else:
+            known = scaled[pool.done] * np.sqrt(share[pool.done])[:, None]
+            choice = self._choice(rows, cost, allowed, known, names)
+            if not choice.rows:
+                return "no further timing fits into what is left"
+            if choice.gain < 2 * len(names) * _LEAST_GAIN:
+                return "further timings would tell little more"
+            chosen = list(choice.rows)
+        return _Batch([open_[i] for i in chosen], block, float(cost[chosen].sum()))
+
+    def _expected(self) -> tuple[list[str], Array, Array]:
+        """Return parameters, the scaled Jacobian by them, and the seconds of one launch, of all kernels."""
+        predicted, scaled = elasticities(self.model, self.parameters, self.pool.counted)
+        if not self.relative:
+            scaled = scaled * predicted[:, None]
+        names = self.model.params()
+        # As in a fit, an edge on which nothing depends stops nobody.
+        loud = [j for j, n in enumerate(names) if n not in self._shapes or np.abs(scaled[:, j]).max() > _SILENT]
+        # Predictions are as wrong as the model; erring on the slow side keeps within the budget.
+        slow = predicted * (1 + min(self.misfit, 1.0))
+        return [names[j] for j in loud], scaled[:, loud], np.where(self.pool.trials > 0, self.pool.seconds, slow)
+
+    def _block(self, seconds: Array, allowed: float, number: int) -> TimingOptions:
+        """Return how kernels are timed next: the fewest trials, or as many as all kernels can have."""
+        block = one_block(self.timing, self.left_s, number)
+        while 2 * block.trials <= self.timing.trials:
+            double = replace(block, trials=2 * block.trials, min_trials=2 * block.trials)
+            if expected_device_time(seconds, double).sum() > allowed:
+                break
+            block = double
+        return block
+
+    def _pilot(self, rows: Array, cost: Array, allowed: float, names: Sequence[str]) -> list[int]:
+        """Return the first batch: few rows for certain, since neither costs nor parameters are more than guessed."""
+        try:
+            return list(choose(rows, cost, allowed, parameters=names).rows)
+        except CalibrationError as error:
+            if self._linear and "needed" not in error.context:
+                raise
+        basis = cheapest_basis(rows, cost, np.zeros((0, rows.shape[1])))
+        half = [row for place, row in enumerate(basis) if cost[basis[: place + 1]].sum() <= 0.5 * self.left_s]
+        return half or basis[:1]
+
+    def _choice(self, rows: Array, cost: Array, allowed: float, known: Array, names: Sequence[str]) -> Choice:
+        try:
+            return choose(rows, cost, allowed, known=known, parameters=names)
+        except CalibrationError:
+            # Whatever it takes to determine every parameter, as long as the budget allows it.
+            return self._all_that_is_left(rows, cost, known, names)
+
+    def _all_that_is_left(self, rows: Array, cost: Array, known: Array, names: Sequence[str]) -> Choice:
+        try:
+            return choose(rows, cost, max(0.0, _MARGIN * self.left_s), known=known, parameters=names)
+        except CalibrationError as error:
+            if "needed" not in error.context:
+                raise self._with_failures(error) from error
+            needed = (self.pool.spent_s + float(error.context["needed"])) / _MARGIN  # type: ignore[arg-type]
+            concerned = ", ".join(error.context["parameters"])  # type: ignore[arg-type]
+            msg = (
+                f"a budget of {self.budget_s:.3g} s of device time is too small to determine {concerned}: the cheapest "
+                f"kernels that do take about {needed:.2g} s; give a larger budget, smaller kernels, or fewer trials"
+            )
+            raise self._with_failures(CalibrationError(msg, parameters=error.context["parameters"])) from error
+
+    def _with_failures(self, error: CalibrationError) -> CalibrationError:
+        failed = [f"{self.pool.counted.kernels[row]}: {reason}" for row, reason in self.pool.failed.items()]
+        if not failed:
+            return error
+        msg = f"{error.message} ({len(failed)} kernels could not be timed; the first: {failed[0]})"
+        return CalibrationError(msg, **error.context)
+
+    def _learn(self) -> None:
+        """Fit the model to what was measured; where that is too little, only the costs' common scale."""
+        table = self.pool.table(self.model.output_feature)
+        if not len(table):
+            return
+        measured = table.column(self.model.output_feature)
+        predicted, _ = elasticities(self.model, self.parameters, table)
+        ratio = float(np.median(measured / predicted))
+        roles = find_roles(self.model.tree)
+        rough = {
+            name: value * ratio if name in roles.costs else value / ratio if name in roles.edges else value
+            for name, value in self.parameters.items()
+        }
+        self.parameters = rough
+        scaled = scale_features_by_output(table) if self.relative else table
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PerflexWarning)
+                fit = fit_model(
+                    self.model, scaled, nonnegative=self.nonnegative, starts=[rough], on_undetermined="warn"
+                )
+        except CalibrationError:
+            return
+        # A cost at zero leaves kernels that consist of nothing else without any time.
+        least = {name: 1e-3 * abs(rough[name]) if name in roles.costs else -np.inf for name in rough}
+        fitted = {name: max(fit[name], least[name]) for name in rough if name not in fit.undetermined}
+        try:
+            elasticities(self.model, {**rough, **fitted}, self.pool.counted)
+        except CalibrationError:
+            # Few kernels can lead to shapes that make no sense for others.
+            return
+        self.parameters = {**rough, **fitted}
+        spare = max(1, len(table) - len(fit))
+        misfit = _NORMAL * float(np.nanmedian(np.abs(fit.relative_errors))) * (len(table) / spare) ** 0.5
+        self.misfit = max(_LEAST_MISFIT, misfit)
+
+    def _reporting(self, report: Progress | None, number: int, batch: _Batch) -> Progress | None:
+        if report is None:
+            return None
+        before, steps = self.pool.spent_s, 1000
+
+        def show(done: int, total: int, what: str) -> None:
+            spent = (before + batch.expected_s * done / max(1, total)) / self.budget_s
+            report(min(steps, round(steps * spent)), steps, f"batch {number}, {len(batch.rows)} kernels: {what}")
+
+        return show

@@ -1,0 +1,110 @@
+"""The pool of measurement kernels in the course of being measured."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.calibration.budget.spending import device_time
+from perflex.fit.table import FeatureInfo
+from perflex.timing.measuring import MeasurementFailure, measure
+from perflex.warnings import PerflexWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perflex.fit.table import FeatureTable
+    from perflex.store.resume import RecordOnly
+    from perflex.timing.measuring import Job, Progress, Timing, TimingOptions
+
+__all__ = ["Pool"]
+
+
+@dataclass
+class Pool:
+    """Kernels with their counted features, and what has been measured of them.
+
+    Attributes
+    ----------
+    counted
+        A row per kernel that can be counted.
+    jobs
+        Kernel, sizes and label of each row.
+    device
+        Where they are timed.
+    recorder
+        What keeps the samples.
+    seconds, spread, trials
+        Per row: time of one launch in s, relative interquartile range, and number of timings; nan, nan and 0
+        for a row that has not been measured. Shape ``(m,)`` each.
+    failed
+        Reason by row number.
+    spent_s
+        Device time so far.
+    """
+
+    counted: FeatureTable
+    jobs: Sequence[Job]
+    device: Any
+    recorder: RecordOnly | None = None
+    failed: dict[int, str] = field(default_factory=dict)
+    spent_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.seconds = np.full(len(self.jobs), np.nan)
+        self.spread = np.full(len(self.jobs), np.nan)
+        self.trials = np.zeros(len(self.jobs))
+
+    @property
+    def done(self) -> list[int]:
+        """Numbers of the rows that have been measured."""
+        return [int(index) for index in np.flatnonzero(self.trials)]
+
+    def measure(self, rows: Sequence[int], timing: TimingOptions, progress: Progress | None) -> None:
+        """Time kernels, once more where they have been timed before, and keep what comes out."""
+        outcomes = measure([self.jobs[row] for row in rows], self.device, timing, progress, self.recorder)
+        for row, outcome in zip(rows, outcomes, strict=True):
+            self.spent_s += device_time(outcome, timing)
+            if isinstance(outcome, MeasurementFailure):
+                # What was measured before the failure stays.
+                reason = outcome.reason.removeprefix(f"{outcome.label}: ")
+                self.failed[row] = reason
+                warnings.warn(f"{outcome.label} is left out: {reason}", PerflexWarning, stacklevel=2)
+            else:
+                self._keep(row, outcome)
+
+    def _keep(self, row: int, timing: Timing) -> None:
+        before, now = self.trials[row], len(timing.samples)
+        if not before:
+            self.seconds[row], self.spread[row] = timing.seconds, timing.spread
+        else:
+            merged = (before * self.seconds[row] + now * timing.seconds) / (before + now)
+            minimum = timing.statistic == "minimum"
+            self.seconds[row] = min(self.seconds[row], timing.seconds) if minimum else merged
+            self.spread[row] = (before * self.spread[row] + now * timing.spread) / (before + now)
+        self.trials[row] = before + now
+
+    def table(self, output: str) -> FeatureTable:
+        """Return the measured rows as a table to fit a model to; see `gather_feature_values`."""
+        rows = self.done
+        chosen = self.counted.take(rows)
+        labels = self.counted.kernels
+        never = [(labels[row], reason) for row, reason in self.failed.items() if not self.trials[row]]
+        return replace(
+            chosen,
+            output=output,
+            features=(output, *chosen.features),
+            values=np.column_stack([self.seconds[rows], chosen.values]),
+            spread=self.spread[rows],
+            info={**chosen.info, output: FeatureInfo("s")},
+            device=str(self.device),
+            dropped=(*self.counted.dropped, *never),
+        )
+
+    def generators(self) -> dict[str, int]:
+        """Return how many kernels of each generator the pool has."""
+        return dict(Counter(self.counted.groups))

@@ -1,0 +1,155 @@
+"""Measuring within a budget of device time: a pilot first, then batches chosen with what was learnt.
+
+What a kernel costs, and which parameters of a nonlinear model it informs, depends on the parameters themselves. So a
+small batch is chosen with rough values; the model is fitted to it; and each further batch is chosen with the fitted
+values, until the budget is spent or further timings would tell little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.calibration.budget.course import Course
+from perflex.calibration.budget.guess import rough_parameters
+from perflex.calibration.budget.measured import Pool
+from perflex.calibration.gathering import DEFAULT_SUB_GROUP_SIZE, gather_feature_values, kernel_rows
+from perflex.errors import CalibrationError
+from perflex.machines.choice import else_machine
+from perflex.progress import progress_shown
+from perflex.store.resume import RecordOnly, recorder_for
+from perflex.store.store import using_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from perflex.expression.model import Model
+    from perflex.fit.table import FeatureTable
+    from perflex.machines import Machine
+    from perflex.store.records import Recorder
+    from perflex.store.store import StorePlace
+    from perflex.timing.measuring import Progress, TimingOptions
+
+__all__ = ["BudgetReport", "measure_within_budget"]
+
+
+@dataclass(frozen=True)
+class BudgetReport:
+    """What a budget was spent on.
+
+    Attributes
+    ----------
+    budget_s, spent_s
+        Device time in seconds: given, and spent on timings with their warm-ups and first launches.
+    pool
+        Number of measurement kernels to choose from, by generator.
+    chosen
+        Number of kernels that were timed.
+    batches
+        Number of batches.
+    ended
+        Why no more were timed.
+    """
+
+    budget_s: float
+    spent_s: float
+    pool: Mapping[str, int]
+    chosen: int
+    batches: int
+    ended: str
+
+    def facts(self) -> dict[str, Any]:
+        """Return the content of a calibration's options."""
+        return {
+            "choice": "D-optimal on the scaled Jacobian, in batches",
+            "device_time_budget_s": self.budget_s,
+            "device_time_spent_s": round(self.spent_s, 6),
+            "pool_kernels": sum(self.pool.values()),
+            "pool": [f"{generator}: {count}" for generator, count in self.pool.items()],
+            "chosen_kernels": self.chosen,
+            "batches": self.batches,
+            "ended": self.ended,
+        }
+
+
+def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
+    model: Model,
+    kernels: Sequence[Any],
+    budget_s: float,
+    *,
+    device: Any,
+    timing: TimingOptions,
+    guess: Mapping[str, float] | None = None,
+    relative: bool = True,
+    nonnegative: bool = True,
+    sub_group_size: int | None = None,
+    executor: Executor | None = None,
+    store: StorePlace | None = None,
+    machine: str | Path | Machine | None = None,
+    progress: bool | Progress | None = None,
+    recorder: Recorder | None = None,
+) -> tuple[FeatureTable, BudgetReport]:
+    """Count all kernels, and time those that tell most about the model for their device time.
+
+    Parameters
+    ----------
+    model
+        A differentiable model whose output is a wall time.
+    kernels
+        The pool to choose from: measurement kernels, or pairs ``(loopy kernel, sizes)``.
+    budget_s
+        Device time in seconds, warm-ups included. Building kernels takes no device time and is not limited.
+    device
+        Where to time them.
+    timing
+        A chosen kernel gets ``min_trials`` timings at a time, and more of them, up to ``trials``, where that
+        tells more than another kernel.
+    guess
+        Parameter values to choose the first batch with, for those that are known better than roughly.
+    relative, nonnegative, sub_group_size, executor, store, machine, progress
+        As `perflex.calibrate`.
+    recorder
+        What keeps samples. None of them is taken back: which kernels are measured next depends on the timings.
+
+    Returns
+    -------
+    tuple
+        The table of the chosen kernels, as `gather_feature_values` makes it, and what the budget was spent on.
+
+    Raises
+    ------
+    CalibrationError
+        The budget is not positive, or no choice within it determines every parameter; they are named.
+    NoMatchError, MissingSizeError, ExecutorError
+        As `gather_feature_values`.
+    """
+    if not (np.isfinite(budget_s) and budget_s > 0):
+        msg = f"the budget must be a positive number of seconds, not {budget_s}"
+        raise CalibrationError(msg)
+    size = sub_group_size or int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
+    # Where no machine is given, the device's name says which one features are about, as where it is timed at once.
+    otherwise = else_machine(str(getattr(device, "name", "")))
+    with using_store(store), otherwise, progress_shown(progress, "calibrate:") as report:
+        counted = gather_feature_values(
+            model.input_features(), kernels, sub_group_size=size, executor=executor, machine=machine, progress=report
+        )
+        rows = {row.label: row for row in kernel_rows(kernels)}
+        jobs = [(rows[label].kernel, rows[label].sizes, label) for label in counted.kernels]
+        own = None if recorder is not None else recorder_for(str(device), counted.kernels)
+        keeps = recorder or own
+        pool = Pool(counted, jobs, device, None if keeps is None else RecordOnly(keeps))
+        course = Course(model, pool, timing, budget_s, relative=relative, nonnegative=nonnegative)
+        course.parameters = rough_parameters(model, counted, guess or {})
+        batches, ended = course.run(report)
+        if own is not None:
+            own.finish()
+    if not pool.done:
+        reasons = "; ".join(f"{counted.kernels[row]}: {reason}" for row, reason in list(pool.failed.items())[:3])
+        msg = f"none of the kernels could be timed within {budget_s:.3g} s ({reasons}); give a larger budget"
+        raise CalibrationError(msg)
+    table = pool.table(model.output_feature)
+    return table, BudgetReport(budget_s, pool.spent_s, pool.generators(), len(table), batches, ended)

@@ -1,0 +1,58 @@
+"""Device time: what timing a kernel will take, and what it has taken."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.timing.measuring import MeasurementFailure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from perflex.timing.measuring import Timing, TimingOptions
+
+    Array = NDArray[np.float64]
+
+__all__ = ["device_time", "expected_device_time", "longest_launch", "one_block"]
+
+# Launches that are not timed when a kernel is started.
+_FIRST = 2
+# A launch counts for as long at least: shorter ones are repeated within a timing, and starting them costs as well.
+_LEAST_S = 5e-5
+
+
+def one_block(timing: TimingOptions, seconds_left: float, number: int) -> TimingOptions:
+    """Return options for the fewest trials of each kernel, none of which may cost more than is left."""
+    block = replace(timing, trials=timing.min_trials, seed=timing.seed + number)
+    return replace(block, limit_s=min(timing.limit_s, longest_launch(block, seconds_left)))
+
+
+def longest_launch(timing: TimingOptions, seconds: float) -> float:
+    """Return how long one launch may take at most for a kernel's timings to fit into so many seconds."""
+    return seconds / _launches(timing)
+
+
+def expected_device_time(launch_s: Array, timing: TimingOptions) -> Array:
+    """Return the device time of timing kernels in seconds, from that of one launch; shape ``(m,)`` both."""
+    expected: Array = np.maximum(launch_s, _LEAST_S) * _launches(timing)
+    return expected
+
+
+def _launches(timing: TimingOptions) -> int:
+    return _FIRST + timing.trials * (1 + timing.warmups)
+
+
+def device_time(outcome: Timing | MeasurementFailure, timing: TimingOptions) -> float:
+    """Return the device time that a measurement has taken in seconds, warm-ups and first launches included.
+
+    Only timed launches are known exactly; each warm-up is taken to last as long as the timing that follows it, and
+    the launches that start a kernel as long as its time. Of a kernel that was given up as too slow or that did not
+    end, the limit counts.
+    """
+    if isinstance(outcome, MeasurementFailure):
+        return timing.limit_s if outcome.kind in {"limit", "hang"} else 0.0
+    return math.fsum(outcome.samples) * (outcome.launches + timing.warmups) + _FIRST * outcome.seconds

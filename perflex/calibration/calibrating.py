@@ -1,0 +1,218 @@
+"""From a model and measurement kernels to a calibration, in one call."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.calibration.calibration import Calibration
+from perflex.calibration.calibration_rows import fitted_rows
+from perflex.calibration.gathering import gather_feature_values
+from perflex.devices.wall_time import device_of, is_wall_time
+from perflex.errors import CalibrationError
+from perflex.fit.fitting import fit_model
+from perflex.fit.problem import require_fittable
+from perflex.fit.table import scale_features_by_output
+from perflex.timing.measuring import TimingOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from perflex.devices.listing import Device
+    from perflex.expression.model import Model
+    from perflex.fit.result import FitResult
+    from perflex.fit.table import FeatureTable
+    from perflex.machines import Machine
+    from perflex.store.records import Recorder
+    from perflex.store.store import StorePlace
+    from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.measuring import Progress
+
+__all__ = ["calibrate", "calibration_from_table"]
+
+_VERSIONED = ("perflex", "loopy", "islpy-barvinok", "pyopencl", "numpy", "scipy")
+
+
+def calibrate(  # noqa: PLR0913 - one parameter per choice
+    model: Model,
+    kernels: Sequence[Any],
+    *,
+    device: str | Device | TimedDevice | None = None,
+    timing: TimingOptions | None = None,
+    relative: bool = True,
+    nonnegative: bool = True,
+    sub_group_size: int | None = None,
+    executor: Executor | None = None,
+    store: StorePlace | None = None,
+    machine: str | Path | Machine | None = None,
+    progress: bool | Progress | None = None,
+    budget_s: float | None = None,
+    guess: Mapping[str, float] | None = None,
+    recorder: Recorder | None = None,
+    measure_executor: Executor | None = None,
+) -> Calibration:
+    """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
+
+    Parameters
+    ----------
+    model
+        A model whose output is a wall time.
+    kernels
+        Measurement kernels, or pairs ``(loopy kernel, sizes)``.
+    device
+        A device, or parts of its name; by default the one that the model's output feature names.
+    timing
+        How kernels are timed.
+    relative
+        Minimise relative errors (the paper's scaling by the output) rather than absolute ones.
+    nonnegative
+        Keep cost parameters at or above zero.
+    sub_group_size
+        Work-items per sub-group; by default the device's.
+    executor, store, machine
+        Where kernels are counted, in which file counts are remembered and samples are kept, and the machine of features
+        that need one, as for `gather_feature_values`: a calibration that was cut short goes on where it was, unless it
+        has a budget.
+    progress
+        True for a progress bar; or called with (done, total, what) as work proceeds.
+    budget_s
+        Device time in seconds that measuring may take, warm-ups included. Only those kernels are then measured
+        that tell most about the parameters for their device time (D-optimal on the scaled Jacobian), in batches,
+        each kernel ``timing.min_trials`` times or more often where that tells more than another kernel. By default
+        all kernels are measured.
+    guess
+        Parameter values to choose the first kernels with, such as those of a similar device's calibration; by
+        default rough ones. Only used with a budget.
+    recorder
+        What keeps samples, as for `gather_feature_values`.
+    measure_executor
+        Where kernels are timed, as for `gather_feature_values`; not with a budget, which decides while it measures.
+
+    Returns
+    -------
+    Calibration
+        Parameters with units and uncertainties, the device's facts, and how they were obtained.
+
+    Raises
+    ------
+    CalibrationError
+        The output is no wall time, the model cannot be fitted, or the kernels do not determine the parameters,
+        at least not within the budget.
+    DeviceError, MachineError, NoMatchError, MissingSizeError, StoreError
+        As `gather_feature_values`.
+    """
+    if not is_wall_time(model.output_feature):
+        msg = (
+            f"the model's output {model.output_feature!r} is no wall time; name one such as f_cl_wall_time, "
+            "or use gather_feature_values and fit_model"
+        )
+        raise CalibrationError(msg, feature=model.output_feature)
+    require_fittable(model)
+    if budget_s is not None and measure_executor is not None:
+        msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
+        raise CalibrationError(msg)
+    chosen = _chosen(model, device)
+    options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
+    if budget_s is None:
+        table = gather_feature_values(
+            model.all_features(),
+            kernels,
+            device=chosen,
+            timing=options,
+            sub_group_size=sub_group_size,
+            executor=executor,
+            store=store,
+            machine=machine,
+            progress=progress,
+            recorder=recorder,
+            measure_executor=measure_executor,
+        )
+        facts = {}
+    else:
+        from perflex.calibration.budget import measure_within_budget
+
+        table, report = measure_within_budget(
+            model,
+            kernels,
+            budget_s,
+            device=chosen,
+            timing=options,
+            guess=guess,
+            relative=relative,
+            nonnegative=nonnegative,
+            sub_group_size=sub_group_size,
+            executor=executor,
+            store=store,
+            machine=machine,
+            progress=progress,
+            recorder=recorder,
+        )
+        facts = report.facts()
+    found = calibration_from_table(
+        model, table, device=chosen, timing=options, relative=relative, nonnegative=nonnegative
+    )
+    return replace(found, options={**found.options, **facts})
+
+
+def calibration_from_table(
+    model: Model,
+    table: FeatureTable,
+    *,
+    device: Device | TimedDevice | None = None,
+    timing: TimingOptions | None = None,
+    relative: bool = True,
+    nonnegative: bool = True,
+    fit: FitResult | None = None,
+) -> Calibration:
+    """Fit the model to values gathered before, unless that was done; arguments and errors as `calibrate`."""
+    if fit is None:
+        scaled = scale_features_by_output(table) if relative else table
+        fit = fit_model(model, scaled, nonnegative=nonnegative)
+    spread = table.spread
+    known = spread is not None and bool(np.isfinite(spread).any())
+    return Calibration(
+        model=model,
+        fit=fit,
+        device=_facts(device),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=_versions(),
+        options={**({} if timing is None else asdict(timing)), **table.timing},
+        noise_floor=float(np.nanmedian(spread)) if known and spread is not None else None,
+        dropped=table.dropped,
+        machine=table.machine,
+        table=fitted_rows(model, table, scaled=fit.scaled),
+    )
+
+
+def _chosen(model: Model, device: Any) -> Any:
+    if device is None:
+        return device_of(model.output_feature)
+    if isinstance(device, str):
+        from perflex.devices.listing import find_device
+
+        return find_device(device)
+    return device
+
+
+def _facts(device: Any) -> dict[str, Any]:
+    names = (
+        "name", "platform", "vendor", "driver", "api", "kind", "compute_units", "sub_group_size", "local_memory_bytes",
+        "compute_capability",
+    )  # fmt: skip
+    return {name: value for name in names if (value := getattr(device, name, "")) != ""}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _VERSIONED:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed as a package"
+    return found

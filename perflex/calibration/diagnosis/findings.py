@@ -1,0 +1,129 @@
+"""What a diagnosis finds wrong, in words, the gravest first."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from perflex.calibration.diagnosis.result import Diagnosis, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from perflex.calibration.diagnosis.result import ParameterDiagnosis
+    from perflex.fit.result import FitResult
+
+__all__ = ["findings_of"]
+
+# Belsley, Kuh and Welsch, Regression Diagnostics (1980), section 3.2: above 30 columns are strongly dependent.
+_STRONG_DEPENDENCE = 30.0
+# Cook and Weisberg (1982), section 3.5: a row beyond this moves the fit to the edge of its confidence region.
+_DECISIVE = 1.0
+# Share of wrong alarms over all kernels together (Bonferroni).
+_OUTLIER_RISK = 0.05
+_NEARLY_ALONE = 0.9
+_MUCH_WORSE = 2.0
+_LISTED = 6
+
+
+def findings_of(fit: FitResult, diagnosis: Diagnosis) -> tuple[Finding, ...]:
+    """Return what a reader must know of a calibration.
+
+    Parameters
+    ----------
+    fit
+        Its fit.
+    diagnosis
+        Its diagnosis, as yet without findings.
+    """
+    found = [*_of_the_fit(fit, diagnosis), *_of_parameters(diagnosis), *_of_kernels(diagnosis), *_of_errors(diagnosis)]
+    order = ("problem", "warning", "remark")
+    return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))
+
+
+def _of_the_fit(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
+    if not fit.status.valid:
+        yield Finding("problem", f"the fit did not converge: {fit.status.reason}; its values are not to be trusted")
+    if fit.degrees_of_freedom <= 0:
+        cause = f"{len(fit.kernels)} kernels leave nothing over to judge {len(fit)} parameters by"
+        yield Finding("problem", f"{cause}: the errors are those of fitting, not of predicting; measure more kernels")
+    if diagnosis.missing:
+        yield Finding("remark", diagnosis.missing)
+
+
+def _of_parameters(diagnosis: Diagnosis) -> Iterator[Finding]:
+    parameters = diagnosis.parameters
+    if names := _named(p for p in parameters if not p.determined):
+        yield Finding(
+            "problem", f"the kernels do not determine {names}; predictions of kernels unlike them may be wrong"
+        )
+    if names := _named(p for p in parameters if p.negative):
+        yield Finding("problem", f"negative costs: {names}; add kernels that isolate them, or keep costs at or above 0")
+    if pairs := [f"{p.first} and {p.second} ({p.correlation:+.3f})" for p in diagnosis.correlated]:
+        cause = f"estimates that move together: {_listed(pairs)}"
+        yield Finding("warning", f"{cause}; only combinations of them are known well, add kernels that vary them apart")
+    if diagnosis.condition_number > _STRONG_DEPENDENCE and not diagnosis.correlated:
+        cause = f"the condition number after scaling is {diagnosis.condition_number:.3g}"
+        yield Finding("warning", f"{cause} (above 30): features of the measurement kernels grow nearly together")
+    if names := _named(p for p in parameters if p.consistent_with_zero and p.determined):
+        yield Finding("warning", f"consistent with zero within 95 %: {names}; the kernels may not need them")
+    if names := _named(p for p in parameters if p.at_bound):
+        yield Finding("remark", f"held at zero by their bound: {names}; a fit without bounds would make them negative")
+    alone = [
+        f"{p.name} from {i.name}"
+        for p in parameters
+        for i in p.kernels
+        if i.share > _NEARLY_ALONE or math.isinf(i.growth)
+    ]
+    if alone:
+        yield Finding("warning", f"known from one kernel alone: {_listed(alone)}; one bad timing decides them")
+
+
+def _of_kernels(diagnosis: Diagnosis) -> Iterator[Finding]:
+    kernels = diagnosis.kernels
+    limit = _outlier_limit(len(kernels), diagnosis.degrees_of_freedom - 1)
+    outliers = [k for k in kernels if abs(k.studentised) > limit]
+    if outliers:
+        outliers.sort(key=lambda kernel: -abs(kernel.studentised))
+        text = _listed([f"{k.name} ({100 * k.relative_error:+.0f} %)" for k in outliers])
+        yield Finding(
+            "warning", f"unlike the others beyond chance: {text}; the model lacks something, or a timing is bad"
+        )
+    decisive = sorted((k for k in kernels if k.cooks_distance > _DECISIVE), key=lambda k: -k.cooks_distance)
+    if decisive:
+        text = _listed([f"{k.name} (Cook's distance {k.cooks_distance:.2g})" for k in decisive])
+        yield Finding("warning", f"decide the fit by themselves: {text}; measure more kernels like them")
+
+
+def _outlier_limit(kernels: int, freedom: int) -> float:
+    """Return the size that the largest of so many studentised residuals exceeds in one fit of twenty."""
+    from scipy.stats import t as student
+
+    return float(student.ppf(1 - _OUTLIER_RISK / (2 * kernels), freedom)) if freedom > 0 else math.inf
+
+
+def _of_errors(diagnosis: Diagnosis) -> Iterator[Finding]:
+    floor = diagnosis.noise_floor
+    if not math.isnan(floor):
+        text = f"noise floor {100 * floor:.2g} %: errors below it mean nothing"
+        yield Finding("remark", f"{text}; {100 * diagnosis.below_noise:.0f} % of the measurement kernels' are")
+    worse = [
+        f"{g.name} ({100 * g.error:.1f} to {100 * g.held_out_error:.1f} %)"
+        for g in diagnosis.generators
+        if g.held_out_error > _MUCH_WORSE * max(g.error, 0.0 if math.isnan(floor) else floor)
+    ]
+    if worse:
+        cause = f"predicted at least twice as badly when they are not in the fit: {_listed(worse)}"
+        yield Finding("warning", f"{cause}; do not rely on predictions of kernels unlike the measured ones")
+    alone = [f"{', '.join(g.undetermined)} by {g.name}" for g in diagnosis.generators if g.undetermined]
+    if alone:
+        yield Finding("remark", f"determined by one generator only, so that no other checks it: {_listed(alone)}")
+
+
+def _named(parameters: Iterable[ParameterDiagnosis]) -> str:
+    return ", ".join(parameter.name for parameter in parameters)
+
+
+def _listed(texts: list[str]) -> str:
+    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return f"{', '.join(texts[:_LISTED])}{more}"

@@ -1,0 +1,131 @@
+"""Cross-validation by generator: each generator's kernels predicted by a fit to all others."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.errors import CalibrationError, PerflexError
+from perflex.fit.fitting import fit_model
+from perflex.warnings import PerflexWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from perflex.expression.model import Model
+    from perflex.fit.result import FitResult
+    from perflex.fit.table import FeatureTable
+
+__all__ = ["HeldOut", "generators_of", "held_out_by_generator", "relative_errors"]
+
+# A refit begins where the fit to all kernels ended, and at one point besides.
+_STARTS = 1
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A generator's kernels, predicted by a fit to the kernels of all others.
+
+    Attributes
+    ----------
+    generator
+        Its name.
+    errors
+        (predicted - measured) / measured of its kernels, fractions; empty where they could not be predicted.
+    undetermined
+        Parameters that the others do not determine.
+    reason
+        Why they could not be predicted, or empty.
+    """
+
+    generator: str
+    errors: tuple[float, ...]
+    undetermined: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def generators_of(table: FeatureTable) -> tuple[str, ...]:
+    """Return the generator of each row; from the labels ``generator(arguments)`` if the table has none."""
+    return table.groups or tuple(label.partition("(")[0] for label in table.kernels)
+
+
+def relative_errors(model: Model, parameters: Mapping[str, float], table: FeatureTable) -> tuple[float, ...]:
+    """Return (predicted - measured) / measured of each row."""
+    values = {name: table.column(name) for name in model.input_features()}
+    predicted = np.broadcast_to(model.evaluate(parameters, values), (len(table),))
+    with np.errstate(all="ignore"):
+        return tuple(map(float, predicted / table.column(model.output_feature) - 1))
+
+
+def held_out_by_generator(
+    model: Model,
+    table: FeatureTable,
+    *,
+    nonnegative: bool = True,
+    start: Mapping[str, float] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> tuple[HeldOut, ...]:
+    """Hold out one generator after another.
+
+    Parameters
+    ----------
+    model
+        The model.
+    table
+        What it is fitted to, scaled by the output for relative errors.
+    nonnegative
+        As for `fit_model`.
+    start
+        Parameters of the fit to the whole table, where refits begin; by default they find their own starts.
+    progress
+        Called with (done, total, generator) as work proceeds.
+
+    Returns
+    -------
+    tuple of HeldOut
+        One per generator, in order of appearance. That the rest leaves a parameter undetermined is told there,
+        it is no error.
+    """
+    owners = np.array(generators_of(table))
+    names = list(dict.fromkeys(owners.tolist()))
+    found = []
+    for done, name in enumerate(names):
+        if progress is not None:
+            progress(done, len(names), name)
+        own = np.flatnonzero(owners == name).tolist()
+        rest = np.flatnonzero(owners != name).tolist()
+        found.append(_held_out(name, model, table.take(rest), table.take(own), nonnegative=nonnegative, start=start))
+    return tuple(found)
+
+
+def _held_out(
+    name: str,
+    model: Model,
+    rest: FeatureTable,
+    own: FeatureTable,
+    *,
+    nonnegative: bool,
+    start: Mapping[str, float] | None,
+) -> HeldOut:
+    if not len(rest):
+        return HeldOut(name, (), reason="there is no other generator")
+    try:
+        fit = _fitted(model, rest, nonnegative=nonnegative, start=start)
+        return HeldOut(name, relative_errors(model, fit, own), fit.undetermined)
+    except CalibrationError as error:
+        parameters = error.context.get("parameters")
+        concerned = tuple(map(str, parameters)) if isinstance(parameters, tuple) else ()
+        return HeldOut(name, (), concerned, "the others do not determine them" if concerned else error.message)
+    except PerflexError as error:  # the refitted model is not finite for these kernels
+        return HeldOut(name, (), reason=error.message)
+
+
+def _fitted(model: Model, table: FeatureTable, *, nonnegative: bool, start: Mapping[str, float] | None) -> FitResult:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)  # of a fit to a part of the kernels nobody needs to know
+        if start is None:
+            return fit_model(model, table, nonnegative=nonnegative)
+        return fit_model(model, table, nonnegative=nonnegative, starts=[start], max_starts=_STARTS)

@@ -1,0 +1,253 @@
+"""From a calibration to its diagnosis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.calibration.diagnosis.compare import aicc
+from perflex.calibration.diagnosis.findings import findings_of
+from perflex.calibration.diagnosis.held_out import HeldOut, generators_of, held_out_by_generator, relative_errors
+from perflex.calibration.diagnosis.linear import LinearFit
+from perflex.calibration.diagnosis.result import (
+    CorrelatedPair,
+    Diagnosis,
+    GeneratorDiagnosis,
+    Informant,
+    KernelDiagnosis,
+    ParameterDiagnosis,
+)
+from perflex.calibration.uncertainty import free_parameters, release, vector
+from perflex.errors import CalibrationError
+from perflex.fit.problem import pose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from perflex.calibration.calibration import Calibration
+    from perflex.fit.problem import Problem
+    from perflex.fit.result import FitResult
+    from perflex.fit.table import FeatureTable
+
+    Array = NDArray[np.float64]
+
+__all__ = ["STRONG_CORRELATION", "diagnose"]
+
+STRONG_CORRELATION = 0.95
+_CONFIDENCE = 0.95
+# Errors in the file and errors computed from its values and parameters agree to rounding.
+_SAME_ERROR = 1e-6
+
+
+def diagnose(calibration: Calibration, *, progress: Callable[[int, int, str], None] | None = None) -> Diagnosis:
+    """Judge a calibration: what its parameters rest on, and what its predictions are worth.
+
+    Parameters
+    ----------
+    calibration
+        A calibration, e.g. ``Calibration.load(path)``. Files of earlier versions keep no measured values; what
+        needs them is then left out, and `Diagnosis.missing` says so.
+    progress
+        Called with (done, total, generator) while generators are held out, which refits the model for each.
+
+    Returns
+    -------
+    Diagnosis
+        Findings in words, and everything they rest on as data.
+
+    Raises
+    ------
+    CalibrationError
+        The measured values and the parameters do not belong together, or the model is not finite there.
+    """
+    fit, table = calibration.fit, calibration.table
+    problem = linear = None
+    held_out: dict[str, HeldOut] = {}
+    if table is not None:
+        problem = pose(calibration.model, table)
+        linear = _linear(calibration, table, problem)
+        found = held_out_by_generator(
+            calibration.model, table, nonnegative=bool(fit.nonnegative), start=fit, progress=progress
+        )
+        held_out = {entry.generator: entry for entry in found}
+    owners = _owners(fit, table)
+    kernels = _kernels(fit, table, linear, owners)
+    facts = Diagnosis(
+        findings=(),
+        parameters=_parameters(fit, problem, linear, owners),
+        kernels=kernels,
+        generators=_generators(fit, owners, held_out),
+        correlation=fit.correlation,
+        correlated=_correlated(fit),
+        condition_number=fit.condition_number,
+        degrees_of_freedom=fit.degrees_of_freedom,
+        error=_rms(fit.relative_errors),
+        geometric_mean_error=fit.geometric_mean_error,
+        left_out_error=_rms(kernel.left_out_error for kernel in kernels),
+        held_out_error=_rms(error for entry in held_out.values() for error in entry.errors),
+        aicc=aicc(fit),
+        noise_floor=math.nan if calibration.noise_floor is None else calibration.noise_floor,
+        missing=_missing(table, linear),
+        title=" ".join(str(part) for part in (calibration.device.get("name", ""), calibration.date) if part),
+    )
+    return replace(facts, findings=findings_of(fit, facts))
+
+
+def _missing(table: FeatureTable | None, linear: LinearFit | None) -> str:
+    if table is None:
+        cause = "the calibration does not keep its measured values (it was made by an earlier version)"
+        return f"{cause}: calibrate again to see leverage, what informs each parameter, and cross-validation"
+    return "" if linear is not None else "no parameter is free, so there is nothing to judge kernels by"
+
+
+def _owners(fit: FitResult, table: FeatureTable | None) -> tuple[str, ...]:
+    return tuple(label.partition("(")[0] for label in fit.kernels) if table is None else generators_of(table)
+
+
+def _linear(calibration: Calibration, table: FeatureTable, problem: Problem) -> LinearFit | None:
+    """Return the linearised fit over the free parameters; None if there are none."""
+    fit = calibration.fit
+    expected = np.array(relative_errors(calibration.model, fit, table))
+    kept = np.array(fit.relative_errors)
+    if not np.allclose(expected, kept, rtol=_SAME_ERROR, atol=_SAME_ERROR, equal_nan=True):
+        worst = fit.kernels[int(np.nanargmax(np.abs(expected - kept)))]
+        cause = f"the parameters give {worst} another error from its measured values than the calibration states"
+        msg = f"{cause}; its parts do not belong together, calibrate again"
+        raise CalibrationError(msg, kernel=worst)
+    free = free_parameters(fit)
+    jacobian = problem.jacobian(vector(fit))
+    if not np.isfinite(jacobian).all():
+        msg = f"the model {calibration.model.expression!r} has no finite derivatives at its parameters; fit it again"
+        raise CalibrationError(msg, model=calibration.model)
+    return LinearFit(jacobian[:, free], problem.residual(vector(fit))) if free else None
+
+
+def _kernels(
+    fit: FitResult, table: FeatureTable | None, linear: LinearFit | None, owners: Sequence[str]
+) -> tuple[KernelDiagnosis, ...]:
+    errors = np.array(fit.relative_errors)
+    nothing = np.full(len(errors), np.nan)
+    left_out = leverage = studentised = cooks = measured = spread = nothing
+    if table is not None:
+        measured = table.values[:, 0]
+        spread = nothing if table.spread is None else table.spread
+    if linear is not None:
+        leverage, studentised, cooks = linear.leverage, linear.studentised, linear.cooks_distance
+        # Residuals of a relative fit are relative errors; others are divided by the output.
+        left_out = linear.left_out if fit.scaled else linear.left_out / measured
+    columns = (errors, left_out, measured, measured * (1 + errors), spread, leverage, studentised, cooks)
+    return tuple(
+        KernelDiagnosis(name, owner, *map(float, row))
+        for name, owner, row in zip(fit.kernels, owners, np.column_stack(columns), strict=True)
+    )
+
+
+def _parameters(
+    fit: FitResult, problem: Problem | None, linear: LinearFit | None, owners: Sequence[str]
+) -> tuple[ParameterDiagnosis, ...]:
+    free = free_parameters(fit)
+    kernels, generators = _informants(fit, linear, owners)
+    reach = _quantile(fit.degrees_of_freedom)
+    found = []
+    for index, p in enumerate(fit.parameters):
+        let_go = None
+        if problem is not None and p.at_bound and p.determined and fit.degrees_of_freedom > 0:
+            let_go = release(problem, fit, free, index)
+        low, high = p.value - reach * p.standard_error, p.value + reach * p.standard_error
+        found.append(
+            ParameterDiagnosis(
+                p.name,
+                p.value,
+                p.unit,
+                p.kind,
+                p.standard_error,
+                low,
+                high,
+                low <= 0 <= high,
+                p.negative,
+                p.at_bound,
+                p.determined,
+                math.nan if let_go is None else let_go.value,
+                math.nan if let_go is None else let_go.standard_error,
+                _of(kernels, free, index),
+                _of(generators, free, index),
+            )
+        )
+    return tuple(found)
+
+
+def _of(informants: list[tuple[Informant, ...]], free: list[int], index: int) -> tuple[Informant, ...]:
+    return informants[free.index(index)] if informants and index in free else ()
+
+
+def _informants(
+    fit: FitResult, linear: LinearFit | None, owners: Sequence[str]
+) -> tuple[list[tuple[Informant, ...]], list[tuple[Informant, ...]]]:
+    """Return the kernels and the generators that inform each free parameter, the most informative first."""
+    if linear is None:
+        return [], []
+    share, growth = linear.information, linear.growth
+    names = list(dict.fromkeys(owners))
+    masks = [np.array([owner == name for owner in owners]) for name in names]
+    group_share = np.array([share[mask].sum(axis=0) for mask in masks])
+    group_growth = np.array([linear.growth_without(mask) for mask in masks])
+    columns = range(share.shape[1])
+    return (
+        [_ordered(fit.kernels, share[:, column], growth[:, column]) for column in columns],
+        [_ordered(names, group_share[:, column], group_growth[:, column]) for column in columns],
+    )
+
+
+def _ordered(names: Sequence[str], share: Array, growth: Array) -> tuple[Informant, ...]:
+    order = np.argsort(-share, kind="stable")
+    return tuple(Informant(names[i], float(share[i]), float(growth[i])) for i in order)
+
+
+def _quantile(freedom: int) -> float:
+    from scipy.stats import t as student
+
+    return float(student.ppf((1 + _CONFIDENCE) / 2, freedom)) if freedom > 0 else math.nan
+
+
+def _generators(fit: FitResult, owners: Sequence[str], held_out: dict[str, HeldOut]) -> tuple[GeneratorDiagnosis, ...]:
+    found = []
+    for name in dict.fromkeys(owners):
+        errors = np.array([e for e, owner in zip(fit.relative_errors, owners, strict=True) if owner == name])
+        entry = held_out.get(name, HeldOut(name, ()))
+        outside = np.array(entry.errors)
+        found.append(
+            GeneratorDiagnosis(
+                name,
+                len(errors),
+                _rms(errors),
+                float(np.mean(errors)),
+                _rms(outside),
+                float(np.mean(outside)) if outside.size else math.nan,
+                # What the whole fit leaves open as well is no merit of this generator.
+                tuple(p for p in entry.undetermined if p not in fit.undetermined),
+                entry.reason,
+            )
+        )
+    return tuple(found)
+
+
+def _correlated(fit: FitResult) -> tuple[CorrelatedPair, ...]:
+    correlation = fit.correlation
+    names = list(fit)
+    pairs = [
+        CorrelatedPair(names[i], names[j], float(correlation[i, j]))
+        for i in range(len(names))
+        for j in range(i)
+        if abs(correlation[i, j]) > STRONG_CORRELATION
+    ]
+    return tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation)))
+
+
+def _rms(errors: Iterable[float]) -> float:
+    known = np.array([error for error in errors if math.isfinite(error)])
+    return float(np.sqrt(np.mean(known**2))) if known.size else math.nan

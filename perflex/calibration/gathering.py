@@ -1,0 +1,419 @@
+"""Feature values of kernels: counted from their Scops, wall times measured on a device."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.devices.wall_time import device_of, is_wall_time
+from perflex.errors import CalibrationError, NoMatchError
+from perflex.features.many import count_rows
+from perflex.fit.table import FeatureInfo, FeatureTable
+from perflex.machines.choice import current_machine, else_machine, using_machine
+from perflex.progress import progress_shown
+from perflex.store.store import using_store
+from perflex.warnings import PerflexWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from perflex.devices.listing import Device
+    from perflex.features import Feature
+    from perflex.machines import Machine
+    from perflex.machines.resources import Resources
+    from perflex.store.records import Recorder
+    from perflex.store.store import StorePlace
+    from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.measuring import Progress, TimingOptions
+
+__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of", "kernel_rows", "with_own_sizes"]
+
+DEFAULT_SUB_GROUP_SIZE = 32
+_LISTED = 12
+
+
+@dataclass(frozen=True)
+class _Row:
+    kernel: Any
+    sizes: Mapping[str, Any]
+    label: str
+    group: str
+
+
+def kernel_of(kernel: Any) -> Any:
+    """Return the loopy kernel (or Scop) of a measurement kernel, or the argument itself."""
+    return getattr(kernel, "kernel", kernel)
+
+
+def with_own_sizes(kernel: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """Return a measurement kernel's kernel, and its own sizes where none are given; others as they are."""
+    if hasattr(kernel, "generator"):
+        return kernel.kernel, {**kernel.sizes, **sizes}
+    return kernel, sizes
+
+
+def kernel_feature_values(
+    features: Iterable[str],
+    kernel: Any,
+    sizes: Mapping[str, Any],
+    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
+    *,
+    machine: str | Path | Machine | None = None,
+) -> dict[str, Any]:
+    """Return the values of counted features for one kernel.
+
+    Parameters
+    ----------
+    features
+        Identifiers of counted features (not wall times).
+    kernel
+        A loopy translation unit, a measurement kernel, or a Scop.
+    sizes
+        An integer per size parameter, or integer arrays of one shape.
+    sub_group_size
+        Work-items per sub-group.
+    machine
+        For features that need one: a machine, its name, or its file; by default that of `using_machine`.
+
+    Returns
+    -------
+    dict
+        A number per feature, or an array where sizes are arrays; zero where the kernel has nothing of it.
+
+    Raises
+    ------
+    UnknownFeatureError
+        An identifier names no feature.
+    MissingSizeError
+        A size parameter has no value, or the kernel is not valid for it.
+    UnsupportedKernelError
+        The kernel cannot be described exactly.
+    MachineError
+        A feature needs a machine and there is none, or it lacks a fact.
+    """
+    from perflex.features import counts_of, extract_scop, parse_feature
+
+    scop = extract_scop(kernel_of(kernel))
+    checked = scop.checked(sizes)
+    with using_machine(machine):
+        values = {name: parse_feature(name).value(scop, checked, sub_group_size) for name in features}
+    counts_of(scop).keep()
+    return values
+
+
+def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
+    features: Iterable[str],
+    kernels: Sequence[Any],
+    *,
+    device: str | Device | TimedDevice | None = None,
+    timing: TimingOptions | None = None,
+    sub_group_size: int | None = None,
+    executor: Executor | None = None,
+    store: StorePlace | None = None,
+    machine: str | Path | Machine | None = None,
+    progress: bool | Progress | None = None,
+    recorder: Recorder | None = None,
+    measure_executor: Executor | None = None,
+) -> FeatureTable:
+    """Count and measure features of many kernels (paper Section 2.2, step 3).
+
+    Parameters
+    ----------
+    features
+        Feature identifiers, e.g. ``model.all_features()``. A wall time among them is the table's output.
+    kernels
+        Measurement kernels, or pairs ``(loopy kernel, sizes)``.
+    device
+        Where wall times are measured: a device, or parts of its name. By default the one that the
+        wall-time feature names.
+    timing
+        How kernels are timed.
+    sub_group_size
+        Work-items per sub-group; by default the device's, or 32 where nothing is measured.
+    executor
+        Where kernels are counted: a pool of processes or threads, or any other ``concurrent.futures.Executor``.
+    measure_executor
+        Where kernels are built and timed, likewise; by default this machine. Workers of one machine take turns at a
+        device; several machines with the same device share the kernels.
+    store
+        File in which descriptions and counts are remembered and samples are kept, or ``"off"``; by default that of
+        PERFLEX_STORE, else one in the user's cache directory. Measuring that was cut short goes on from what is
+        there when it is begun again; once it came to its end it is measured anew.
+    machine
+        For features that need one (``f_vol_...``, ``f_waves``): a machine, its name, or its file; by default that of
+        `using_machine`, else the one that the device's name stands for.
+    progress
+        True for a progress bar; or called with (done, total, what) as work proceeds.
+    recorder
+        What keeps samples, instead of the store: for runs that consist of several parts.
+
+    Returns
+    -------
+    FeatureTable
+        A row per kernel that could be counted and measured. Kernels that could not are listed in
+        ``dropped`` with the reason, and a `PerflexWarning` is issued for each.
+
+    Raises
+    ------
+    NoMatchError
+        A feature matches nothing in any kernel; the message lists what there is.
+    DeviceError
+        The wall-time feature fits no working device, or several.
+    MissingSizeError
+        A size parameter has no value.
+    CalibrationError
+        There are no kernels, or none of them could be used.
+    ExecutorError
+        The executor failed.
+    MachineError
+        A feature needs a machine and there is none, or it lacks a fact.
+    StoreError
+        Samples cannot be kept: the file cannot be written. What was kept before stays.
+    """
+    with using_store(store), using_machine(machine), progress_shown(progress, "gather:") as report:
+        return _gather(
+            tuple(dict.fromkeys(features)),
+            kernels,
+            (device, timing),
+            sub_group_size,
+            executor=executor,
+            report=report,
+            recorder=recorder,
+            measure_executor=measure_executor,
+        )
+
+
+def _gather(
+    names: tuple[str, ...],
+    kernels: Sequence[Any],
+    measurement: tuple[Any, TimingOptions | None],
+    sub_group_size: int | None,
+    *,
+    executor: Executor | None,
+    report: Progress | None,
+    recorder: Recorder | None,
+    measure_executor: Executor | None,
+) -> FeatureTable:
+    from perflex.features import parse_feature
+    from perflex.features.families.machine import needs_machine
+
+    rows = kernel_rows(kernels)
+    measured = [name for name in names if is_wall_time(name)]
+    if len(measured) > 1:
+        msg = f"a feature table has one wall time, not {len(measured)}: {', '.join(measured)}"
+        raise CalibrationError(msg, feature=measured[1])
+    device, timing = measurement
+    timed_on = _device(measured[0], device) if measured else None
+    if sub_group_size is None:
+        sub_group_size = int(getattr(timed_on, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
+    counted = [name for name in names if not is_wall_time(name)]
+    rows, built, failed = _built(counted, rows, timed_on, timing, report)
+    with else_machine(str(getattr(timed_on, "name", ""))):
+        rows, table, info, dropped = _count(counted, rows, sub_group_size, executor, report, built)
+        needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
+        used = "" if needed_by is None else current_machine(needed_by).name
+    dropped = [*failed, *dropped]
+    columns = {name: table[:, i] for i, name in enumerate(counted)}
+    spread = np.full(len(rows), np.nan)
+    went: dict[str, float | bool] = {}
+    kept = np.arange(len(rows))
+    if measured:
+        seconds, spread, failures, went = _time(rows, timed_on, timing, report, recorder, measure_executor)
+        columns[measured[0]] = seconds
+        info[measured[0]] = FeatureInfo("s")
+        dropped += failures
+        kept = np.flatnonzero(np.isfinite(seconds))
+    _warn_dropped(dropped)
+    if not len(kept):
+        reasons = "; ".join(f"{label}: {reason}" for label, reason in dropped[:3])
+        msg = f"none of the {len(kernels)} kernels could be used ({reasons})"
+        raise CalibrationError(msg)
+    values = np.stack([columns[name] for name in names], axis=1) if names else np.zeros((len(rows), 0))
+    return FeatureTable(
+        output=measured[0] if measured else None,
+        features=names,
+        kernels=tuple(rows[i].label for i in kept),
+        values=values[kept],
+        groups=tuple(rows[i].group for i in kept),
+        spread=spread[kept] if measured else None,
+        info=info,
+        sub_group_size=sub_group_size,
+        device="" if timed_on is None else str(timed_on),
+        dropped=tuple(dropped),
+        machine=used,
+        timing=went,
+    )
+
+
+def kernel_rows(kernels: Sequence[Any]) -> list[_Row]:
+    """Return kernel, sizes, a unique label and the generator of measurement kernels and of pairs alike.
+
+    Raises
+    ------
+    CalibrationError
+        There are no kernels, or an entry is neither.
+    """
+    if not kernels:
+        msg = "there are no kernels; generate some, e.g. with uipick.KernelCollection(...).generate_kernels(...)"
+        raise CalibrationError(msg)
+    rows: list[_Row] = []
+    taken: dict[str, int] = {}
+    for entry in kernels:
+        if hasattr(entry, "kernel") and hasattr(entry, "sizes"):
+            row = _Row(entry.kernel, entry.sizes, str(entry.name), str(entry.generator))
+        else:
+            kernel, sizes = _pair(entry)
+            name = _name_of(kernel)
+            shown = ", ".join(f"{key}={value}" for key, value in sizes.items())
+            row = _Row(kernel, sizes, f"{name}({shown})", name)
+        count = taken.get(row.label, 0)
+        taken[row.label] = count + 1
+        rows.append(row if not count else _Row(row.kernel, row.sizes, f"{row.label} #{count + 1}", row.group))
+    return rows
+
+
+def _pair(entry: Any) -> tuple[Any, Mapping[str, Any]]:
+    if isinstance(entry, tuple) and len(entry) == 2 and hasattr(entry[1], "items"):
+        return entry
+    msg = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {type(entry).__name__}"
+    raise CalibrationError(msg)
+
+
+def _name_of(kernel: Any) -> str:
+    name = getattr(kernel, "name", None)
+    entrypoints = getattr(kernel, "entrypoints", None)
+    return str(name or (",".join(sorted(entrypoints)) if entrypoints else type(kernel).__name__))
+
+
+def _device(feature: str, device: Any) -> Any:
+    if device is None:
+        return device_of(feature)
+    if isinstance(device, str):
+        from perflex.devices.listing import find_device
+
+        return find_device(device)
+    return device
+
+
+def _built(
+    names: Sequence[str], rows: list[_Row], device: Any, timing: TimingOptions | None, progress: Progress | None
+) -> tuple[list[_Row], list[Resources] | None, list[tuple[str, str]]]:
+    """Build the kernels where a feature asks for that; return those that build, what they take, and the others."""
+    from perflex.features import parse_feature
+    from perflex.features.families.build import needs_build
+
+    if device is None or not any(needs_build(parse_feature(name)) for name in names):
+        return rows, None, []
+    from perflex.timing.measuring import MeasurementFailure
+    from perflex.timing.resource_use import resource_use
+
+    found = resource_use([(row.kernel, row.sizes, row.label) for row in rows], device, timing, progress)
+    kept, built, failed = [], [], []
+    for row, outcome in zip(rows, found, strict=True):
+        if isinstance(outcome, MeasurementFailure):
+            failed.append((row.label, outcome.reason.removeprefix(f"{row.label}: ")))
+        else:
+            kept.append(row)
+            built.append(outcome)
+    return kept, built, failed
+
+
+def _count(
+    names: Sequence[str],
+    rows: list[_Row],
+    sub_group_size: int,
+    executor: Executor | None,
+    progress: Progress | None,
+    built: Sequence[Resources] | None = None,
+) -> tuple[list[_Row], NDArray[np.float64], dict[str, FeatureInfo], list[tuple[str, str]]]:
+    """Return the rows that can be counted with their values, facts about the features, and the other rows."""
+    from perflex.features import parse_feature
+
+    features = [parse_feature(name) for name in names]
+    jobs = [(row.kernel, row.sizes, row.label) for row in rows]
+    counted = count_rows(features, jobs, sub_group_size, executor, progress, built)
+    dropped = [(row.label, entry.refusal) for row, entry in zip(rows, counted, strict=True) if entry.refusal]
+    kept = [row for row, entry in zip(rows, counted, strict=True) if entry.refusal is None]
+    entries = [entry for entry in counted if entry.refusal is None]
+    if not kept:
+        msg = f"none of the kernels can be counted; the first: {dropped[0][1]}"
+        raise CalibrationError(msg, kernel=dropped[0][0])
+    info: dict[str, FeatureInfo] = {}
+    for column, feature in enumerate(features):
+        amounts = {entry.amounts[column] for entry in entries if entry.matched[column]}
+        if not amounts:
+            raise _no_match(feature, kept)
+        amount = amounts.pop() if len(amounts) == 1 else None
+        info[names[column]] = (
+            FeatureInfo(feature.unit) if amount is None else FeatureInfo(feature.unit, amount.value, amount.unit)
+        )
+    table = np.array([entry.values for entry in entries], dtype=np.float64).reshape(len(kept), len(names))
+    return kept, table, info, dropped
+
+
+def _no_match(feature: Feature, rows: Sequence[_Row]) -> NoMatchError:
+    from perflex.features import extract_scop
+
+    kernels = {id(row.kernel): row.kernel for row in rows}.values()
+    there = list(dict.fromkeys(item for kernel in kernels for item in feature.inventory(extract_scop(kernel))))
+    shown = "; ".join(there[:_LISTED]) or "nothing of the kind"
+    more = f"; and {len(there) - _LISTED} more" if len(there) > _LISTED else ""
+    near = difflib.get_close_matches(feature.identifier, there, n=2, cutoff=0.8)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    msg = f"feature {feature.identifier} matches nothing in any of the kernels; {hint}they contain: {shown}{more}"
+    return NoMatchError(msg, feature=feature.identifier, present=tuple(there))
+
+
+def _time(
+    rows: Sequence[_Row],
+    device: Any,
+    timing: TimingOptions | None,
+    progress: Progress | None,
+    recorder: Recorder | None,
+    executor: Executor | None,
+) -> tuple[Any, Any, list[tuple[str, str]], dict[str, float | bool]]:
+    from perflex.store.resume import recorder_for
+    from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
+
+    jobs = [(row.kernel, row.sizes, row.label) for row in rows]
+    own = None if recorder is not None else recorder_for(str(device), [row.label for row in rows])
+    options = timing or TimingOptions()
+    if executor is None:
+        outcomes = measure(jobs, device, options, progress, recorder or own)
+    else:
+        from perflex.timing.executors import measure_on
+
+        outcomes = measure_on(executor, jobs, device, options, progress, recorder or own)
+    if own is not None:
+        own.finish()
+    seconds = np.full(len(rows), np.nan)
+    spread = np.full(len(rows), np.nan)
+    failures = []
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, MeasurementFailure):
+            # Reasons begin with the label, for they are errors of their own elsewhere.
+            failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
+        else:
+            seconds[index], spread[index] = outcome.seconds, outcome.spread
+    timed = [outcome for outcome in outcomes if not isinstance(outcome, MeasurementFailure)]
+    went: dict[str, float | bool] = {
+        "drift_ratio": outcomes.drift.size if outcomes.drift.found else 1.0,
+        "drift_corrected": outcomes.drift.corrected,
+        "outliers_excluded": sum(timing.outliers for timing in timed),
+        "kernels_precise": sum(timing.precise for timing in timed),
+        "samples_resumed": getattr(recorder or own, "taken", 0),
+    }
+    return seconds, spread, failures, went
+
+
+def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:
+    for label, reason in dropped:
+        warnings.warn(f"{label} is left out: {reason}", PerflexWarning, stacklevel=4)

@@ -1,0 +1,137 @@
+"""What a fit leaves open about its parameters, and what that means for predictions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.errors import CalibrationError
+from perflex.fit.problem import pose
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from perflex.calibration.calibration import Calibration
+    from perflex.fit.problem import Problem
+    from perflex.fit.result import FitResult
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Release", "free_parameters", "predictive_covariance", "release", "residual_deviation", "vector"]
+
+# Below this length relative to its own, what is left of a column beside the others is rounding.
+_INDISTINGUISHABLE = 1e-7
+# Beyond this many deviations the tail's moment is its asymptote; the closed form would cancel.
+_FAR = 30.0
+
+
+@dataclass(frozen=True)
+class Release:
+    """What the measurements say of a parameter held at its bound, if that alone let go.
+
+    Attributes
+    ----------
+    value, standard_error
+        Where the linearised fit would put it, and how sure; in the parameter's unit.
+    direction
+        Change of all parameters per unit of its own, the fit staying at its minimum; shape ``(n,)``.
+    mean_square
+        Mean of its square, given that it is at or above zero (a normal distribution cut off there).
+    """
+
+    value: float
+    standard_error: float
+    direction: NDArray[np.float64]
+    mean_square: float
+
+
+def vector(fit: FitResult) -> Array:
+    """Return the parameters' values, shape ``(n,)``."""
+    return np.array(list(fit.values()), dtype=np.float64)
+
+
+def free_parameters(fit: FitResult) -> list[int]:
+    """Return the columns that the fit could move: determined, and not held at a bound."""
+    return [i for i, parameter in enumerate(fit.parameters) if parameter.determined and not parameter.at_bound]
+
+
+def residual_deviation(fit: FitResult) -> float:
+    """Return the standard deviation of a residual: relative to the output, or in its unit.
+
+    Raises
+    ------
+    CalibrationError
+        There were no more kernels than parameters, so that residuals say nothing.
+    """
+    if fit.degrees_of_freedom <= 0:
+        cause = f"{len(fit.kernels)} measurement kernels leave nothing over to judge {len(fit)} parameters by"
+        msg = f"{cause}; calibrate with more measurement kernels"
+        raise CalibrationError(msg)
+    return fit.residual_norm / math.sqrt(fit.degrees_of_freedom)
+
+
+def predictive_covariance(calibration: Calibration) -> Array:
+    """Return the covariance of the parameters for predictions, shape ``(n, n)``; zero for what is held fixed.
+
+    That of the fit, to which each parameter at a bound adds what its own release would move: it is known to be
+    small, not to be zero. Without the measured values (older files) bounds are taken for certain.
+    """
+    fit = calibration.fit
+    covariance = np.nan_to_num(fit.covariance, nan=0.0)
+    if calibration.table is not None and fit.at_bound:
+        problem = pose(calibration.model, calibration.table)
+        free = free_parameters(fit)
+        for index, parameter in enumerate(fit.parameters):
+            if parameter.at_bound and (let_go := release(problem, fit, free, index)) is not None:
+                covariance = covariance + let_go.mean_square * np.outer(let_go.direction, let_go.direction)
+    return covariance
+
+
+def release(problem: Problem, fit: FitResult, free: Sequence[int], index: int) -> Release | None:
+    """Return what the measurements say of a parameter at its bound; None if nothing.
+
+    Parameters
+    ----------
+    problem
+        What was fitted.
+    fit
+        The fit.
+    free
+        The parameters that the fit could move.
+    index
+        The parameter at its bound.
+    """
+    jacobian, residual = problem.jacobian(vector(fit)), problem.residual(vector(fit))
+    column = jacobian[:, index]
+    direction = np.zeros(len(fit))
+    direction[index] = 1.0
+    rest = column
+    if free:
+        length = np.linalg.norm(jacobian[:, free], axis=0)
+        weights = np.linalg.lstsq(jacobian[:, free] / length, column, rcond=None)[0] / length
+        direction[list(free)] = -weights
+        rest = column - jacobian[:, free] @ weights
+    size = float(np.linalg.norm(rest))
+    if not size > _INDISTINGUISHABLE * float(np.linalg.norm(column)):
+        return None
+    value = -float(rest @ residual) / size**2
+    deviation = residual_deviation(fit) / size
+    return Release(value, deviation, direction, _mean_square_above_zero(value, deviation))
+
+
+def _mean_square_above_zero(mean: float, deviation: float) -> float:
+    """Return E[x**2] for a normal distribution cut off below zero."""
+    from scipy.special import erfcx
+
+    if deviation == 0.0:
+        return max(mean, 0.0) ** 2
+    away = -mean / deviation
+    if away > _FAR:
+        return 2.0 * (deviation / away) ** 2
+    hazard = math.sqrt(2.0 / math.pi) / float(erfcx(away / math.sqrt(2.0)))
+    return deviation**2 * (1.0 + away**2 - away * hazard)

@@ -1,0 +1,73 @@
+"""``perflex block``: block sizes of a stencil, chosen without running it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - typer reads it at run time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perflex.cli.session import session_of
+
+if TYPE_CHECKING:
+    from perflex.analysis.blocks import BlockChoice
+
+__all__ = ["block"]
+
+
+def block(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
+    kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
+    sizes: Annotated[list[str] | None, typer.Argument(help="name=value of each size.")] = None,
+    *,
+    machine: Annotated[str, typer.Option("--machine", help="A name of 'perflex machine list', or a file.")],
+    criterion: Annotated[
+        list[str] | None,
+        typer.Option("--criterion", help="LEVEL=row or LEVEL=plane: what a cache must hold; can be repeated."),
+    ] = None,
+    cores: Annotated[int | None, typer.Option("--cores", min=1, help="Working cores; by default all.")] = None,
+    lanes: Annotated[int, typer.Option("--lanes", min=1, help="Rows are multiples of so many points.")] = 1,
+    tiles_per_core: Annotated[int, typer.Option("--tiles-per-core", min=1, help="Fewest tiles per core.")] = 1,
+    calibration: Annotated[
+        Path | None, typer.Option("--calibration", help="Costs of blocks on a device, of calibrate_blocks.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+) -> None:
+    """Choose block sizes of a stencil such that caches hold rows or planes of a block, without running it."""
+    from perflex.analysis.blocks import choose_block
+    from perflex.calibration.calibration import Calibration
+    from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
+
+    wanted = read_pairs(criterion or (), "--criterion", "L3=plane") or None
+    found = choose_block(
+        load_kernel(kernel),
+        read_sizes(sizes or ()),
+        machine,
+        wanted,
+        cores=cores,
+        lanes=lanes,
+        tiles_per_core=tiles_per_core,
+        calibration=None if calibration is None else Calibration.load(calibration),
+    )
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2))
+        return
+    session_of(context).output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
+
+
+def _lines(found: BlockChoice) -> list[str]:
+    x, y, z = found.block
+    lines = [f"block: {x} x {y} x {z} points (x, y, z)"]
+    lines.append(
+        f"{found.tiles} tiles, {found.tiles_per_core} per core at most (imbalance {100 * (found.imbalance - 1):.0f} %),"
+        f" at most {100 * found.extra_loads:.0f} % more loads because of halos"
+    )
+    lines += [
+        f"{held.level} holds each {held.reuse}: {held.needed_bytes} B of {held.available_bytes} B per core"
+        for held in found.conditions
+    ]
+    if found.predicted_s is not None:
+        lines.append(f"predicted: {1e3 * found.predicted_s:.4g} ms per launch")
+    return lines

@@ -1,0 +1,192 @@
+"""``perflex calibrate``: measure a model's kernels on a device and write the calibration."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.session import session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+    from rich.table import Table
+
+    from perflex.calibration.calibration import Calibration
+
+__all__ = ["calibrate"]
+
+
+def calibrate(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help="A model's YAML file, or the name of a shipped one.")],
+    *,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Calibration file to write.")],
+    device: Annotated[str, typer.Option("-D", "--device", help="Parts of a device's name.")] = "",
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 60,
+    precision: Annotated[
+        float,
+        typer.Option("--precision", min=0.0, help="A kernel is timed until its median is known so well (0.02: 2 %)."),
+    ] = 0.02,
+    budget: Annotated[
+        str,
+        typer.Option("--budget", help="Device time for all timings, such as 30s or 2min; the kernels that tell most."),
+    ] = "",
+    per_kernel: Annotated[float, typer.Option("--budget-per-kernel", min=0.001, help="Device time in s.")] = 0.5,
+    store: Annotated[
+        str, typer.Option("--store", help="File that keeps the samples, or off; default: PERFLEX_STORE, or the cache.")
+    ] = "",
+    dask: Annotated[
+        str, typer.Option("--dask", help="Count and time on a Dask cluster: its scheduler's address, tcp://HOST:PORT.")
+    ] = "",
+    retry_failures: Annotated[
+        bool, typer.Option("--retry-failures", help="Going on: try kernels again that crashed or hung.")
+    ] = False,
+    isolate: Annotated[
+        bool, typer.Option("--isolate/--no-isolate", help="Run kernels in a process of their own.")
+    ] = True,
+    minimum: Annotated[bool, typer.Option("--minimum", help="Use the fastest timing, not the median.")] = False,
+    allow_negative: Annotated[bool, typer.Option("--allow-negative", help="Let costs become negative.")] = False,
+    fixed_sizes: Annotated[
+        bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
+    ] = False,
+    machine: MachineOption = None,
+) -> None:
+    """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
+    from perflex.calibration.calibrating import calibrate as run
+    from perflex.cli.arguments import read_seconds
+    from perflex.cli.writable import require_writable_file
+    from perflex.devices.listing import find_device
+    from perflex.devices.wall_time import device_of, is_wall_time, names_a_device, wall_time_identifier
+    from perflex.models import load_model
+    from perflex.models.kernel_sets import measurement_kernels
+    from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
+    from perflex.store.resume import recorder_for
+    from perflex.store.store import using_store
+    from perflex.timing.measuring import TimingOptions
+
+    session = session_of(context)
+    budget_s = read_seconds(budget, "--budget") if budget else None
+    description = load_model(model)
+    require_writable_file(out)
+    # Checks the output feature, too; a device on the command line comes before the one in the file.
+    named = not device and names_a_device(description.output)
+    stated = named or not is_wall_time(description.output)
+    where = device_of(description.output) if stated else find_device(device or None)
+    session.remarks.print(f"device: {where}", markup=False)
+    # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
+    fewest = min(3 if budget else 5, trials)
+    timing = TimingOptions(
+        trials=trials,
+        min_trials=fewest,
+        budget_s=per_kernel,
+        statistic="minimum" if minimum else "median",
+        precision=precision,
+        isolate=isolate,
+        retry_failures=retry_failures,
+    )
+    fitted = description.model(description.output if named else wall_time_identifier(where))
+    with using_store(store or None), session.warnings_shown():
+        # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same kernels.
+        recorder = recorder_for(str(where), [description.name, fitted.expression, str(fixed_sizes)])
+        scale = 1.0 if fixed_sizes else multiply_add_rate(where, recorder) / REFERENCE_RATE
+        kernels = measurement_kernels(description, scale)
+        with _cluster(dask) as cluster, session.progress("calibrate:") as progress:
+            calibration = run(
+                fitted,
+                kernels,
+                device=where,
+                timing=timing,
+                nonnegative=not allow_negative,
+                machine=machine,
+                progress=progress,
+                budget_s=budget_s,
+                recorder=recorder,
+                executor=cluster,
+                measure_executor=cluster,
+            )
+        calibration.save(out)
+        if recorder is not None:
+            recorder.finish()
+    if not session.quiet:
+        session.output.print(_parameters(calibration))
+        session.output.print("\n".join(_remarks(calibration, scale)), markup=False, soft_wrap=True)
+    session.output.print(str(out), markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Executor | None]:
+    """Connect to a Dask cluster for the block, where there is an address."""
+    if not address:
+        yield None
+        return
+    from perflex.timing.executors import dask_executor
+
+    with dask_executor(address) as executor:
+        yield executor
+
+
+def _parameters(calibration: Calibration) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title="Parameters")
+    for heading in ("parameter", "value", "std. error", "unit", "rate", ""):
+        table.add_column(heading, justify="right" if heading in {"value", "std. error", "rate"} else "left")
+    for p in calibration.fit.parameters:
+        rate = "" if p.rate is None else f"{p.rate:.3g} {p.rate_unit}"
+        table.add_row(p.name, f"{p.value:.4g}", f"{p.standard_error:.2g}", escape(p.unit or "?"), rate, p.flags)
+    return table
+
+
+def _remarks(calibration: Calibration, scale: float) -> list[str]:
+    fit = calibration.fit
+    overall = f"geometric mean of relative error {100 * fit.geometric_mean_error:.1f} %"
+    lines = [f"{len(fit.kernels)} measurement kernels, {overall}, residual {fit.residual_norm:.3g}"]
+    by_generator: dict[str, list[float]] = {}
+    for kernel, error in zip(fit.kernels, fit.relative_errors, strict=True):
+        by_generator.setdefault(kernel.partition("(")[0], []).append(error)
+    for generator, errors in by_generator.items():
+        worst = max(errors, key=abs)
+        mean = sum(map(abs, errors)) / len(errors)
+        lines.append(f"  {generator}: {len(errors)} kernels, mean error {100 * mean:.1f} %, worst {100 * worst:+.1f} %")
+    if calibration.options.get("device_time_budget_s") is not None:
+        lines.append(_spending(calibration))
+    lines += _timing(calibration)
+    if calibration.noise_floor is not None:
+        lines.append(f"noise floor: {100 * calibration.noise_floor:.1f} % (median spread of repeated timings)")
+    if scale != 1.0:
+        lines.append(f"sizes suit a device {scale:.2g} times as fast as the model file's (--fixed-sizes keeps them)")
+    lines += [f"left out: {label}: {reason}" for label, reason in calibration.dropped]
+    return lines
+
+
+def _timing(calibration: Calibration) -> list[str]:
+    """Return what there is to say about how measuring went."""
+    facts = calibration.options
+    lines = []
+    if facts.get("samples_resumed"):
+        lines.append(f"{facts['samples_resumed']} samples are from a run of this calibration that was cut short")
+    if "kernels_precise" in facts:
+        kernels, precision = len(calibration.fit.kernels), facts["precision"]
+        lines.append(f"median known to {100 * precision:g} % for {facts['kernels_precise']} of {kernels} kernels")
+    if facts.get("outliers_excluded"):
+        lines.append(f"outliers excluded: {facts['outliers_excluded']} samples")
+    if facts.get("drift_ratio", 1.0) != 1.0:
+        done = "corrected" if facts["drift_corrected"] else "not corrected, for that would not narrow the spread"
+        lines.append(f"drift: reference kernels varied by {100 * (facts['drift_ratio'] - 1):.1f} % over time; {done}")
+    return lines
+
+
+def _spending(calibration: Calibration) -> str:
+    facts = calibration.options
+    return (
+        f"chosen: {facts['chosen_kernels']} of {facts['pool_kernels']} kernels, in {facts['batches']} batches; "
+        f"{facts['device_time_spent_s']:.3g} s of device time spent of {facts['device_time_budget_s']:.3g} s; "
+        f"{facts['ended']}"
+    )

@@ -1,0 +1,64 @@
+"""``perflex compare``: predicted against measured or reference numbers, row by row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from perflex.cli.session import session_of
+
+__all__ = ["compare"]
+
+
+def compare(
+    context: typer.Context,
+    predicted: Annotated[Path, typer.Argument(help="CSV file of predictions.")],
+    reference: Annotated[Path, typer.Argument(help="CSV file of measured or reference numbers.")],
+    *,
+    key: Annotated[list[str], typer.Option("--key", help="Column that identifies a configuration; may be repeated.")],
+    value: Annotated[
+        list[str], typer.Option("--value", help="Column to compare, or PREDICTED=REFERENCE; may be repeated.")
+    ],
+    shape: Annotated[
+        str, typer.Option("--shape", help="X,Y[,Z]: key columns of the work-group's extents, for colours.")
+    ] = "",
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="File to draw the first column to, coloured by --shape.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
+) -> None:
+    """Compare two tables: median, 90th percentile and worst error, bias and rank correlation; and draw them."""
+    from perflex.analysis.volumes import compare_rows, comparison_table, draw_comparison, read_rows
+    from perflex.cli.arguments import ArgumentError
+    from perflex.cli.writable import require_writable_file
+
+    columns = [column.strip() for column in shape.split(",") if column.strip()]
+    if picture is not None and (not 2 <= len(columns) <= 3 or not set(columns) <= set(key)):
+        msg = f"--picture needs --shape with two or three of the --key columns ({', '.join(key)}), such as x,y,z"
+        raise ArgumentError(msg, word=shape)
+    if picture is not None:
+        require_writable_file(picture)
+    left, right = read_rows(predicted), read_rows(reference)
+    comparisons = []
+    for word in value:
+        column, _, other = (part.strip() for part in word.partition("="))
+        comparisons.append(compare_rows(left, right, key, column, other))
+    table = comparison_table(comparisons)
+    session = session_of(context)
+    if picture is not None:
+        draw_comparison(comparisons[0], picture, columns)
+    if as_json:
+        typer.echo(json.dumps(table, indent=2))
+        return
+    lines = [list(table[0]), *(list(row.values()) for row in table)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    shown = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    shown += [
+        f"{entry.quantity}: {entry.unmatched} configurations are in one table only"
+        for entry in comparisons
+        if entry.unmatched
+    ]
+    session.output.print("\n".join(shown), markup=False, soft_wrap=True)

@@ -1,0 +1,106 @@
+"""``perflex demo``: the main job, on this machine, in a minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perflex.cli.session import session_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from perflex.studies.demo import DemoResult
+
+__all__ = ["demo"]
+
+
+def demo(
+    context: typer.Context,
+    *,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results; made if it is not there.")] = Path(
+        "demo-out"
+    ),
+    device: Annotated[str, typer.Option("--device", help="Parts of a device's name; see 'perflex devices'.")] = "",
+    sizes: Annotated[str, typer.Option("--sizes", help="Matrix sizes, multiples of 16, joined by commas.")] = "",
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 15,
+) -> None:
+    """Calibrate a matrix multiplication model without timing one, then predict two variants and measure them."""
+    from perflex.cli.writable import require_writable_folder
+    from perflex.devices.listing import find_device
+    from perflex.studies.demo import run_demo, write_demo
+    from perflex.timing.measuring import TimingOptions
+
+    session = session_of(context)
+    chosen = _sizes(sizes)
+    require_writable_folder(out)
+    where = find_device(device or None)
+    session.remarks.print(f"device: {where}", markup=False)
+    options = TimingOptions(trials=trials, min_trials=min(5, trials), budget_s=0.3)
+    with session.warnings_shown(), session.progress("demo:") as progress:
+        result = run_demo(where, sizes=chosen, timing=options, progress=progress)
+    paths = write_demo(result, out)
+    if not session.quiet:
+        session.output.print(_table(result))
+        session.output.print("\n".join(_remarks(result, given=bool(chosen))), markup=False, soft_wrap=True)
+    session.output.print("\n".join(str(path) for path in paths.values()), markup=False, soft_wrap=True)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    from perflex.cli.arguments import ArgumentError
+
+    if not text:
+        return ()
+    try:
+        sizes = tuple(dict.fromkeys(int(word) for word in text.split(",")))
+    except ValueError:
+        sizes = (0,)
+    if any(size < 16 or size % 16 for size in sizes):
+        msg = f"cannot read sizes {text!r}; give positive multiples of 16 joined by commas, such as 256,512"
+        raise ArgumentError(msg, word=text)
+    return sizes
+
+
+def _table(result: DemoResult) -> Table:
+    from rich.table import Table
+
+    table = Table(title="Predicted before anything was measured")
+    for heading in ("size", "variant", "predicted", "measured", "error", "predicted rank", "measured rank"):
+        table.add_column(heading, justify="left" if heading == "variant" else "right", no_wrap=heading == "variant")
+    for row in result.rows:
+        table.add_row(
+            str(row.size),
+            row.variant,
+            f"{1e3 * row.predicted_s:.3f} ms",
+            f"{1e3 * row.measured_s:.3f} ms",
+            f"{100 * row.relative_error:+.1f} %",
+            str(row.predicted_rank),
+            str(row.measured_rank),
+        )
+    return table
+
+
+def _remarks(result: DemoResult, *, given: bool) -> list[str]:
+    errors = ", ".join(f"{variant} {100 * error:.1f} %" for variant, error in result.geomean_error.items())
+    lines = [
+        f"geometric mean of relative error: {errors}",
+        f"ranked right: {result.pairs_ranked_right} of {result.pairs} sizes at which the variants differ by over 10 %",
+    ]
+    floor = result.calibration.noise_floor
+    if floor is not None:
+        lines.append(f"noise floor: {100 * floor:.1f} % (median spread of repeated timings)")
+    if result.drift is not None:
+        lines.append(
+            f"drift {100 * result.drift:+.1f} %: change of measurement kernels' times from the calibration to the "
+            "check (it is part of every error, and near 0 on a machine that does nothing else)"
+        )
+    kernels = len(result.calibration.fit.kernels)
+    lines.append(f"{kernels} measurement kernels, none of them a matrix multiplication; {result.seconds:.0f} s in all")
+    if not given:
+        lines.append(
+            "sizes are odd multiples of 32: at multiples of large powers of two a CPU's caches hold few rows of a "
+            "matrix, which no cost per access can see (try --sizes 512,1024)"
+        )
+    return lines

@@ -1,0 +1,103 @@
+"""``perflex evaluate``: the paper's studies on the devices of this machine."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perflex.cli.session import session_of
+
+if TYPE_CHECKING:
+    from perflex.cli.session import Session
+    from perflex.devices.listing import Device
+    from perflex.studies.evaluation import DeviceEvaluation
+
+__all__ = ["evaluate"]
+
+
+class StudyName(StrEnum):
+    """What to evaluate."""
+
+    matmul = "matmul"
+    dg = "dg"
+    fdiff = "fdiff"
+    every = "all"
+
+
+class Overlap(StrEnum):
+    """How memory and on-chip costs are composed."""
+
+    linear = "linear"
+    overlap = "overlap"
+    partial = "partial"
+    incore = "incore"
+
+
+def evaluate(
+    context: typer.Context,
+    study: Annotated[StudyName, typer.Argument(help="Which study.")],
+    *,
+    device: Annotated[
+        list[str] | None,
+        typer.Option("--device", help="Parts of a device's name; may be repeated. Default: one device."),
+    ] = None,
+    every_device: Annotated[bool, typer.Option("--all-devices", help="Every usable device of this machine.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results; made if it is not there.")] = Path(
+        "evaluation"
+    ),
+    model: Annotated[
+        Overlap | None, typer.Option("--model", help="Use this model; by default the calibration data choose one.")
+    ] = None,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 15,
+) -> None:
+    """Calibrate, predict and measure the paper's studies; write tables and pictures."""
+    from perflex.cli.writable import require_writable_folder
+    from perflex.studies.evaluation import STUDIES, evaluate_device, write_evaluation
+    from perflex.timing.measuring import TimingOptions
+
+    session = session_of(context)
+    require_writable_folder(out)
+    studies = list(STUDIES.values()) if study is StudyName.every else [STUDIES[study.value]]
+    options = TimingOptions(trials=trials, min_trials=min(5, trials), budget_s=0.3)
+    evaluations = []
+    for where in _devices(device or [], every=every_device):
+        session.remarks.print(f"device: {where}", markup=False)
+        with session.warnings_shown(), session.progress("evaluate:") as progress:
+            evaluations.append(
+                evaluate_device(
+                    where, studies, timing=options, model=None if model is None else model.value, progress=progress
+                )
+            )
+    paths = write_evaluation(evaluations, out)
+    _show(session, evaluations)
+    session.output.print("\n".join(str(path) for path in paths), markup=False, soft_wrap=True)
+
+
+def _devices(names: list[str], *, every: bool) -> list[Device]:
+    from perflex.devices.listing import find_device, list_devices
+
+    if every:
+        return [info.device for info in list_devices() if info.usable and not info.device.is_simulator]
+    return [find_device(name) for name in names] if names else [find_device(None)]
+
+
+def _show(session: Session, evaluations: list[DeviceEvaluation]) -> None:
+    from rich.table import Table
+
+    from perflex.studies.evaluation.report import overall_error, short_rows
+
+    if session.quiet:
+        return
+    table = Table(title="Predicted before anything was measured")
+    for heading in ("device", "study", "model", "error", "noise floor", "pairs ranked right"):
+        table.add_column(heading, justify="left" if heading in {"device", "study", "model"} else "right")
+    for row in short_rows(evaluations):
+        table.add_row(*row)
+    session.output.print(table)
+    session.output.print(f"over everything: {100 * overall_error(evaluations):.1f} %", markup=False)
+    for evaluation in evaluations:
+        for label, reason in evaluation.skipped:
+            session.remarks.print(f"skipped {label}: {reason}", markup=False, soft_wrap=True)

@@ -1,0 +1,125 @@
+"""``perflex features``: everything that is counted in a kernel."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perflex.cli.options import MachineOption, RegistersOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.session import session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.features import CountedFeature
+
+__all__ = ["features"]
+
+
+class Branches(StrEnum):
+    """Which branches of a condition count."""
+
+    both = "both"
+    domain = "domain"
+
+
+class Granularity(StrEnum):
+    """What one count is."""
+
+    paper = "paper"
+    work_item = "work-item"
+
+
+def features(  # noqa: PLR0913 - one argument per option
+    context: typer.Context,
+    kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
+    sizes: Annotated[list[str] | None, typer.Argument(help="name=value; without sizes counts stay symbolic.")] = None,
+    *,
+    identifier: Annotated[
+        list[str] | None, typer.Option("-f", "--feature", help="Count this feature only; may be repeated.")
+    ] = None,
+    sub_group_size: Annotated[int, typer.Option("--sub-group-size", min=1, help="Work-items per sub-group.")] = 32,
+    per: Annotated[
+        Granularity,
+        typer.Option(
+            "--per", help="paper: on-chip work and uniform accesses per sub-group; work-item: executed instances."
+        ),
+    ] = Granularity.paper,
+    branches: Annotated[
+        Branches | None,
+        typer.Option("--branches", help="both count (as under divergence), or each where its affine condition holds."),
+    ] = None,
+    subscripts: Annotated[bool, typer.Option("--subscripts", help="Count integer arithmetic in subscripts.")] = False,
+    trip_count: Annotated[
+        list[str] | None, typer.Option("--trip-count", help="LOOP=AVERAGE of a data-dependent loop; may be repeated.")
+    ] = None,
+    access: Annotated[
+        list[str] | None,
+        typer.Option("--access", help="'x[idx[i]]=4*i' or '...=anywhere' for an indirect access; may be repeated."),
+    ] = None,
+    machine: MachineOption = None,
+    registers: RegistersOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")] = False,
+) -> None:
+    """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
+    from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
+    from perflex.cli.footprint_table import HEADING, footprint_lines
+    from perflex.features import CountedFootprint, annotate, count_features, extract_scop
+    from perflex.machines import using_machine
+
+    loaded = load_kernel(kernel)
+    if branches or subscripts or trip_count or access:
+        loaded = annotate(
+            loaded,
+            branches=branches and branches.value,
+            subscripts=subscripts or None,
+            trip_counts=read_pairs(trip_count or (), "--trip-count", "j=7.5"),
+            accesses=read_pairs(access or (), "--access", "x[idx[i]]=4*i"),
+        )
+    scop = extract_scop(loaded)
+    given = read_sizes(sizes or ())
+    session_of(context).warn_of_unknown_sizes(given, scop.parameters)
+    with using_machine(machine, registers=registers):
+        counted = count_features(
+            scop,
+            given if given or not scop.parameters else None,
+            identifiers=identifier or (),
+            sub_group_size=sub_group_size,
+            per_work_item=per is Granularity.work_item,
+        )
+    if as_json:
+        typer.echo(json.dumps({entry.identifier: _as_json(entry) for entry in counted}, indent=2))
+        return
+    output = session_of(context).output
+    shown = ", ".join(f"{name}={value}" for name, value in given.items())
+    heading = f"kernel {scop.name}" + (f" at {shown}" if shown else f", sizes {', '.join(scop.parameters) or 'none'}")
+    output.print(f"{heading}; sub-groups of {sub_group_size} work-items", markup=False, soft_wrap=True)
+    footprints = [entry for entry in counted if isinstance(entry, CountedFootprint)]
+    for entry in counted:
+        if isinstance(entry, CountedFootprint):
+            continue
+        output.print(entry.identifier, markup=False, soft_wrap=True, style="bold")
+        output.print(f"    {_line(entry, given)}", markup=False, soft_wrap=True)
+        if entry.note:
+            output.print(f"    {entry.note}", markup=False, soft_wrap=True, style="dim")
+    if footprints:
+        output.print(HEADING, markup=False, soft_wrap=True, style="bold")
+        for line in footprint_lines(footprints, with_sizes=bool(given) or not scop.parameters):
+            output.print(line, markup=False, soft_wrap=True)
+
+
+def _as_json(entry: CountedFeature) -> dict[str, object]:
+    value = entry.value
+    if value is not None and value.is_integer():
+        value = int(value)
+    return {"value": value, "expression": entry.expression, "unit": entry.unit, "exact": entry.exact}
+
+
+def _line(entry: CountedFeature, sizes: Mapping[str, int]) -> str:
+    text = entry.expression
+    if entry.value is not None and (sizes or entry.expression != f"{entry.value:g}"):
+        text += f" = {entry.value:.17g}"
+    return f"{text}  ({entry.unit}, {entry.certainty})"

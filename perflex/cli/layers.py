@@ -1,0 +1,183 @@
+"""``perflex layers``: layer conditions and cache volumes of a kernel on a CPU."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perflex.cli.session import session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.cli.session import Session
+    from perflex.features.cpu import Condition, EcmEstimate
+
+__all__ = ["layers"]
+
+
+class Convention(StrEnum):
+    """How conditions and victim caches are read."""
+
+    reference = "reference"
+    paper = "paper"
+
+
+def layers(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
+    kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
+    sizes: Annotated[list[str] | None, typer.Argument(help="name=value of each size.")] = None,
+    *,
+    machine: Annotated[str, typer.Option("--machine", help="A CPU of 'perflex machine list', or a file.")],
+    cores: Annotated[int, typer.Option("--cores", min=1, help="Working cores, which share caches.")] = 1,
+    block: Annotated[
+        list[str] | None, typer.Option("--block", help="LOOP=SIZE: block a loop; lid0, lid1 for the work-group's.")
+    ] = None,
+    fold: Annotated[
+        list[str] | None, typer.Option("--fold", help="LOOP=LENGTH: fold a loop into the data layout.")
+    ] = None,
+    convention: Annotated[
+        Convention, typer.Option("--convention", help="Reference: <=, victim caches as others; paper: <, its factors.")
+    ] = Convention.reference,
+    series: Annotated[
+        str | None, typer.Option("--series", help="NAME[,NAME]=FIRST:LAST:STEP, sizes to vary; with --out, a picture.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="PNG file for the picture of --series.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show layer conditions, what sizes meet them, and the bytes per iteration between the levels of a CPU's caches."""
+    from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
+    from perflex.cli.volume_series import series_sizes
+    from perflex.features import extract_scop
+    from perflex.features.cpu import estimate_ecm
+    from perflex.machines import load_machine
+
+    where = load_machine(machine)
+    scop = extract_scop(load_kernel(kernel))
+    given, blocks, folds = read_sizes(sizes or ()), read_sizes(block or ()), read_sizes(fold or ())
+    session_of(context).warn_of_unknown_sizes(given, scop.parameters)
+    given = {name: value for name, value in given.items() if name in scop.parameters}
+
+    def estimate(chosen: Mapping[str, int]) -> EcmEstimate:
+        return estimate_ecm(scop, chosen, where, cores=cores, blocks=blocks, fold=folds, convention=convention.value)
+
+    if series is not None:
+        members = series_sizes(series, None, given, scop.parameters)
+        name = next(name for name in members[0] if name not in given)
+        if out is not None:
+            _check_picture(out)
+        _print_series(session_of(context), [(member[name], estimate(member)) for member in members], name, out, as_json)
+        return
+    if out is not None:
+        msg = "--out is for the picture of a series; add --series NAME=FIRST:LAST:STEP"
+        raise ArgumentError(msg, word="--out")
+    found = estimate(given)
+    if as_json:
+        typer.echo(json.dumps({**_content(found), "sizes": given, "blocks": blocks}, indent=2))
+        return
+    session_of(context).output.print("\n".join(_lines(found, given)), markup=False, soft_wrap=True)
+
+
+def _check_picture(out: Path) -> None:
+    from perflex.cli.arguments import ArgumentError
+    from perflex.cli.writable import require_writable_file
+
+    if out.suffix.lower() != ".png":
+        msg = f"the picture is a PNG file; name it with --out {out.with_suffix('.png')}"
+        raise ArgumentError(msg, path=out)
+    require_writable_file(out)
+
+
+def _print_series(
+    session: Session, rows: list[tuple[int, EcmEstimate]], name: str, out: Path | None, as_json: bool
+) -> None:
+    if out is not None:
+        from perflex.analysis.ecm.picture import draw_layers
+
+        draw_layers(rows, name, out)
+    first = rows[0][1]
+    if as_json:
+        content = [{name: size, "volumes": _volumes(found)} for size, found in rows]
+        typer.echo(json.dumps({"kernel": first.kernel, "machine": first.machine, "series": content}, indent=2))
+        return
+    session.output.print("\n".join(_series_lines(rows, name)), markup=False, soft_wrap=True)
+    if out is not None:
+        session.output.print(f"picture: {out}", markup=False, soft_wrap=True)
+
+
+def _volumes(found: EcmEstimate) -> dict[str, float]:
+    return {level.name: float(level.bytes) for level in found.levels}
+
+
+def _content(found: EcmEstimate) -> dict[str, Any]:
+    return {
+        "kernel": found.kernel,
+        "machine": found.machine,
+        "cores": found.cores,
+        "iterations": float(found.iterations),
+        "conditions": [
+            {
+                "level": entry.level,
+                "loop": entry.loop,
+                "inequality": entry.inequality,
+                "largest": entry.largest,
+                "symbol": entry.symbol,
+                "met": entry.met,
+                "needed_bytes": entry.needed_bytes,
+                "cache_bytes": entry.cache_bytes,
+            }
+            for entry in found.conditions
+        ],
+        "volumes": _volumes(found),
+        "loads": {level.name: float(level.load_bytes) for level in found.levels},
+        "stores": {level.name: float(level.store_bytes) for level in found.levels},
+        "cycles": {level.name: None if level.cycles is None else float(level.cycles) for level in found.levels},
+        "memory_stream": found.memory_stream,
+    }
+
+
+def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
+    at = ", ".join(f"{name}={value}" for name, value in sizes.items()) or "no sizes"
+    lines = [f"kernel {found.kernel} at {at} on {found.machine}, {found.cores} core(s)", "layer conditions"]
+    rows = [["cache", "reuse over", "holds if", "up to", "here"]]
+    rows += [_condition_row(entry) for entry in found.conditions]
+    lines += _table(rows)
+    if any("lid" in entry.inequality for entry in found.conditions):
+        lines.append("  lid0, lid1, ...: work-items of a work-group along axis 0, 1, ...")
+    lines.append(f"bytes per iteration ({found.iterations:.6g} iterations)")
+    table = [["between", "loads", "stores", "sum", "cycles"]]
+    for before, level in zip(["registers", *(level.name for level in found.levels)], found.levels, strict=False):
+        cycles = "-" if level.cycles is None else f"{level.cycles:.4g}"
+        numbers = [f"{value:.5g}" for value in (level.load_bytes, level.store_bytes, level.bytes)]
+        table.append([f"{before} - {level.name}", *numbers, cycles])
+    lines += _table(table)
+    if found.memory_stream:
+        lines.append(f"  bandwidth of the memory: {found.memory_stream}")
+    return lines
+
+
+def _condition_row(entry: Condition) -> list[str]:
+    largest = f"{entry.symbol} = {entry.largest}" if entry.largest is not None else "-"
+    loop = "all data" if entry.loop == "all" else f"loop {entry.loop}"
+    return [entry.level, loop, entry.inequality, largest, "met" if entry.met else "not met"]
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _series_lines(rows: list[tuple[int, EcmEstimate]], name: str) -> list[str]:
+    first = rows[0][1]
+    heading = (
+        f"kernel {first.kernel} on {first.machine}, {first.cores} core(s): bytes per iteration to the level before"
+    )
+    table = [[name, *(level.name for level in first.levels)]]
+    table += [[str(size), *(f"{level.bytes:.5g}" for level in found.levels)] for size, found in rows]
+    return [heading, *_table(table)]

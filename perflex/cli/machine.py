@@ -1,0 +1,158 @@
+"""``perflex machine``: the hardware facts that features read, with their sources."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perflex.cli.machine_detect import detect
+from perflex.cli.session import session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.machines import Machine, Source
+
+__all__ = ["machine"]
+
+machine = typer.Typer(
+    no_args_is_help=True, help="List machines, show the facts of one with their sources, detect this one."
+)
+
+
+@machine.command("list")
+def list_(
+    context: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False
+) -> None:
+    """List the machines that come with perflex."""
+    from perflex.machines import load_machine, machine_names
+
+    machines = [load_machine(name) for name in machine_names()]
+    if as_json:
+        rows = [{"name": m.name, "vendor": m.vendor, "kind": m.kind, "aliases": list(m.aliases)} for m in machines]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    width = max(len(m.name) for m in machines)
+    for entry in machines:
+        line = f"{entry.name.ljust(width)}  {entry.vendor} {entry.kind}  {', '.join(entry.aliases)}"
+        session_of(context).output.print(line.rstrip(), markup=False, soft_wrap=True)
+
+
+@machine.command("show")
+def show(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A machine's name, a name of its device, or a YAML file.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object, in SI units.")] = False,
+) -> None:
+    """Show what is known of a machine, and from where."""
+    from perflex.machines import load_machine
+    from perflex.machines.machine import FACTS
+
+    found = load_machine(name)
+    if as_json:
+        typer.echo(json.dumps(_as_json(found), indent=2))
+        return
+    output = session_of(context).output
+    output.print(f"{found.name}: {found.vendor} {found.kind}", markup=False, soft_wrap=True, style="bold")
+    if found.aliases:
+        output.print(f"devices: {', '.join(found.aliases)}", markup=False, soft_wrap=True)
+    numbers = {source: number for number, source in enumerate(dict.fromkeys(found.sources.values()), start=1)}
+    width = max(map(len, FACTS))
+    for fact, what in FACTS.items():
+        value = getattr(found, fact)
+        if value is None and found.kind not in what.kinds:
+            continue
+        if value is None:
+            output.print(f"  {fact.ljust(width)}  not known", markup=False, soft_wrap=True, style="dim")
+            continue
+        source = f"[{numbers[found.sources[fact]]}]" if fact in found.sources else ""
+        line = f"  {fact.ljust(width)}  {_amount(value, what.unit)}  {source}"
+        output.print(line.rstrip(), markup=False, soft_wrap=True)
+    for line in _level_lines(found, numbers):
+        output.print(line, markup=False, soft_wrap=True)
+    for curve, coefficients in found.curves.items():
+        output.print(f"  curve {curve}: a, b, c = {coefficients}", markup=False, soft_wrap=True)
+    for level, ceiling in found.ceilings.items():
+        unit = "instruction/s" if level == "instructions" else "B/s"
+        line = f"  roofline ceiling {level}: {ceiling.rate / 1e9:g} G{unit}  ({ceiling.source.text})"
+        output.print(line, markup=False, soft_wrap=True)
+    for origin, number in numbers.items():
+        output.print(f"[{number}] {origin.kind}: {origin.text}", markup=False, soft_wrap=True, style="dim")
+
+
+machine.command("detect")(detect)
+
+
+def _as_json(found: Machine) -> dict[str, object]:
+    from perflex.machines.machine import FACTS
+
+    facts = {
+        fact: {
+            "value": value,
+            "unit": FACTS[fact].unit,
+            "source": f"{found.sources[fact].kind}: {found.sources[fact].text}" if fact in found.sources else "",
+        }
+        for fact, value in found.known().items()
+    }
+    curves = {curve: list(coefficients) for curve, coefficients in found.curves.items()}
+    return {
+        "name": found.name,
+        "aliases": list(found.aliases),
+        "vendor": found.vendor,
+        "kind": found.kind,
+        "facts": facts,
+        "levels": [_with_sources(asdict(level), found, level.name) for level in found.levels],
+        "memory_streams": [
+            _with_sources(asdict(stream), found, f"memory.{stream.name}") for stream in found.memory_streams
+        ],
+        "curves": curves,
+        "ceilings": {
+            level: {"rate": ceiling.rate, "source": f"{ceiling.source.kind}: {ceiling.source.text}"}
+            for level, ceiling in found.ceilings.items()
+        },
+        "unknown": [fact for fact, what in FACTS.items() if getattr(found, fact) is None and found.kind in what.kinds],
+    }
+
+
+def _with_sources(values: dict[str, object], found: Machine, name: str) -> dict[str, object]:
+    own = {key: source for key, source in found.sources.items() if key == name or key.startswith(f"{name}.")}
+    texts = {key.removeprefix(f"{name}."): f"{source.kind}: {source.text}" for key, source in own.items()}
+    return {**values, "sources": texts}
+
+
+def _level_lines(found: Machine, numbers: Mapping[Source, int]) -> list[str]:
+    lines = []
+    for level in found.levels:
+        ways = f"{level.ways}-way, " if level.ways is not None else ""
+        kinds = [kind for kind, there in (("write-allocate", level.write_allocate), ("victim", level.victim)) if there]
+        rates = [
+            f"{way} {rate:g} B/cycle"
+            for way, rate in (("load", level.load_bytes_per_cycle), ("store", level.store_bytes_per_cycle))
+            if rate is not None
+        ]
+        both = ["both ways at once" if level.duplex else "one way at a time"] if rates else []
+        used = sorted({numbers[source] for key, source in found.sources.items() if key.startswith(f"{level.name}.")})
+        lines.append(
+            f"  level {level.name}: {_amount(level.size_bytes, 'B')} for {level.shared_by} core(s), {ways}"
+            f"{level.line_bytes} B lines; {', '.join([*kinds, *rates, *both])}; with what is beyond: {level.overlap}  "
+            + "".join(f"[{number}]" for number in used)
+        )
+    for stream in found.memory_streams:
+        arrays = f"{stream.loads} loaded, {stream.stores} stored, {stream.write_allocates} write-allocated"
+        source = numbers[found.sources[f"memory.{stream.name}"]]
+        lines.append(f"  memory {stream.name}: {_amount(stream.bandwidth, 'B/s')} per domain ({arrays})  [{source}]")
+    return lines
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit == "B":
+        for factor, larger in ((2**20, "MiB"), (2**10, "KiB")):
+            if value >= factor and value % factor == 0:
+                return f"{value / factor:g} {larger}"
+    if unit in {"Hz", "B/s"}:
+        return f"{value / 1e9:g} G{unit}"
+    return f"{value:.10g}" if unit == "1" else f"{value:.10g} {unit}"

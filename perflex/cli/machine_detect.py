@@ -1,0 +1,84 @@
+"""``perflex machine detect``: a machine file for the CPU that it runs on."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perflex.cli.session import session_of
+
+if TYPE_CHECKING:
+    from perflex.studies.machine_detect import Detected
+
+__all__ = ["detect"]
+
+
+class Overlap(StrEnum):
+    """How the times of cache levels compose."""
+
+    sum = "sum"
+    max = "max"
+
+
+def detect(
+    context: typer.Context,
+    *,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write, NAME.yaml.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Take a few seconds only, less precise.")] = False,
+    device: Annotated[str, typer.Option("--device", help="OpenCL device that is this CPU, if there are several.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Name of the machine; by default the CPU's model.")] = "",
+    overlap: Annotated[
+        Overlap | None, typer.Option("--overlap", help="Overlap of cache levels, if not what is usual for the vendor.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the machine's file as JSON.")] = False,
+) -> None:
+    """Detect this CPU: caches that the operating system reports, clock and bandwidths measured, under a minute."""
+    from perflex.cli.arguments import ArgumentError
+    from perflex.cli.writable import require_writable_file
+    from perflex.studies.machine_detect.detect import cpu_device, detect_machine
+    from perflex.yaml_file import write_yaml
+
+    session = session_of(context)
+    if out is not None:
+        if out.suffix not in {".yaml", ".yml"}:
+            msg = f"machine files end in .yaml, not {out.name!r}; name another with --out"
+            raise ArgumentError(msg, path=out)
+        require_writable_file(out)
+    where = cpu_device(device)
+    session.remarks.print(f"device: {where}", markup=False)
+    stated = None if overlap is None else overlap.value
+    with session.warnings_shown(), session.progress("detecting:") as progress:
+        found = detect_machine(where, name=name, overlap=stated, quick=quick, progress=progress)
+    for remark in found.remarks:
+        session.remarks.print(f"warning: {remark}", style="yellow", markup=False, soft_wrap=True)
+    if out is not None:
+        write_yaml(out, found.document)
+    if as_json:
+        typer.echo(json.dumps(found.document, indent=2))
+        return
+    session.output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
+    if out is not None:
+        session.output.print(str(out), markup=False, soft_wrap=True)
+
+
+def _lines(found: Detected) -> list[str]:
+    cpu, rates = found.cpu, found.rates
+    lines = [f"{cpu.model or 'CPU'}: {cpu.cores} cores, {rates.clock_hz / 1e9:.3g} GHz (measured)"]
+    table = [["", "size", "shared by", "one core: load", "load+store", "all cores: load", "load+store"]]
+    sizes = {f"L{cache.level}": (f"{cache.size_bytes // 1024} KiB", str(cache.shared_by)) for cache in cpu.caches}
+    for level in (*sizes, "memory"):
+        row = [level, *sizes.get(level, ("", ""))]
+        for group in (rates.one_core, rates.all_cores):
+            one = group.get(level)
+            row += ["", ""] if one is None else [f"{one.load / 1e9:.1f} GB/s", f"{one.update / 1e9:.1f} GB/s"]
+        table.append(row)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    lines += [f"memory, {name}: {rate / 1e9:.1f} GB/s (all cores)" for name, rate in rates.streams.items()]
+    hypothesis = found.document["levels"][0]["overlap"]["value"]
+    lines.append(f"overlap of levels: {hypothesis} ({found.document['sources']['overlap']['text']})")
+    return lines

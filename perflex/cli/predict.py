@@ -1,0 +1,133 @@
+"""``perflex predict`` and ``perflex rank``: what a calibration says of kernels in Python files."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.session import session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["predict", "rank"]
+
+_FILE = typer.Argument(help="A calibration file.")
+_JSON = typer.Option("--json", help="Print JSON instead of a table.")
+
+
+def predict(
+    context: typer.Context,
+    calibration: Annotated[Path, _FILE],
+    kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
+    sizes: Annotated[list[str] | None, typer.Argument(help="name=value, or name=value,value,...")] = None,
+    *,
+    machine: MachineOption = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option("--confidence", min=0.01, max=0.999, help="Show where this share of measurements would lie."),
+    ] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Predict a kernel's run time at given sizes, and show what it is made of."""
+    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.gathering import kernel_feature_values
+    from perflex.calibration.interval import interval_at
+    from perflex.cli.arguments import load_kernel
+    from perflex.features.coverage import warn_uncounted
+    from perflex.machines import else_machine
+
+    loaded = Calibration.load(calibration)
+    unit = load_kernel(kernel)
+    features = loaded.model.input_features()
+    found: list[dict[str, Any]] = []
+    for chosen in _combinations(sizes or ()):
+        with else_machine(loaded.machine):
+            values = kernel_feature_values(features, unit, chosen, loaded.sub_group_size, machine=machine)
+        with session_of(context).warnings_shown():
+            warn_uncounted(features, unit, chosen)
+        found.append(
+            {
+                "sizes": chosen,
+                "predicted_s": float(loaded.model.evaluate(loaded.params, values)),
+                "terms": {text: float(v) for text, v in loaded.model.terms(loaded.params, values).items()},
+            }
+        )
+        if confidence is not None:
+            interval = interval_at(loaded, values, confidence)
+            found[-1] |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
+    session = session_of(context)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for entry in found:
+        at = ", ".join(f"{name}={value}" for name, value in entry["sizes"].items()) or "no sizes"
+        within = f" ({_time(entry['low_s'])} to {_time(entry['high_s'])})" if confidence is not None else ""
+        session.output.print(f"{at}: {_time(entry['predicted_s'])}{within}", markup=False, soft_wrap=True)
+        if not session.quiet:
+            for text, seconds in sorted(entry["terms"].items(), key=lambda item: -item[1]):
+                share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0
+                session.output.print(f"  {100 * share:5.1f} %  {_shortened(text)}", markup=False, soft_wrap=True)
+
+
+def rank(
+    context: typer.Context,
+    calibration: Annotated[Path, _FILE],
+    words: Annotated[list[str], typer.Argument(help="KERNEL.py:function of each variant, then name=value sizes.")],
+    *,
+    machine: MachineOption = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Order variants by predicted run time, fastest first."""
+    from perflex.calibration.calibration import Calibration
+    from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
+    from perflex.search.pruning.ranking import rank as ordered
+
+    if not any(map(_is_kernel, words)):
+        msg = "there are no variants to rank; name some as KERNEL.py:function before the sizes"
+        raise ArgumentError(msg)
+    variants = {word: load_kernel(word) for word in words if _is_kernel(word)}
+    sizes = read_sizes(word for word in words if not _is_kernel(word))
+    with session_of(context).warnings_shown():
+        places = ordered(variants, Calibration.load(calibration), sizes, machine=machine)
+    if as_json:
+        rows = [{"rank": p.rank, "name": p.name, "predicted_s": p.predicted, "ratio": p.ratio} for p in places]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    output = session_of(context).output
+    for place in places:
+        line = f"{place.rank}. {place.name}: {_time(place.predicted)} ({place.ratio:.2f} x)"
+        output.print(line, markup=False, soft_wrap=True)
+
+
+def _is_kernel(word: str) -> bool:
+    return ":" in word and "=" not in word.rpartition(":")[2]
+
+
+def _combinations(words: Sequence[str]) -> list[Mapping[str, int]]:
+    """Return every combination of the values that ``name=value,value`` words give."""
+    from perflex.cli.arguments import read_sizes
+
+    choices = []
+    for word in words:
+        name, equals, text = word.partition("=")
+        parts = text.split(",") if equals else [""]
+        choices.append([f"{name}={part}" if equals else word for part in parts])
+    return [read_sizes(combination) for combination in itertools.product(*choices)]
+
+
+def _time(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if abs(seconds) * factor >= 1:
+            return f"{seconds * factor:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"
+
+
+def _shortened(text: str, width: int = 100) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else f"{text[: width - 3]}..."

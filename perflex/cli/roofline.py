@@ -1,0 +1,188 @@
+"""``perflex roofline``: kernels on a GPU's instruction roofline."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perflex.cli.options import RegistersOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.session import session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.analysis.roofline.place import Place
+    from perflex.calibration.calibration import Calibration
+    from perflex.cli.session import Session
+    from perflex.features import Scop
+    from perflex.machines import Machine
+
+__all__ = ["roofline"]
+
+
+class TimeKind(StrEnum):
+    """Where the times come from."""
+
+    measured = "measured"
+    predicted = "predicted"
+    bound = "bound"
+
+
+def roofline(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
+    words: Annotated[list[str], typer.Argument(help="KERNEL.py:function of each kernel, then name=value sizes.")],
+    *,
+    machine: Annotated[str, typer.Option("--machine", help="A GPU: a name of 'perflex machine list', or a file.")],
+    time: Annotated[
+        TimeKind | None,
+        typer.Option("--time", help="Times: measured on a device, predicted, or the least that the ceilings allow."),
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option("--calibration", help="A calibration file, for predicted times and missing ceilings.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="With --time measured: parts of a device's name; see 'perflex devices'.")
+    ] = "",
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.01, help="With --time measured: device time for each kernel.")
+    ] = 1.0,
+    registers: RegistersOption = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the pictures, PNG and SVG; made if it is not there.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Place kernels on the instruction roofline of a GPU: instructions, transactions, walls and the nearest limit."""
+    from perflex.analysis.roofline.ceilings import ceilings_of
+    from perflex.analysis.roofline.place import place_of
+    from perflex.analysis.roofline.table import as_json as json_of
+    from perflex.analysis.roofline.table import ceiling_lines, place_lines
+    from perflex.calibration.calibration import Calibration
+    from perflex.cli.writable import require_writable_folder
+    from perflex.machines import load_machine, machine_of_device
+
+    session = session_of(context)
+    where = load_machine(machine)
+    loaded = None if calibration is None else Calibration.load(calibration)
+    kernels, sizes = _kernels(words)
+    if out is not None:
+        require_writable_folder(out)
+    ceilings = ceilings_of(where, loaded)
+    scops = {name: _scop(kernel) for name, kernel in kernels.items()}
+    session.warn_of_unknown_sizes(sizes, (size for scop in scops.values() for size in scop.parameters))
+    places = [place_of(scop, sizes, where, ceilings, name=name, registers=registers) for name, scop in scops.items()]
+    on = ""
+    if time is TimeKind.measured:
+        places, on = _measured(session, kernels, places, device, seconds)
+    elif time is TimeKind.predicted:
+        places, on = _predicted(session, kernels, places, loaded, where)
+    elif time is TimeKind.bound:
+        places = [replace(place, seconds=place.bound_s, seconds_kind="bound") for place in places]
+    else:
+        session.remarks.print("no times: intensities only; --time measured, predicted or bound gives rates")
+    if on and machine_of_device(on) != where:
+        session.remarks.print(
+            f"the times are those of {on}, the ceilings those of {where.name}", markup=False, soft_wrap=True
+        )
+    paths = [] if out is None else _pictures(places, where, out, _title(where, time, on))
+    if as_json:
+        typer.echo(json.dumps(json_of(places, ceilings, where), indent=2))
+        return
+    lines = [*ceiling_lines(ceilings), "", *place_lines(places), *map(str, paths)]
+    session.output.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return kernels by function, or by the whole word where functions have one name; and the sizes."""
+    from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
+
+    references = [word for word in words if "=" not in word.rpartition(":")[2]]
+    if not references:
+        msg = "there is no kernel; name one as KERNEL.py:function before the sizes"
+        raise ArgumentError(msg)
+    sizes = read_sizes(word for word in words if word not in references)
+    functions = [reference.rpartition(":")[2] for reference in references]
+    names = functions if len(set(functions)) == len(functions) else references
+    return {name: load_kernel(word) for name, word in zip(names, references, strict=True)}, sizes
+
+
+def _scop(kernel: Any) -> Scop:
+    """Return what is counted: branches where they are taken, for predication is part of the picture."""
+    from perflex.features import Scop, annotate, extract_scop
+
+    return kernel if isinstance(kernel, Scop) else extract_scop(annotate(kernel, branches="domain"))
+
+
+def _measured(
+    session: Session, kernels: Mapping[str, Any], places: list[Place], device: str, seconds: float
+) -> tuple[list[Place], str]:
+    from perflex.devices.listing import find_device
+    from perflex.errors import MeasurementError
+    from perflex.features import Scop
+    from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
+
+    described = [name for name, kernel in kernels.items() if isinstance(kernel, Scop)]
+    if described:
+        msg = f"{described[0]} is a description, which cannot be run; name a loopy kernel, or take --time predicted"
+        raise MeasurementError(msg, kernel=described[0])
+    on = find_device(device or None)
+    session.remarks.print(f"device: {on}", markup=False)
+    jobs = [(kernels[place.name], dict(place.sizes), place.name) for place in places]
+    with session.warnings_shown(), session.progress("roofline:") as progress:
+        outcomes = measure(jobs, on, TimingOptions(budget_s=seconds), progress)
+    timed = []
+    for place, outcome in zip(places, outcomes, strict=True):
+        if isinstance(outcome, MeasurementFailure):
+            msg = f"{place.name} was not timed: {outcome.reason}"
+            raise MeasurementError(msg, kernel=place.name)
+        timed.append(replace(place, seconds=outcome.seconds, seconds_kind="measured"))
+    return timed, on.name
+
+
+def _predicted(
+    session: Session,
+    kernels: Mapping[str, Any],
+    places: list[Place],
+    calibration: Calibration | None,
+    machine: Machine,
+) -> tuple[list[Place], str]:
+    from perflex.cli.arguments import ArgumentError
+
+    if calibration is None:
+        msg = "predicted times need a calibration; give --calibration FILE, or take --time bound"
+        raise ArgumentError(msg)
+    if not calibration.model.output_feature.startswith("f_cl_wall_time"):
+        msg = f"the calibration predicts {calibration.model.output_feature}, no time; give another --calibration"
+        raise ArgumentError(msg)
+    with session.warnings_shown():
+        times = [float(calibration.predict(kernels[p.name], p.sizes, machine=machine)) for p in places]
+    timed = [replace(p, seconds=one, seconds_kind="predicted") for p, one in zip(places, times, strict=True)]
+    return timed, str(calibration.device.get("name", "a device without a name"))
+
+
+def _title(machine: Machine, time: TimeKind | None, device: str) -> str:
+    times = {
+        TimeKind.measured: f"times measured on {device}",
+        TimeKind.predicted: f"times predicted by a model calibrated on {device}",
+        TimeKind.bound: "least times that the ceilings allow, nothing measured",
+        None: "no times: strokes on the ceilings show intensities",
+    }
+    return f"Instruction roofline, {machine.name}: {times[time]}"
+
+
+def _pictures(places: list[Place], machine: Machine, out: Path, title: str) -> list[Path]:
+    from perflex.analysis.roofline.draw import MOST_COLUMNS, draw_roofline
+
+    pages = [places[first : first + MOST_COLUMNS] for first in range(0, len(places), MOST_COLUMNS)]
+    written: list[Path] = []
+    for number, page in enumerate(pages, 1):
+        stem = "roofline" if len(pages) == 1 else f"roofline-{number}"
+        paths = [out / f"{stem}.{kind}" for kind in ("png", "svg")]
+        draw_roofline(page, machine, paths, title=title)
+        written += paths
+    return written

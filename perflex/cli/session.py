@@ -1,0 +1,98 @@
+"""What holds for one run of the command line, whichever command it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import typer
+    from rich.console import Console
+
+__all__ = ["Session", "session_of"]
+
+# Files and pipes have no width to keep to.
+_PIPE_WIDTH = 150
+
+
+@dataclass
+class Session:
+    """Options given before the command.
+
+    Attributes
+    ----------
+    debug
+        Show tracebacks of perflex's own errors.
+    quiet
+        Show results only: no progress, no remarks.
+    """
+
+    debug: bool = False
+    quiet: bool = False
+
+    @property
+    def output(self) -> Console:
+        """Where results go: standard output."""
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        if not console.is_terminal and "COLUMNS" not in os.environ:
+            console.width = _PIPE_WIDTH
+        return console
+
+    @property
+    def remarks(self) -> Console:
+        """Where remarks and progress go: standard error, or nowhere when quiet."""
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False, quiet=self.quiet)
+
+    def warn_of_unknown_sizes(self, given: Iterable[str], known: Iterable[str]) -> None:
+        """Remark on sizes that no kernel has, which are of no effect."""
+        there = tuple(dict.fromkeys(known))
+        unknown = [name for name in given if name not in there]
+        if unknown:
+            names = f"its sizes are {', '.join(there)}" if there else "it has no sizes"
+            text = f"warning: the kernel has no size {', '.join(unknown)}; {names}"
+            self.remarks.print(text, style="yellow", markup=False, soft_wrap=True)
+
+    @contextmanager
+    def warnings_shown(self) -> Iterator[None]:
+        """Show perflex's warnings of the block on standard error, each once and in one line."""
+        import warnings
+
+        from perflex.warnings import PerflexWarning
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", PerflexWarning)
+            try:
+                yield
+            finally:
+                # Also before an error: a kernel that was left out may be why a fit has too little to go by.
+                for text in dict.fromkeys(str(entry.message) for entry in caught):
+                    self.remarks.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+
+    @contextmanager
+    def progress(self, title: str) -> Iterator[Callable[[int, int, str], None]]:
+        """Show a progress bar on standard error while the block runs, unless quiet or not a terminal.
+
+        Yields
+        ------
+        Callable
+            To be called with steps done, steps in all, and what is being done: what `measure` expects.
+        """
+        from perflex.progress import progress_bar
+
+        with progress_bar(title, self.remarks, hidden=self.quiet or not sys.stderr.isatty()) as show:
+            yield show
+
+
+def session_of(context: typer.Context) -> Session:
+    """Return the session that a command runs in."""
+    session = context.find_object(Session)
+    return Session() if session is None else session

@@ -1,0 +1,192 @@
+"""``perflex store``: what was measured, taken out, checked and thinned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perflex.cli.session import session_of
+from perflex.store.wording import together
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from perflex.store.reading import KernelOverview
+    from perflex.store.removal import Pruning
+    from perflex.store.verify import Verdict
+
+__all__ = ["store"]
+
+store = typer.Typer(no_args_is_help=True, help="Show, export, check and thin the measurements that were kept.")
+
+_StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="The store's file; by default PERFLEX_STORE's, or the cache directory's.")
+]
+
+
+@store.command("list")
+def list_(
+    context: typer.Context,
+    *,
+    place: _StoreOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """List what was measured of each kernel on each device."""
+    from perflex.cli.store_place import existing_store
+    from perflex.store.reading import counts_size, overview
+
+    session = session_of(context)
+    kept = existing_store(place)
+    kernels, counts = overview(kept), counts_size(kept)
+    aside = [str(path) for path in kept.set_asides()]
+    if as_json:
+        facts = {
+            "path": str(kept.path),
+            "bytes": kept.path.stat().st_size,
+            "kernels": [kernel.as_dict() for kernel in kernels],
+            "counts": vars(counts),
+            "set_aside": aside,
+        }
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    for device in dict.fromkeys(kernel.device for kernel in kernels):
+        session.output.print(_table(device, [kernel for kernel in kernels if kernel.device == device]))
+    samples, failures = sum(k.samples for k in kernels), sum(k.failures for k in kernels)
+    tables = f"{counts.kernels} kernels, {counts.scops} descriptions, {counts.counts} portions"
+    lines = [
+        f"{kept.path}: {together(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
+        f"counts, made again when needed: {tables}, {counts.text_bytes / 1e6:.1f} MB",
+    ]
+    lines += [f"damaged and set aside: {path}; delete it when you need nothing of it" for path in aside]
+    session.output.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _table(device: str, kernels: Sequence[KernelOverview]) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from perflex.store.reading import utc
+
+    table = Table(title=escape(device or "(unnamed device)"))
+    table.add_column("kernel", overflow="fold")
+    for heading in ("samples", "failures", "first", "last", "median"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for kernel in kernels:
+        median = "" if kernel.median_s is None else f"{1e3 * kernel.median_s:.4g} ms"
+        first, last = utc(kernel.first)[:10], utc(kernel.last)[:10]
+        failures = f"[red]{kernel.failures}[/]" if kernel.failures else "0"
+        table.add_row(escape(kernel.label), str(kernel.samples), failures, first, last, median)
+    return table
+
+
+@store.command()
+def export(
+    context: typer.Context,
+    *,
+    place: _StoreOption = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="File to write: .csv, or .jsonl for JSON lines. Else CSV.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines, whatever the file is called.")] = False,
+) -> None:
+    """Write every sample and failure with all that is known of it, a line each."""
+    from perflex.cli.arguments import ArgumentError
+    from perflex.cli.store_place import existing_store
+    from perflex.cli.writable import require_writable_file
+    from perflex.store.overview import write_rows
+
+    if out is not None:
+        require_writable_file(out)
+    kept = existing_store(place)
+    lines_of_json = as_json or (out is not None and out.suffix in {".json", ".jsonl", ".ndjson"})
+    if out is None:
+        write_rows(kept, typer.get_text_stream("stdout"), as_json=lines_of_json)
+        return
+    try:
+        with out.open("w", encoding="utf-8", newline="") as stream:
+            rows = write_rows(kept, stream, as_json=lines_of_json)
+    except OSError as error:
+        msg = f"cannot write {out}: {error.strerror or error}; name another file with --out"
+        raise ArgumentError(msg, path=out) from error
+    session = session_of(context)
+    session.remarks.print(f"{rows} samples and failures", markup=False)
+    session.output.print(str(out), markup=False, soft_wrap=True)
+
+
+@store.command()
+def verify(
+    context: typer.Context,
+    *,
+    place: _StoreOption = None,
+    mend: Annotated[
+        bool, typer.Option("--mend", help="Set a damaged file aside and begin a new one with what can be read of it.")
+    ] = False,
+) -> None:
+    """Check that the store is sound; the exit code is 0 when it is."""
+    from perflex.cli.store_place import existing_store, verified
+
+    session = session_of(context)
+    kept = existing_store(place)
+    verdict = verified(kept)
+    if verdict.problems and mend:
+        session.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
+        with session.warnings_shown():
+            kept.set_aside(verdict.problems[0])
+        verdict = verified(kept)
+    if verdict.problems:
+        session.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
+        advice = "'perflex store verify --mend' begins a new file with every row that is whole, and keeps this one"
+        session.remarks.print(advice, style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(1)
+    sound = f"{kept.path} is sound: {together(verdict.samples, verdict.failures, verdict.nameless)}"
+    session.output.print(sound, markup=False, soft_wrap=True)
+
+
+def _unsound(path: Path, verdict: Verdict) -> str:
+    lines = [f"{path} is damaged: {together(verdict.samples, verdict.failures)} can be read in order"]
+    return "\n".join([*lines, *(f"    {problem}" for problem in verdict.problems)])
+
+
+@store.command()
+def prune(
+    context: typer.Context,
+    *,
+    place: _StoreOption = None,
+    older_than: Annotated[str, typer.Option("--older-than", help="Started so long ago: 90d, 12h, 2w, 1y.")] = "",
+    device: Annotated[str, typer.Option("-D", "--device", help="Of devices with these parts in the name.")] = "",
+    failures: Annotated[bool, typer.Option("--failures", help="Failures only, so that they are tried again.")] = False,
+    keep_newest: Annotated[
+        int, typer.Option("--keep-newest", min=0, help="Keep so many samples and failures of each measurement.")
+    ] = 0,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete; without this, only show what would go.")] = False,
+) -> None:
+    """Delete measurements that all given conditions hold for; shows what would go unless --yes is given."""
+    from perflex.cli.arguments import ArgumentError
+    from perflex.cli.store_place import existing_store, time_before
+    from perflex.store.removal import Selection, choose
+    from perflex.store.removal import prune as run
+
+    if not (older_than or device.strip() or failures or keep_newest):
+        msg = "say what is to go: --older-than, --device, --failures or --keep-newest"
+        raise ArgumentError(msg)
+    selection = Selection(time_before(older_than) if older_than else None, device, failures, keep_newest)
+    kept = existing_store(place)
+    pruning = run(kept, selection) if yes else choose(kept, selection)
+    session_of(context).output.print("\n".join(_pruned(pruning, done=yes)), markup=False, soft_wrap=True)
+
+
+def _pruned(pruning: Pruning, *, done: bool) -> list[str]:
+    verb = "deleted" if done else "would delete"
+    lines = [
+        f"{device or '(unnamed device)'}: {together(samples, failures)}"
+        for device, (samples, failures) in sorted(pruning.by_device.items())
+    ]
+    lines.append(f"{verb} {together(len(pruning.samples), len(pruning.failures))}")
+    if not done and pruning.by_device:
+        lines.append("nothing was deleted; give --yes to do it")
+    return lines

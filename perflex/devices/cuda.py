@@ -1,0 +1,153 @@
+"""CuPy and the CUDA driver: loaded when first used, and what is wrong where they cannot be."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import warnings
+from contextlib import suppress
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+from perflex.devices.nvidia import CUDA_LIBRARY, find_library
+from perflex.errors import DeviceError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["cuda_absence", "cupy_is_installed", "cupy_name", "first_line", "load_cupy", "properties_of"]
+
+_REASON_LENGTH = 300
+# What wheels of CuPy are called, and CuPy built from source.
+_DISTRIBUTIONS = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")
+# Resolution of CUDA events as NVIDIA states it (cudaEventElapsedTime in the CUDA Runtime API).
+_EVENT_RESOLUTION_NS = 500
+
+
+def cupy_is_installed() -> bool:
+    """Return whether there is a CuPy, without loading it."""
+    return importlib.util.find_spec("cupy") is not None
+
+
+def cupy_name() -> str:
+    """Return CuPy's name and version, which say what CUDA it is made for: ``cupy-cuda13x 14.2.0``."""
+    for name in _DISTRIBUTIONS:
+        with suppress(metadata.PackageNotFoundError):
+            return f"{name} {metadata.version(name)}"
+    return "CuPy"
+
+
+def cuda_absence() -> str:
+    """Return why CUDA cannot be used, as far as that shows without loading anything; empty where it might be."""
+    driver = find_library(CUDA_LIBRARY)
+    missing = []
+    if driver is None:
+        missing.append(f"no NVIDIA driver ({CUDA_LIBRARY}) on this machine")
+    if not cupy_is_installed():
+        missing.append("CuPy is not installed (pip install 'perflex[cuda]')")
+    return " and ".join(missing)
+
+
+def load_cupy() -> Any:
+    """Return CuPy, checked to go with the driver.
+
+    Raises
+    ------
+    MissingExtraError
+        It is not installed.
+    DeviceError
+        It does not load, there is no driver, or the driver is older than the CUDA that CuPy is made for.
+    """
+    if not cupy_is_installed():
+        msg = "CUDA devices are reached through CuPy, which is not installed: pip install 'perflex[cuda]'"
+        raise MissingExtraError(msg, extra="cuda")
+    _load_driver()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # CuPy remarks on folders of CUDA that kernels here do not need
+            cupy = import_module("cupy")
+        cuda = cupy.cuda
+        wanted, there = int(cuda.driver.get_build_version()), int(cuda.runtime.driverGetVersion())
+    except (ImportError, OSError, AttributeError, RuntimeError) as error:
+        msg = f"{cupy_name()} does not load: {first_line(error)}; install the one for the driver's CUDA version"
+        raise DeviceError(msg) from error
+    if not there:
+        msg = f"{cupy_name()} finds no NVIDIA driver ({CUDA_LIBRARY}); install one, or use OpenCL devices"
+        raise DeviceError(msg)
+    if wanted // 1000 > there // 1000:
+        msg = (
+            f"{cupy_name()} is made for CUDA {_version(wanted)}, the driver supports CUDA {_version(there)}; "
+            f"install the one for it: pip uninstall cupy-cuda{wanted // 1000}x, pip install cupy-cuda{there // 1000}x"
+        )
+        raise DeviceError(msg)
+    return cupy
+
+
+def _load_driver() -> None:
+    """Load the driver's library from where it is, so that it is there under its name when CuPy asks for it."""
+    found = find_library(CUDA_LIBRARY)
+    if found is None or found.on_path:
+        return
+    try:
+        ctypes.CDLL(found.path, mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        msg = f"the NVIDIA driver's {found.path} does not load: {first_line(error)}"
+        raise DeviceError(msg) from error
+
+
+def properties_of(cupy: Any, number: int) -> dict[str, Any]:
+    """Return what is known of a CUDA device, as the fields of a `Device` other than its ordinal.
+
+    Raises
+    ------
+    DeviceError
+        There is no compiler.
+    RuntimeError
+        The driver fails.
+    """
+    runtime = cupy.cuda.runtime
+    facts: Mapping[str, Any] = runtime.getDeviceProperties(number)
+    name = facts["name"]
+    return {
+        "platform": "CUDA",
+        "vendor": "NVIDIA Corporation",
+        "name": (name.decode() if isinstance(name, bytes) else str(name)).strip("\0 "),
+        "driver": _driver(cupy),
+        "kind": "gpu",
+        "sub_group_size": int(facts["warpSize"]),
+        "compute_units": int(facts["multiProcessorCount"]),
+        "local_memory_bytes": int(facts["sharedMemPerBlock"]),
+        "global_memory_bytes": int(facts["totalGlobalMem"]),
+        "max_allocation_bytes": int(facts["totalGlobalMem"]),
+        "max_work_group_size": int(facts["maxThreadsPerBlock"]),
+        "max_work_item_sizes": [int(size) for size in facts["maxThreadsDim"]],
+        "max_groups": [int(size) for size in facts["maxGridSize"]],
+        "timer_resolution_ns": _EVENT_RESOLUTION_NS,
+        "double_precision": True,
+        "api": "cuda",
+        "compute_capability": f"{facts['major']}.{facts['minor']}",
+    }
+
+
+def _driver(cupy: Any) -> str:
+    """Return versions of all that decides on a kernel's code and time: the driver and the compiler."""
+    cuda = cupy.cuda
+    try:
+        major, minor = cuda.nvrtc.getVersion()
+    except (RuntimeError, OSError) as error:
+        made_for = int(cuda.driver.get_build_version()) // 1000
+        package = "nvidia-cuda-nvrtc" if made_for >= 13 else f"nvidia-cuda-nvrtc-cu{made_for}"
+        msg = f"{cupy_name()} finds no compiler, NVRTC ({first_line(error)}); pip install {package}, or CUDA's toolkit"
+        raise DeviceError(msg) from error
+    return f"CUDA {_version(int(cuda.runtime.driverGetVersion()))} (NVRTC {major}.{minor})"
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the line of a driver's or package's message that says most."""
+    lines = [line.strip(" =\t") for line in str(error).splitlines()]
+    telling = [line for line in lines if line]
+    return (telling or [type(error).__name__])[0][:_REASON_LENGTH]

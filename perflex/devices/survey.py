@@ -1,0 +1,161 @@
+"""Survey of all drivers: each is loaded and tried in a child process of its own, all at the same time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from perflex.devices.cuda import cuda_absence, cupy_is_installed, cupy_name
+from perflex.devices.listing import Device, DeviceInfo
+from perflex.devices.nvidia import CUDA_LIBRARY, find_library
+from perflex.devices.vendors import Vendor, find_vendors, show_to_loader, vendor_folder
+
+__all__ = ["survey"]
+
+_TIME_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """How the devices of a driver are listed and tried: what a child process runs, and where the driver is from.
+
+    The patience is by how much more time than an OpenCL driver's the child process may take.
+    """
+
+    words: tuple[str, ...]
+    name: str
+    found_by: str
+    embedded: bool = False
+    vendor: Vendor | None = None
+    patience: float = 1.0
+
+
+@dataclass
+class _Report:
+    """What the child processes of one driver said."""
+
+    probe: _Probe
+    devices: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: dict[int, dict[str, Any]] = field(default_factory=dict)
+    problem: str = ""
+
+
+def survey() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
+    """Try every driver, show those that load to this process's OpenCL loader, and return what was found.
+
+    Returns
+    -------
+    tuple
+        The devices, and one line for each driver that offers none.
+    """
+    probes = [_opencl_probe(vendor) for vendor in find_vendors()]
+    problems: tuple[str, ...] = ()
+    if cupy_is_installed():
+        probes.append(_Probe(("perflex.devices.probe_cuda",), "CUDA", f"CuPy ({cupy_name()})", patience=3.0))
+    elif find_library(CUDA_LIBRARY) is not None:
+        problems = (f"CUDA devices are not looked for: {cuda_absence()}",)
+    with ThreadPoolExecutor(max_workers=max(1, len(probes))) as pool:
+        reports = list(pool.map(_interrogate, probes))
+    show_to_loader([report.probe.vendor for report in reports if report.devices and report.probe.vendor is not None])
+    infos: list[DeviceInfo] = []
+    for report in reports:
+        for index, facts in enumerate(report.devices):
+            infos.append(_info(report, facts, report.verdicts.get(index, {}), infos))
+    problems += tuple(
+        f"driver {report.probe.name} ({report.probe.found_by}): {report.problem}"
+        for report in reports
+        if not report.devices
+    )
+    return tuple(infos), problems
+
+
+def _opencl_probe(vendor: Vendor) -> _Probe:
+    words = ("perflex.devices.probe_opencl", vendor.library)
+    return _Probe(words, vendor.library, vendor.found_by, embedded=vendor.embedded, vendor=vendor)
+
+
+def _info(report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earlier: list[DeviceInfo]) -> DeviceInfo:
+    lists: dict[str, Any] = {name: tuple(facts.pop(name, ())) for name in ("max_work_item_sizes", "max_groups")}
+    size = int(verdict.get("sub_group_size", facts.pop("sub_group_size", 1)))
+    device = Device(**facts, **lists, sub_group_size=size)
+    names = ("platform", "vendor", "name", "driver")
+    ordinal = sum(all(getattr(info.device, n) == getattr(device, n) for n in names) for info in earlier)
+    return DeviceInfo(
+        device=replace(device, ordinal=ordinal),
+        usable=bool(verdict.get("usable", False)),
+        reason=str(verdict.get("reason", "the driver said nothing")),
+        found_by=report.probe.found_by,
+        embedded=report.probe.embedded,
+    )
+
+
+def _interrogate(probe: _Probe) -> _Report:
+    """Run child processes until each device of a driver has a verdict: a crash costs one device only."""
+    report = _Report(probe)
+    while True:
+        ending, lines = _child(probe, sorted(report.verdicts))
+        report.devices = [line["device"] for line in lines if "device" in line] or report.devices
+        trying: int | None = None
+        for line in lines:
+            if "problem" in line:
+                report.problem = str(line["problem"])
+            if "trying" in line:
+                trying = int(line["trying"])
+            if "verdict" in line:
+                report.verdicts[int(line["verdict"])] = line
+                trying = None
+        if not ending:
+            return report
+        if trying is None or trying in report.verdicts:
+            report.problem = ending
+            untried = set(range(len(report.devices))) - set(report.verdicts)
+            report.verdicts.update({index: {"reason": ending} for index in untried})
+            return report
+        report.verdicts[trying] = {"reason": f"the probe kernel: {ending}"}
+
+
+def _child(probe: _Probe, tried: list[int]) -> tuple[str, list[dict[str, Any]]]:
+    """Return how a child process ended (empty when well) and the objects it printed."""
+    environment = dict(os.environ)
+    if probe.vendor is not None:
+        environment["OCL_ICD_VENDORS"] = str(vendor_folder([probe.vendor]))
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    words = [sys.executable, "-P", "-m", *probe.words, *map(str, tried)]
+    ending, limit_s = "", _TIME_LIMIT_S * probe.patience
+    try:
+        done = subprocess.run(words, env=environment, capture_output=True, timeout=limit_s, check=False)  # noqa: S603
+        output, complaint = done.stdout, done.stderr
+        if done.returncode < 0:
+            ending = f"the driver crashed ({_signal_name(-done.returncode)})"
+        elif done.returncode > 0:
+            last = complaint.decode(errors="replace").strip().splitlines()
+            ending = f"the driver failed ({last[-1] if last else f'exit code {done.returncode}'})"
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout or b""
+        ending = f"the driver gave no answer within {limit_s:g} s"
+    return ending, _objects(output)
+
+
+def _objects(output: bytes) -> list[dict[str, Any]]:
+    found = []
+    for line in output.decode(errors="replace").splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue  # drivers print on standard output, too
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

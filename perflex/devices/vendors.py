@@ -1,0 +1,203 @@
+"""Where OpenCL drivers come from: vendor files, the runtime installed beside Python, and NVIDIA's library anywhere.
+
+An OpenCL loader finds drivers through small ``.icd`` files in one folder, ``/etc/OpenCL/vendors`` or the one
+that ``OCL_ICD_VENDORS`` names. The CPU runtime from the package index (extra ``cpu``) lives inside the Python
+environment, where no loader looks, and containers have NVIDIA's driver without a vendor file. So the drivers of all
+places are written as ``.icd`` files to a private folder, which is shown to the loader before its first query; system
+drivers stay visible.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perflex.devices.nvidia import OPENCL_LIBRARY, find_library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["Vendor", "embedded_libraries", "find_vendors", "show_to_loader", "vendor_folder"]
+
+_LOADER_VARIABLE = "OCL_ICD_VENDORS"
+# What OCL_ICD_VENDORS was before perflex set it, so that child processes start from the same place.
+_ORIGINAL_VARIABLE = "PERFLEX_ORIGINAL_ICD_VENDORS"
+_SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
+_EMBEDDED_DISTRIBUTION = "intel-opencl-rt"
+_EMBEDDED_LIBRARY = "libintelocl.so"
+_NVIDIA_STEM = OPENCL_LIBRARY.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """One OpenCL driver library.
+
+    Attributes
+    ----------
+    library
+        Path of the library, or a bare name that the dynamic linker resolves.
+    found_by
+        How it was found, for people to read.
+    embedded
+        Whether it is the CPU runtime installed in the Python environment.
+    """
+
+    library: str
+    found_by: str
+    embedded: bool = False
+
+
+def embedded_libraries() -> tuple[Path, ...]:
+    """Return the driver libraries installed in this Python environment, possibly none."""
+    found: list[Path] = []
+    try:
+        files = metadata.distribution(_EMBEDDED_DISTRIBUTION).files or []
+        found = [Path(str(file.locate())) for file in files if file.name == _EMBEDDED_LIBRARY]
+    except metadata.PackageNotFoundError:
+        pass
+    found.append(Path(sys.prefix) / "lib" / _EMBEDDED_LIBRARY)
+    existing = [path.resolve() for path in found if path.is_file()]
+    return tuple(dict.fromkeys(existing))
+
+
+def find_vendors(environment: Mapping[str, str] | None = None) -> tuple[Vendor, ...]:
+    """Return every driver the machine and the Python environment offer, each library once.
+
+    Parameters
+    ----------
+    environment
+        Environment variables to go by; the process's own by default.
+    """
+    environment = os.environ if environment is None else environment
+    embedded = embedded_libraries()
+    found = [*_named_by_files(environment), *(Vendor(str(path), "embedded runtime") for path in embedded)]
+    known = {str(path) for path in embedded}
+    unique: dict[str, Vendor] = {}
+    found += _nvidia(found, environment)
+    for vendor in found:
+        key = _identity(vendor.library)
+        if key not in unique:
+            unique[key] = Vendor(vendor.library, vendor.found_by, embedded=key in known)
+    return tuple(unique.values())
+
+
+def _nvidia(found: Sequence[Vendor], environment: Mapping[str, str]) -> list[Vendor]:
+    """Return NVIDIA's driver where it is on the machine and nothing names it in a way that finds it.
+
+    Containers get the driver's libraries and often no vendor file; or a file that names the library without its
+    folder, where the dynamic linker does not look.
+    """
+    library = find_library(OPENCL_LIBRARY, environment)
+    if library is None:
+        return []
+    named = [Path(vendor.library) for vendor in found if Path(vendor.library).name.startswith(_NVIDIA_STEM)]
+    if any(path.is_file() if path.is_absolute() else library.on_path for path in named):
+        return []
+    why = "which the vendor file's bare name does not find" if named else "which no vendor file names"
+    return [Vendor(library.path, f"NVIDIA's library in {Path(library.path).parent}, {why}")]
+
+
+def _named_by_files(environment: Mapping[str, str]) -> Iterable[Vendor]:
+    named = environment.get(_ORIGINAL_VARIABLE, environment.get(_LOADER_VARIABLE, ""))
+    place = Path(named) if named else _SYSTEM_FOLDER
+    origin = f"{_LOADER_VARIABLE} file" if named else "system vendor file"
+    if place.is_dir():
+        files = sorted(place.glob("*.icd"))
+    elif place.is_file() and place.suffix == ".icd":
+        files = [place]
+    else:
+        # A loader also takes the driver library itself.
+        if place.is_file() or (named and ".so" in place.name):
+            yield Vendor(named, _LOADER_VARIABLE)
+        return
+    for file in files:
+        try:
+            lines = file.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError):
+            continue
+        library = lines[0].strip()
+        if library:
+            yield Vendor(library, f"{origin} {file}")
+
+
+def _identity(library: str) -> str:
+    path = Path(library)
+    return str(path.resolve()) if path.is_absolute() else library
+
+
+def vendor_folder(vendors: Sequence[Vendor]) -> Path:
+    """Return a folder of ``.icd`` files that names exactly the given drivers, in their order.
+
+    The folder's name is a digest of its content, and it appears under that name complete or not at all, so
+    that processes started together can share it.
+    """
+    content = {f"{index:02d}.icd": f"{vendor.library}\n" for index, vendor in enumerate(vendors)}
+    digest = hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+    from platformdirs import user_cache_path
+
+    root = user_cache_path("perflex") / "vendors"
+    try:
+        return _published(root, digest, content)
+    except OSError:
+        private = Path(tempfile.mkdtemp(prefix="perflex-vendors-"))
+        atexit.register(shutil.rmtree, private, ignore_errors=True)
+        return _published(private, digest, content)
+
+
+def _published(root: Path, digest: str, content: Mapping[str, str]) -> Path:
+    folder = root / digest
+    if _holds(folder, content):
+        return folder
+    root.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=root))
+    try:
+        for name, text in content.items():
+            (draft / name).write_text(text, encoding="utf-8")
+        draft.chmod(0o755)
+        _take_place(draft, folder, content)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def _take_place(draft: Path, folder: Path, content: Mapping[str, str]) -> None:
+    """Rename a complete draft to its final name, unless another process was faster.
+
+    Renaming onto a folder that holds files fails, so nothing complete is ever replaced.
+    """
+    try:
+        draft.rename(folder)
+    except OSError:
+        if _holds(folder, content):
+            return
+        damaged = draft / "damaged"
+        folder.rename(damaged)
+        shutil.rmtree(damaged)
+        draft.rename(folder)
+
+
+def _holds(folder: Path, content: Mapping[str, str]) -> bool:
+    try:
+        names = {path.name for path in folder.iterdir()}
+        return names == set(content) and all(
+            (folder / name).read_text(encoding="utf-8") == text for name, text in content.items()
+        )
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def show_to_loader(vendors: Sequence[Vendor]) -> None:
+    """Make the OpenCL loader of this process and its children see exactly the given drivers.
+
+    Works as long as this process has not queried OpenCL platforms yet: loaders read the variable once.
+    """
+    os.environ.setdefault(_ORIGINAL_VARIABLE, os.environ.get(_LOADER_VARIABLE, ""))
+    os.environ[_LOADER_VARIABLE] = str(vendor_folder(vendors))

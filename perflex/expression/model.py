@@ -1,0 +1,272 @@
+"""Cost models: an output feature and a model string over features and parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.errors import ModelSyntaxError, PerflexError
+from perflex.expression.functions import FUNCTIONS
+from perflex.expression.parser import parse_expression
+from perflex.expression.tokens import tokenize
+from perflex.expression.tree import Call, Name, Node, Sum, names, walk
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from perflex.calibration.calibration import Calibration
+    from perflex.expression.compiled import CompiledExpression
+
+__all__ = ["Model"]
+
+_WALL_TIME = re.compile(r"f_(cl|cuda)_wall_time(_|$)")
+_DEFAULT_SUB_GROUP_SIZE = 32
+
+
+@dataclass(frozen=True, repr=False)
+class Model:
+    """A cost model: the output feature as a function of input features and parameters (paper Section 6).
+
+    Parameters
+    ----------
+    output_feature
+        Identifier of the feature that the model predicts, usually a wall time in seconds such as
+        ``f_cl_wall_time_nvidia_geforce``.
+    expression
+        Arithmetic over feature names ``f_...`` and parameter names ``p_...``: numbers, ``+ - * / **``,
+        parentheses, ``exp log sqrt tanh abs min max``, ``overlap(g, o, p_edge)`` (paper Eq. 5 with 6),
+        ``partial_overlap(g, o, p_edge, p_hidden)`` and ``smooth_max(x, y, ..., p_sharp)``, which is between the sum
+        (p_sharp 0) and the maximum and, unlike ``max``, can be fitted; ``saturate(t_single, t_mem, cores)``, the time
+        on some cores that share a memory, ``max(t_single / cores, t_mem)``, and ``smooth_saturate(t_single, t_mem,
+        cores, p_sharp)``, which can be fitted (`perflex.ecm_model` writes out all of an ECM model). Blanks and line
+        breaks may stand between names, never inside one.
+
+    Raises
+    ------
+    ModelSyntaxError
+        The expression cannot be read; the message shows the place.
+    UnknownFeatureError
+        A feature does not exist; the message suggests the nearest.
+
+    Examples
+    --------
+    >>> model = Model("f_cl_wall_time_intel_epyc", "p_f32madd * f_op_float32_madd")
+    >>> model.all_features()
+    ['f_cl_wall_time_intel_epyc', 'f_op_float32_madd']
+    >>> model.evaluate({"p_f32madd": 2e-12}, {"f_op_float32_madd": 1e9})
+    0.002
+    """
+
+    output_feature: str
+    expression: str
+
+    def __post_init__(self) -> None:
+        tree = parse_expression(self.expression)
+        first = tokenize(self.output_feature)[0]
+        whole = first.text == self.output_feature
+        if not (whole and first.text.startswith("f_") and len(first.text) > 2):
+            msg = f"the output must be one feature, such as f_cl_wall_time_intel, not {self.output_feature!r}"
+            raise ModelSyntaxError(msg, text=self.output_feature, position=0)
+        self.__dict__["tree"] = tree
+        for feature in (self.output_feature, *self.input_features()):
+            _check_feature(feature)
+        if self.output_feature in self.input_features():
+            msg = f"the output feature {self.output_feature} stands in the expression; remove it there"
+            raise ModelSyntaxError(msg, text=self.expression, position=self.expression.find(self.output_feature))
+
+    def __getstate__(self) -> dict[str, str]:
+        return {"output_feature": self.output_feature, "expression": self.expression}
+
+    def __setstate__(self, state: dict[str, str]) -> None:
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        return f"Model({self.output_feature!r}, {self.expression!r})"
+
+    def __str__(self) -> str:
+        lines = [f"{self.output_feature} = {' '.join(self.expression.split())}"]
+        lines.append(f"  parameters: {', '.join(self.params()) or 'none'}")
+        lines.append(f"  features: {', '.join(self.input_features()) or 'none'}")
+        return "\n".join(lines)
+
+    @cached_property
+    def tree(self) -> Node:
+        """The parsed expression."""
+        return parse_expression(self.expression)
+
+    @cached_property
+    def compiled(self) -> CompiledExpression:
+        """The expression in sympy and as functions of arrays; made when first used."""
+        from perflex.expression.compiled import CompiledExpression
+
+        return CompiledExpression(self.tree, tuple(self.params()))
+
+    def all_features(self) -> list[str]:
+        """Return the output feature, then the input features in order of appearance."""
+        return [self.output_feature, *self.input_features()]
+
+    def input_features(self) -> list[str]:
+        """Return the features in the expression, in order of appearance."""
+        return [name for name in self._names if name.startswith("f_")]
+
+    def params(self) -> list[str]:
+        """Return the parameters, in order of appearance."""
+        return [name for name in self._names if name.startswith("p_")]
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return names(self.tree)
+
+    @cached_property
+    def is_differentiable(self) -> bool:
+        """Whether the model can be fitted: no parameter stands inside ``min`` or ``max``."""
+        return not self.rough_calls()
+
+    def rough_calls(self) -> list[str]:
+        """Return the parts of the expression that cannot be differentiated by their parameters."""
+        return [
+            self.expression[node.start : node.end]
+            for node in walk(self.tree)
+            if isinstance(node, Call)
+            and not FUNCTIONS[node.function].smooth
+            and any(isinstance(inner, Name) and inner.is_parameter for inner in walk(node))
+        ]
+
+    @property
+    def symbolic(self) -> Any:
+        """The expression in sympy, over symbols named like the features and parameters."""
+        return self.compiled.symbolic
+
+    @property
+    def jacobian(self) -> tuple[Any, ...]:
+        """The symbolic derivative by each of `params`, in sympy."""
+        return self.compiled.jacobian
+
+    def evaluate(
+        self, params: Mapping[str, float] | Calibration, values: Mapping[str, Any]
+    ) -> float | NDArray[np.float64]:
+        """Return the model's value for given feature values.
+
+        Parameters
+        ----------
+        params
+            Parameter values: a `FitResult`, a `Calibration`, or any mapping from parameter to value.
+        values
+            The value of each input feature: a number or an array; arrays broadcast.
+
+        Returns
+        -------
+        float or array
+            In the output feature's unit (seconds for a wall time); an array if any value is one.
+
+        Raises
+        ------
+        PerflexError
+            A parameter or feature has no value, or the result is not finite.
+        """
+        numbers = self._parameter_values(params)
+        for feature in self.input_features():
+            if feature not in values:
+                needed = ", ".join(self.input_features())
+                msg = f"no value is given for feature {feature}; the model needs {needed}"
+                raise PerflexError(msg, feature=feature)
+            numbers[feature] = values[feature]
+        result = self.compiled.value(numbers)
+        if not np.all(np.isfinite(result)):
+            msg = f"the model {self.expression!r} gives no finite number for these values; check them for zeros"
+            raise PerflexError(msg, model=self)
+        shape = np.broadcast_shapes(*(np.shape(values[name]) for name in self.input_features()))
+        return float(result) if shape == () else np.array(np.broadcast_to(result, shape))
+
+    def eval_with_kernel(
+        self,
+        params: Mapping[str, float] | Calibration,
+        kernel: Any,
+        sizes: Mapping[str, Any],
+        *,
+        sub_group_size: int | None = None,
+    ) -> float | NDArray[np.float64]:
+        """Predict the output feature of a kernel (paper Section 7.3).
+
+        Parameters
+        ----------
+        params
+            Parameter values, as for `evaluate`.
+        kernel
+            A loopy translation unit, or a measurement kernel.
+        sizes
+            Value of each size parameter of the kernel; a measurement kernel brings those left out.
+        sub_group_size
+            Work-items per sub-group; by default that of the fit, else 32.
+
+        Returns
+        -------
+        float
+            In the output feature's unit (seconds for a wall time).
+
+        Raises
+        ------
+        PerflexError
+            A parameter has no value.
+        MissingSizeError
+            A size parameter has no value.
+        UnsupportedKernelError
+            The kernel cannot be described exactly.
+        """
+        from perflex.calibration.gathering import kernel_feature_values, with_own_sizes
+        from perflex.features.coverage import warn_uncounted
+
+        self._parameter_values(params)
+        kernel, sizes = with_own_sizes(kernel, sizes)
+        if sub_group_size is None:
+            sub_group_size = int(getattr(params, "sub_group_size", _DEFAULT_SUB_GROUP_SIZE))
+        features = self.input_features()
+        values = kernel_feature_values(features, kernel, sizes, sub_group_size=sub_group_size)
+        warn_uncounted(features, kernel, sizes)
+        return self.evaluate(params, values)
+
+    def terms(
+        self, params: Mapping[str, float] | Calibration, values: Mapping[str, Any]
+    ) -> dict[str, float | NDArray[np.float64]]:
+        """Return what each top-level term of the expression contributes, keyed by its text.
+
+        The contributions add up to `evaluate`; an overlap is one term. Arguments, units and errors are those
+        of `evaluate`.
+        """
+        if not isinstance(self.tree, Sum):
+            return {self.expression.strip(): self.evaluate(params, values)}
+        contributions: dict[str, float | NDArray[np.float64]] = {}
+        for sign, model in self._term_models:
+            text = model.expression if sign > 0 else f"-({model.expression})"
+            contributions[text] = contributions.get(text, 0.0) + sign * model.evaluate(params, values)
+        return contributions
+
+    @cached_property
+    def _term_models(self) -> list[tuple[int, Model]]:
+        if not isinstance(self.tree, Sum):
+            return [(1, self)]
+        return [
+            (sign, Model(self.output_feature, self.expression[term.start : term.end])) for sign, term in self.tree.terms
+        ]
+
+    def _parameter_values(self, params: Mapping[str, float] | Calibration) -> dict[str, Any]:
+        mapping = params if isinstance(params, Mapping) else params.params
+        missing = [name for name in self.params() if name not in mapping]
+        if missing:
+            given = ", ".join(mapping) or "none"
+            msg = f"no value is given for parameter {', '.join(missing)} of the model; given are: {given}"
+            raise PerflexError(msg, parameter=missing[0])
+        return {name: mapping[name] for name in self.params()}
+
+
+def _check_feature(identifier: str) -> None:
+    # Which device a wall time belongs to is only known when it is measured.
+    if not _WALL_TIME.match(identifier):
+        from perflex.features import parse_feature
+
+        parse_feature(identifier)

@@ -1,0 +1,293 @@
+"""Fitting a model's parameters to a feature table (paper Section 7.2)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from perflex.errors import CalibrationError
+from perflex.expression.roles import Roles, find_roles
+from perflex.fit.identify import Identification, ambiguous, covariance, identify
+from perflex.fit.minimise import Solution, minimise
+from perflex.fit.problem import Problem, pose
+from perflex.fit.result import FitResult, FitStatus, ParameterEstimate, geometric_mean_error
+from perflex.fit.starts import cost_columns, start_points
+from perflex.fit.units import parameter_units
+from perflex.warnings import PerflexWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from perflex.expression.model import Model
+    from perflex.fit.table import FeatureTable
+
+__all__ = ["FitResult", "fit_model", "geometric_mean_error"]
+
+_SAME_OPTIMUM = 1e-6
+# Below this size of residual relative to the output, fits differ by rounding only.
+_EXACT = 1e-10
+
+
+def fit_model(
+    model: Model,
+    table: FeatureTable,
+    *,
+    nonnegative: bool = False,
+    starts: Sequence[Mapping[str, float]] = (),
+    on_undetermined: Literal["error", "warn"] = "error",
+    max_starts: int = 8,
+) -> FitResult:
+    """Fit a model's parameters to measured and counted features.
+
+    Minimises the Euclidean norm of the residual (model minus output, each row times ``table.scale`` if that
+    is set) by Levenberg-Marquardt with the symbolic Jacobian (paper Section 7.2), from several deterministic
+    starts if the model is not linear in its parameters; the lowest residual wins.
+
+    Parameters
+    ----------
+    model
+        The model.
+    table
+        A row per measurement kernel, with a column for each of ``model.all_features()``; call
+        `scale_features_by_output` on it first to minimise relative errors.
+    nonnegative
+        Keep costs, edges and hidden fractions at or above zero. The result is the constrained optimum.
+    starts
+        Further starts; parameters that one leaves out take the value of the best automatic start.
+    on_undetermined
+        What to do when the kernels do not determine a parameter: ``"error"`` refuses; ``"warn"`` gives the
+        smallest values that fit as well, without standard errors, and warns. An edge or hidden fraction on
+        which no output depends never refuses, since predictions like the measurement kernels do not depend
+        on it either: it is listed in ``undetermined`` with a warning.
+    max_starts
+        At most this many automatic starts.
+
+    Returns
+    -------
+    FitResult
+        Parameter values by name, with units, standard errors and all that is needed to judge them.
+
+    Raises
+    ------
+    CalibrationError
+        A column is missing, a value is not finite, a parameter is not determined (it is named), or the model
+        is not finite at any start.
+
+    Warns
+    -----
+    PerflexWarning
+        A cost is negative, a parameter is not determined, or no minimum was reached.
+    """
+    if on_undetermined not in {"error", "warn"}:
+        msg = f'on_undetermined must be "error" or "warn", not {on_undetermined!r}'
+        raise ValueError(msg)
+    problem = pose(model, table)
+    roles = find_roles(model.tree)
+    points = _starts(problem, roles, starts, max_starts)
+    bounded = np.array([name in roles.costs or name in (*roles.edges, *roles.shapes) for name in model.params()])
+    solutions = _solve(problem, points, bounded if nonnegative else None)
+    best = _refined(problem, min(solutions, key=lambda solution: solution.norm), bounded if nonnegative else None)
+    found = _identify(problem, roles, best, solutions)
+    best, identification = _judge(problem, roles, best, found, strict=on_undetermined == "error")
+    result = replace(_result(problem, roles, table, solutions, best, identification), nonnegative=nonnegative)
+    _warn(result)
+    return result
+
+
+def _starts(
+    problem: Problem, roles: Roles, given: Sequence[Mapping[str, float]], count: int
+) -> list[NDArray[np.float64]]:
+    linear = len(roles.costs) == len(problem.parameters) and roles.relaxed == problem.model.tree
+    points = start_points(problem, roles, 1 if linear else count)
+    fallback = points[0] if points else np.ones(len(problem.parameters))
+    for start in given:
+        unknown = [name for name in start if name not in problem.parameters]
+        if unknown:
+            msg = f"a start names {unknown[0]}, which is not a parameter; they are {', '.join(problem.parameters)}"
+            raise CalibrationError(msg, parameter=unknown[0])
+        points.append(
+            np.array([start.get(name, value) for name, value in zip(problem.parameters, fallback, strict=True)])
+        )
+    return points
+
+
+def _solve(
+    problem: Problem, points: list[NDArray[np.float64]], nonnegative: NDArray[np.bool_] | None
+) -> list[Solution]:
+    solutions, causes = [], []
+    for point in points:
+        try:
+            solutions.append(
+                minimise(problem.residual, problem.jacobian, point, nonnegative=nonnegative, precise=False)
+            )
+        except ArithmeticError as error:
+            causes.append(str(error))
+    if not solutions:
+        cause = causes[0] if causes else "the model is not finite at any automatic start"
+        msg = f"the fit of {problem.model.expression!r} cannot begin: {cause}; give starts=[{{parameter: value}}]"
+        raise CalibrationError(msg, model=problem.model)
+    return solutions
+
+
+def _refined(problem: Problem, rough: Solution, nonnegative: NDArray[np.bool_] | None) -> Solution:
+    """Return the minimum near the best start's end, to the last digits."""
+    try:
+        precise = minimise(problem.residual, problem.jacobian, rough.x, nonnegative=nonnegative)
+    except ArithmeticError:
+        return rough
+    return precise if precise.norm <= rough.norm * (1 + _EXACT) + _EXACT * problem.size else rough
+
+
+def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[Solution]) -> Identification:
+    """Look for undetermined parameters among those that no bound clearly decides."""
+    length = np.linalg.norm(best.jacobian, axis=0)
+    reference = np.zeros(len(length))
+    fixed = {name: float(v) for name, v in zip(problem.parameters, best.x, strict=True) if name not in roles.costs}
+    costs = np.linalg.norm(cost_columns(problem, roles, fixed)[0], axis=0)
+    for index, name in enumerate(problem.parameters):
+        if name in roles.costs:
+            reference[index] = costs[roles.costs.index(name)]
+        elif best.x[index] != 0:
+            reference[index] = problem.size / abs(best.x[index])
+    pull = best.jacobian.T @ best.residual
+    decided = best.at_bound & (pull > 1e-9 * length * np.linalg.norm(best.residual))
+    considered = [i for i in range(len(length)) if not decided[i]]
+    found = identify(best.jacobian, reference, considered)
+    free = [i for i in considered if i not in found.undetermined and not best.at_bound[i]]
+    allowed = _as_good(problem, best)
+    flat = ambiguous(
+        best.x,
+        [solution.x for solution in solutions if solution.norm <= allowed],
+        np.sqrt(np.diag(covariance(best.jacobian, best.residual, free))),
+        lambda x: float(np.linalg.norm(problem.residual(x))),
+        allowed,
+    )
+    flat = tuple(i for i in flat if i in free)
+    return replace(found, silent=tuple(sorted({*found.silent, *flat})))
+
+
+def _as_good(problem: Problem, best: Solution) -> float:
+    """Return the largest residual norm that counts as the same optimum."""
+    return best.norm * (1 + _SAME_OPTIMUM) + _EXACT * problem.size
+
+
+def _judge(
+    problem: Problem, roles: Roles, best: Solution, found: Identification, *, strict: bool
+) -> tuple[Solution, Identification]:
+    """Refuse undetermined parameters, or take the smallest values that fit as well."""
+    names = problem.parameters
+    shapes = {*roles.edges, *roles.shapes}
+    silent = [i for i in found.silent if names[i] not in shapes]
+    if strict and (silent or found.groups):
+        raise _refusal(problem, roles, [names[i] for i in silent], [[names[i] for i in g] for g in found.groups])
+    if not silent and not found.groups:
+        return best, found
+    length = np.linalg.norm(best.jacobian, axis=0)
+    z = best.x * np.where(length > 0, length, 1.0)
+    z = z - found.null_space @ (found.null_space.T @ z)
+    x = z / np.where(length > 0, length, 1.0)
+    x[silent] = 0.0
+    x = np.where(best.at_bound, 0.0, x)
+    residual, jacobian = problem.residual(x), problem.jacobian(x)
+    allowed = _as_good(problem, best)
+    if not (np.isfinite(jacobian).all() and float(np.linalg.norm(residual)) <= allowed):
+        return best, found
+    smallest = Solution(x, residual, jacobian, best.at_bound, best.converged, best.reason, best.evaluations)
+    return smallest, found
+
+
+def _refusal(problem: Problem, roles: Roles, silent: list[str], groups: list[list[str]]) -> CalibrationError:
+    reasons = []
+    for name in silent:
+        monomials = roles.monomials.get(name) or ()
+        features = list(dict.fromkeys(f for monomial in monomials for f in monomial.powers))
+        absent = [f for f in features if not problem.inputs[f].any()]
+        if absent:
+            reasons.append(f"{name} is informed by no kernel ({', '.join(absent)} is zero in all of them)")
+        else:
+            reasons.append(f"{name} has no effect on any kernel (its cost is hidden behind others, or cancels)")
+    reasons += [f"only a combination of {', '.join(group)} is determined (collinear)" for group in groups]
+    concerned = tuple(dict.fromkeys([*silent, *(name for group in groups for name in group)]))
+    msg = (
+        f"the measurement kernels do not determine every parameter: {'; '.join(reasons)}; "
+        "add kernels that vary them independently, or drop parameters from the model"
+    )
+    return CalibrationError(msg, parameters=concerned, model=problem.model)
+
+
+def _result(
+    problem: Problem,
+    roles: Roles,
+    table: FeatureTable,
+    solutions: list[Solution],
+    best: Solution,
+    found: Identification,
+) -> FitResult:
+    names = problem.parameters
+    undetermined = found.undetermined
+    determined = [i for i in range(len(names)) if i not in undetermined and not best.at_bound[i]]
+    # Undetermined directions do not use up rows twice: the rank counts.
+    matrix = covariance(best.jacobian, best.residual, determined)
+    units = parameter_units(names, roles, problem.model.output_feature, table.info)
+    estimates = []
+    for index, name in enumerate(names):
+        value = float(best.x[index])
+        unit = units[name]
+        rate = unit.amount / value if unit.amount is not None and value > 0 else None
+        estimates.append(
+            ParameterEstimate(
+                name,
+                value,
+                unit.unit,
+                float(np.sqrt(matrix[index, index])),
+                rate,
+                unit.rate_unit if rate is not None else "",
+                "cost" if name in roles.costs else "shape",
+                negative=name in roles.costs and value < 0 and index not in undetermined,
+                at_bound=bool(best.at_bound[index]),
+                determined=index not in undetermined,
+            )
+        )
+    predicted = problem.predict(best.x)
+    with np.errstate(all="ignore"):
+        errors = np.where(problem.output != 0, predicted / problem.output - 1, np.nan)
+    status = FitStatus(
+        best.converged,
+        best.reason,
+        sum(solution.evaluations for solution in solutions),
+        len(solutions),
+        sum(solution.norm <= _as_good(problem, best) for solution in solutions),
+    )
+    return FitResult(
+        tuple(estimates),
+        best.norm,
+        table.scale is not None,
+        problem.kernels,
+        tuple(map(float, errors)),
+        status,
+        matrix,
+        found.condition_number,
+        len(problem.kernels) - len(determined),
+        tuple(names[i] for i in undetermined),
+        table.sub_group_size,
+    )
+
+
+def _warn(result: FitResult) -> None:
+    if not result.status.valid:
+        _say(f"the fit did not converge: {result.status.reason}; its values are not to be trusted")
+    if result.negative_costs:
+        cause = f"negative costs were fitted: {', '.join(result.negative_costs)}"
+        _say(f"{cause}; add kernels that isolate them, or fit with nonnegative=True")
+    if result.undetermined:
+        cause = f"the measurement kernels do not determine {', '.join(result.undetermined)}"
+        _say(f"{cause}; do not use the values for kernels unlike those measured")
+
+
+def _say(message: str) -> None:
+    warnings.warn(message, PerflexWarning, stacklevel=4)

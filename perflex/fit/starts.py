@@ -1,0 +1,169 @@
+"""Where a nonlinear fit starts: a few deterministic points, the most promising first.
+
+Costs start from the relaxed model, in which overlapping costs stand side by side: it is linear in them, so
+least squares (non-negative and plain) gives values, and so does the bound that no kernel can spend more on
+one cost than its whole time. The other parameters start from a few magnitudes that the data suggest.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.expression.tree import Call, Name, Node, Product, Sum, as_column, evaluate, names, walk
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from perflex.expression.roles import Roles
+    from perflex.fit.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["cost_columns", "start_points"]
+
+_MAX_COMBINATIONS = 64
+_LEAST_SHARE = 1e-3
+
+
+def start_points(problem: Problem, roles: Roles, count: int) -> list[Array]:
+    """Return at most `count` starts, each of shape ``(n,)``, best residual first."""
+    ranked: list[tuple[float, int, Array]] = []
+    fixed: dict[str, float] = {}
+    others = [name for name in problem.parameters if name not in roles.costs]
+    grid = _grid(problem, roles, others)
+    columns, constant, costs = np.empty((0, 0)), np.empty(0), []
+    depends = any(name in names(roles.relaxed) for name in others)
+    for number, combination in enumerate(grid):
+        fixed = dict(zip(others, combination, strict=True))
+        if number == 0 or depends:
+            columns, constant = cost_columns(problem, roles, fixed)
+            costs = _cost_starts(columns, problem.weight * (problem.output - constant))
+        for start in costs:
+            values = {**fixed, **dict(zip(roles.costs, start, strict=True))}
+            x = np.array([values[name] for name in problem.parameters])
+            norm = float(np.linalg.norm(problem.residual(x)))
+            if np.isfinite(norm) and np.isfinite(problem.jacobian(x)).all():
+                ranked.append((norm, number, x))
+    ranked.sort(key=lambda entry: entry[0])
+    # The best of each combination first: starts that differ only in their costs tend to end together.
+    first: list[Array] = []
+    rest: list[Array] = []
+    seen: set[int] = set()
+    for _, number, x in ranked:
+        (rest if number in seen else first).append(x)
+        seen.add(number)
+    return [*first[: max(1, count - 2)], *rest][:count]
+
+
+def cost_columns(problem: Problem, roles: Roles, fixed: dict[str, float]) -> tuple[Array, Array]:
+    """Return the weighted columns of the costs in the relaxed model, and its part without costs.
+
+    Shapes ``(m, len(roles.costs))`` and ``(m,)``; the latter is not weighted.
+    """
+    rows = len(problem.kernels)
+    values: dict[str, Array | float] = {**problem.inputs, **fixed, **dict.fromkeys(roles.costs, 0.0)}
+    constant = as_column(evaluate(roles.relaxed, values), rows)
+    columns = np.empty((rows, len(roles.costs)))
+    for index, name in enumerate(roles.costs):
+        with np.errstate(all="ignore"):
+            columns[:, index] = as_column(evaluate(roles.relaxed, {**values, name: 1.0}), rows) - constant
+    return columns * problem.weight[:, None], constant
+
+
+def _cost_starts(columns: Array, target: Array) -> list[Array]:
+    """Return starts for the costs: non-negative and plain least squares, and each cost's upper bound."""
+    from scipy.optimize import nnls
+
+    if not columns.shape[1]:
+        return [np.empty(0)]
+    if not (np.isfinite(columns).all() and np.isfinite(target).all()):
+        return [np.ones(columns.shape[1])]
+    length = np.linalg.norm(columns, axis=0)
+    length[length == 0] = 1.0
+    scaled = columns / length
+    plain = np.linalg.lstsq(scaled, target, rcond=1e-12)[0]
+    try:
+        positive = nnls(scaled, target)[0]
+    except RuntimeError:  # scipy's way to say that it did not converge
+        positive = np.abs(plain)
+    # A cost that starts at zero may have no slope to leave it by.
+    positive = np.maximum(positive, _LEAST_SHARE * np.linalg.norm(target))
+    with np.errstate(over="ignore"):
+        share = np.divide(target[:, None], scaled, out=np.full_like(scaled, np.inf), where=scaled > 0)
+    bound = np.min(np.where(share > 0, share, np.inf), axis=0)
+    bound = np.where(np.isfinite(bound), bound, positive)
+    return [positive / length, plain / length, bound / length, 0.3 * bound / length]
+
+
+def _grid(problem: Problem, roles: Roles, others: list[str]) -> list[tuple[float, ...]]:
+    """Return combinations of values for the parameters that are no costs."""
+    fixed = dict.fromkeys(others, 1.0)
+    columns, constant = cost_columns(problem, roles, fixed)
+    costs = _cost_starts(columns, problem.weight * (problem.output - constant))[0]
+    values = {**problem.inputs, **fixed, **dict(zip(roles.costs, costs, strict=True))}
+    choices = []
+    for name in others:
+        if name in roles.shapes:
+            choices.append(roles.shapes[name])
+        elif name in roles.edges:
+            choices.append(_edges(problem, values))
+        else:
+            choices.append(_magnitudes(problem.model.tree, name, values))
+    total = 1
+    for choice in choices:
+        total *= len(choice)
+    if total <= _MAX_COMBINATIONS:
+        return list(product(*choices))
+    # Too many combinations: all at their first value, then one changed at a time, then all alike.
+    middle = [choice[0] for choice in choices]
+    grid = [tuple(middle)]
+    for index, choice in enumerate(choices):
+        grid += [(*middle[:index], value, *middle[index + 1 :]) for value in choice[1:]]
+    grid += [tuple(choice[min(level, len(choice) - 1)] for choice in choices) for level in range(1, 4)]
+    return list(dict.fromkeys(grid))
+
+
+def _edges(problem: Problem, values: dict[str, Array | float]) -> tuple[float, ...]:
+    """Return edges, in 1/[output], from gentle to abrupt for the differences of the overlapping costs."""
+    typical = [_typical(problem.output)]
+    for node in walk(problem.model.tree):
+        if isinstance(node, Call) and node.function == "overlap":
+            first, second, _ = node.arguments
+            typical.append(_typical(np.asarray(evaluate(first, values)) - np.asarray(evaluate(second, values))))
+    scales = [1.0 / t for t in typical if t > 0] or [1.0]
+    return (3.0 * scales[-1], 0.5 * scales[0], 20.0 * scales[-1], 200.0 * scales[0])
+
+
+def _magnitudes(tree: Node, name: str, values: dict[str, Array | float]) -> tuple[float, ...]:
+    """Return magnitudes for a parameter of unknown meaning, from what it multiplies or is added to."""
+    scales: list[float] = []
+    for node in walk(tree):
+        if isinstance(node, Product):
+            rest = tuple((e, factor) for e, factor in node.factors if not _is(factor, name))
+            exponents = [e for e, factor in node.factors if _is(factor, name)]
+            if rest and exponents:
+                size = _typical(evaluate(Product(node.start, node.end, rest), values))
+                scales.append(size if exponents[0] < 0 else _inverse(size))
+        elif isinstance(node, Sum):
+            others = tuple((sign, term) for sign, term in node.terms if not _is(term, name))
+            if others and len(others) < len(node.terms):
+                scales.append(_typical(evaluate(Sum(node.start, node.end, others), values)))
+    scale = next((s for s in scales if s > 0 and np.isfinite(s)), 1.0)
+    return tuple(dict.fromkeys((scale, 0.1 * scale, 10.0 * scale, 1.0)))
+
+
+def _is(node: Node, name: str) -> bool:
+    return isinstance(node, Name) and node.identifier == name
+
+
+def _inverse(size: float) -> float:
+    return 1.0 / size if size > 0 else 0.0
+
+
+def _typical(values: object) -> float:
+    sizes = np.abs(np.asarray(values, dtype=np.float64)).ravel()
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    return float(np.median(sizes)) if sizes.size else 0.0

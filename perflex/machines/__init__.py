@@ -1,0 +1,29 @@
+"""Machines: hardware facts of devices, each with its unit and source, and what follows from them.
+
+>>> machine = load_machine("A100-40GB")          # a shipped one, or a file of one's own
+>>> machine.l2_bytes, machine.sources["l2_bytes"]
+"""
+
+from __future__ import annotations
+
+from perflex.machines.choice import chosen_machine, current_machine, else_machine, using_machine
+from perflex.machines.levels import CacheLevel, MemoryStream
+from perflex.machines.lookup import load_machine, machine_names, machine_of_device
+from perflex.machines.machine import Machine, Source
+from perflex.machines.residency import Residency, residency
+
+__all__ = [
+    "CacheLevel",
+    "Machine",
+    "MemoryStream",
+    "Residency",
+    "Source",
+    "chosen_machine",
+    "current_machine",
+    "else_machine",
+    "load_machine",
+    "machine_names",
+    "machine_of_device",
+    "residency",
+    "using_machine",
+]

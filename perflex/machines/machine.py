@@ -1,0 +1,222 @@
+"""The machine: what estimators know of a device's hardware."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import MachineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.machines.ceilings import PublishedCeiling
+    from perflex.machines.levels import CacheLevel, MemoryStream
+
+__all__ = ["FACTS", "KINDS", "UNITS", "Fact", "Machine", "Source"]
+
+KINDS = ("gpu", "cpu")
+# What each unit is in SI units; units of one dimension can stand for one another in a file.
+UNITS: Mapping[str, Mapping[str, float]] = {
+    unit: group
+    for group in (
+        {"1": 1.0},
+        {"work-item": 1.0},
+        {"work-group": 1.0},
+        {"register": 1.0},
+        {"Hz": 1.0, "MHz": 1e6, "GHz": 1e9},
+        {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
+        {"B/s": 1.0, "GB/s": 1e9, "TB/s": 1e12},
+        {"B/cycle": 1.0},
+        {"op/cycle": 1.0},
+        {"core": 1.0},
+        {"domain": 1.0},
+        {"way": 1.0},
+        {"cycle": 1.0},
+    )
+    for unit in group
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a fact comes from.
+
+    Attributes
+    ----------
+    kind
+        ``"datasheet"`` (the maker's documents), ``"reported"`` (by the operating system), ``"measured"``,
+        ``"derived"`` from other facts, or ``"assumed"``.
+    text
+        The document or measurement.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What a machine's fact is.
+
+    Attributes
+    ----------
+    unit
+        Its SI unit.
+    whole, zero
+        Whether it is a whole number, and whether it may be zero.
+    kinds
+        Machines that it is about.
+    """
+
+    unit: str
+    whole: bool = True
+    zero: bool = False
+    kinds: tuple[str, ...] = ("gpu",)
+
+
+# Any: the dataclass field that stands for the fact.
+def _fact(unit: str, *, whole: bool = True, zero: bool = False, kinds: tuple[str, ...] = ("gpu",)) -> Any:
+    return field(default=None, metadata={"fact": Fact(unit, whole, zero, kinds)})
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Hardware facts of a device, in SI units; None where a fact is not known.
+
+    Attributes
+    ----------
+    name
+        What ``--machine`` takes.
+    aliases
+        Names that drivers give the device.
+    vendor, kind
+        Its maker; ``"gpu"`` or ``"cpu"``.
+    compute_units, clock_hz, sub_group_size
+        Compute units, the clock they run at under load, and work-items that execute together.
+    l1_bytes, line_bytes, sector_bytes
+        Of a compute unit's first cache: size, what is allocated at once, and what is fetched at once.
+    l1_banks, l1_bank_bytes, l1_bytes_per_cycle
+        Banks of that cache, their width, and bytes per cycle and compute unit.
+    l2_bytes, l2_effective_bytes, l2_bandwidth, dram_bandwidth
+        Size of the second cache, the part of it that data can rely on, and bandwidths in B/s.
+    local_bytes, local_bytes_per_group
+        Local memory of a compute unit, and the most that one work-group can have.
+    local_reserved_bytes, local_granularity_bytes
+        What each work-group takes beside its own local memory, and in which steps it is given; None for nothing
+        and single bytes.
+    local_banks, local_bank_bytes
+        Banks of local memory and their width.
+    max_items_per_unit, max_groups_per_unit, max_items_per_group
+        Limits on resident work-items and work-groups of a compute unit, and on a work-group.
+    schedulers_per_unit
+        Parts of a compute unit with a register file of their own; None for one part.
+    registers_per_unit, registers_per_item_max, register_granularity
+        32-bit registers of a compute unit, most for one work-item, and the step in which a work-item gets them.
+    fp32_per_cycle, fp64_per_cycle
+        Operations per cycle and compute unit; a multiply-add is two.
+    su_line_bytes
+        Line size that Su's closed forms use for the first cache; None for `line_bytes`.
+    cores, cores_per_domain, domains
+        Of a CPU: cores, cores that share one memory interface (a domain), and domains.
+    domain_efficiency
+        Part of the sum of the domains' bandwidths that all domains together reach; None for all of it.
+    simd_bytes
+        Width of a CPU's vector registers.
+    memory_load_penalty, memory_store_penalty
+        Cycles that a line loaded from memory, or stored to it, takes beyond what the bandwidth says; None for none.
+    levels
+        A CPU's caches, the one next to the core first.
+    memory_streams
+        Measured bandwidths of a CPU's memory.
+    curves
+        Coefficients (a, b, c) of capacity curves ``a exp(-b exp(-c O))`` of the oversubscription O, by name.
+    sources
+        Where each known fact comes from; a level's are named ``L1.size_bytes``, a stream's ``memory.copy``.
+    ceilings
+        Published ceilings of the instruction roofline, which precede those that the facts give.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    vendor: str = ""
+    kind: str = "gpu"
+    compute_units: int | None = _fact("1", kinds=KINDS)
+    clock_hz: float | None = _fact("Hz", whole=False, kinds=KINDS)
+    sub_group_size: int | None = _fact("work-item")
+    l1_bytes: int | None = _fact("B")
+    line_bytes: int | None = _fact("B", kinds=KINDS)
+    sector_bytes: int | None = _fact("B")
+    l1_banks: int | None = _fact("1")
+    l1_bank_bytes: int | None = _fact("B")
+    l1_bytes_per_cycle: float | None = _fact("B/cycle", whole=False)
+    l2_bytes: int | None = _fact("B")
+    l2_effective_bytes: int | None = _fact("B")
+    l2_bandwidth: float | None = _fact("B/s", whole=False)
+    dram_bandwidth: float | None = _fact("B/s", whole=False, kinds=KINDS)
+    local_bytes: int | None = _fact("B")
+    local_bytes_per_group: int | None = _fact("B")
+    local_reserved_bytes: int | None = _fact("B", zero=True)
+    local_granularity_bytes: int | None = _fact("B")
+    local_banks: int | None = _fact("1")
+    local_bank_bytes: int | None = _fact("B")
+    max_items_per_unit: int | None = _fact("work-item")
+    max_groups_per_unit: int | None = _fact("work-group")
+    max_items_per_group: int | None = _fact("work-item")
+    schedulers_per_unit: int | None = _fact("1")
+    registers_per_unit: int | None = _fact("register")
+    registers_per_item_max: int | None = _fact("register")
+    register_granularity: int | None = _fact("register")
+    fp32_per_cycle: float | None = _fact("op/cycle", whole=False, kinds=KINDS)
+    fp64_per_cycle: float | None = _fact("op/cycle", whole=False, kinds=KINDS)
+    su_line_bytes: int | None = _fact("B")
+    cores: int | None = _fact("core", kinds=("cpu",))
+    cores_per_domain: int | None = _fact("core", kinds=("cpu",))
+    domains: int | None = _fact("domain", kinds=("cpu",))
+    domain_efficiency: float | None = _fact("1", whole=False, kinds=("cpu",))
+    simd_bytes: int | None = _fact("B", kinds=("cpu",))
+    memory_load_penalty: float | None = _fact("cycle", whole=False, zero=True, kinds=("cpu",))
+    memory_store_penalty: float | None = _fact("cycle", whole=False, zero=True, kinds=("cpu",))
+    levels: tuple[CacheLevel, ...] = ()
+    memory_streams: tuple[MemoryStream, ...] = ()
+    curves: Mapping[str, tuple[float, float, float]] = field(default_factory=dict, hash=False)
+    sources: Mapping[str, Source] = field(default_factory=dict, hash=False, compare=False, repr=False)
+    ceilings: Mapping[str, PublishedCeiling] = field(default_factory=dict, hash=False)
+
+    def need(self, fact: str) -> float:
+        """Return a fact that must be known; whole numbers are exact up to 2**53.
+
+        Raises
+        ------
+        MachineError
+            It is not known for this machine.
+        """
+        value: float | None = getattr(self, fact)
+        if value is None:
+            unit = FACTS[fact].unit
+            msg = f"machine {self.name} has no fact {fact}; give a machine file that states it (unit {unit})"
+            raise MachineError(msg, machine=self.name, fact=fact)
+        return value
+
+    def need_levels(self) -> tuple[CacheLevel, ...]:
+        """Return the cache levels, which must be known.
+
+        Raises
+        ------
+        MachineError
+            They are not known for this machine.
+        """
+        if not self.levels:
+            msg = f"machine {self.name} has no cache levels; give a machine file of a CPU that has a field levels"
+            raise MachineError(msg, machine=self.name, fact="levels")
+        return self.levels
+
+    def known(self) -> dict[str, float]:
+        """Return the facts that are known, by name, in SI units."""
+        values = {name: getattr(self, name) for name in FACTS}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+FACTS: Mapping[str, Fact] = {
+    entry.name: entry.metadata["fact"] for entry in fields(Machine) if "fact" in entry.metadata
+}

@@ -1,0 +1,108 @@
+"""Residency: how many work-groups a compute unit holds at once, and what limits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+from perflex.errors import MachineError
+
+if TYPE_CHECKING:
+    from perflex.machines.machine import Machine
+
+__all__ = ["Residency", "residency"]
+
+
+@dataclass(frozen=True)
+class Residency:
+    """Work-groups of one kernel on one compute unit.
+
+    Attributes
+    ----------
+    groups_per_unit
+        Work-groups that a compute unit holds at once.
+    limit
+        What allows no more: ``"work-items"``, ``"work-groups"``, ``"local memory"`` or ``"registers"``.
+    occupancy
+        Resident sub-groups as a fraction of the most that a compute unit can hold.
+    wave_groups
+        Work-groups that the machine holds at once: a wave.
+    """
+
+    groups_per_unit: int
+    limit: str
+    occupancy: float
+    wave_groups: int
+
+
+def residency(
+    machine: Machine, items_per_group: int, local_bytes: int = 0, registers_per_item: int | None = None
+) -> Residency:
+    """Return how many work-groups a compute unit holds at once.
+
+    Parameters
+    ----------
+    machine
+        The machine.
+    items_per_group
+        Work-items of a work-group.
+    local_bytes
+        Local memory of a work-group, in bytes.
+    registers_per_item
+        32-bit registers of a work-item; None if they limit nothing.
+
+    Returns
+    -------
+    Residency
+        Of several limits of the same strength, the first of work-items, work-groups, local memory, registers.
+
+    Raises
+    ------
+    MachineError
+        A work-group exceeds a limit of the machine, or a fact is not known.
+    """
+    _check(machine, items_per_group, local_bytes, registers_per_item)
+    size = int(machine.need("sub_group_size"))
+    sub_groups = ceil(items_per_group / size)
+    most = int(machine.need("max_items_per_unit")) // size
+    limits = {"work-items": most // sub_groups, "work-groups": int(machine.need("max_groups_per_unit"))}
+    if local_bytes:
+        step = machine.local_granularity_bytes or 1
+        taken = ceil((local_bytes + (machine.local_reserved_bytes or 0)) / step) * step
+        limits["local memory"] = int(machine.need("local_bytes")) // taken
+    if registers_per_item:
+        limits["registers"] = _sub_groups_by_registers(machine, registers_per_item, size) // sub_groups
+    limit = min(limits, key=lambda name: limits[name])
+    groups = limits[limit]
+    if not groups:
+        msg = (
+            f"no work-group of {items_per_group} work-items fits a compute unit of {machine.name} ({limit}); "
+            "make work-groups smaller"
+        )
+        raise MachineError(msg, machine=machine.name, fact=limit)
+    return Residency(groups, limit, groups * sub_groups / most, groups * int(machine.need("compute_units")))
+
+
+def _sub_groups_by_registers(machine: Machine, registers_per_item: int, size: int) -> int:
+    step = int(machine.need("register_granularity"))
+    each = ceil(registers_per_item / step) * step * size
+    # A sub-group's registers lie in one part of the register file.
+    parts = machine.schedulers_per_unit or 1
+    return parts * (int(machine.need("registers_per_unit")) // parts // each)
+
+
+def _check(machine: Machine, items: int, local_bytes: int, registers: int | None) -> None:
+    if items < 1 or local_bytes < 0 or (registers is not None and registers < 1):
+        msg = f"{items} work-items, {local_bytes} B and {registers} registers are no work-group; give positive amounts"
+        raise MachineError(msg, machine=machine.name)
+    wanted = [("work-items in a work-group", items, "max_items_per_group")]
+    if local_bytes:
+        wanted.append(("bytes of local memory in a work-group", local_bytes, "local_bytes_per_group"))
+    if registers:
+        wanted.append(("registers per work-item", registers, "registers_per_item_max"))
+    for what, amount, fact in wanted:
+        limit = int(machine.need(fact))
+        if amount > limit:
+            msg = f"{amount} {what} are more than the {limit} that machine {machine.name} has ({fact})"
+            raise MachineError(msg, machine=machine.name, fact=fact)

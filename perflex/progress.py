@@ -1,0 +1,52 @@
+"""The progress bar: one for the command line and for whoever asks for it with ``progress=True``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+    from perflex.timing.measuring import Progress
+
+__all__ = ["progress_bar", "progress_shown"]
+
+
+@contextmanager
+def progress_bar(title: str, console: Console, *, hidden: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """Show a bar while the block runs.
+
+    Yields
+    ------
+    Callable
+        To be called with steps done, steps in all, and what is being done.
+    """
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    with Bar(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task(title, total=None)
+
+        def show(done: int, total: int, doing: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"{title} {doing}".strip()[:60])
+
+        yield show
+
+
+@contextmanager
+def progress_shown(progress: bool | Progress | None, title: str) -> Iterator[Progress | None]:
+    """Yield what reports progress: a bar on standard error for True, nothing for False or None, else what was given."""
+    if callable(progress):
+        yield progress
+    elif progress:
+        from rich.console import Console
+
+        with progress_bar(title, Console(stderr=True, highlight=False), hidden=not sys.stderr.isatty()) as show:
+            yield show
+    else:
+        yield None

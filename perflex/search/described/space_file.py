@@ -1,0 +1,274 @@
+"""Measured spaces on disk: Kernel Tuner's cache files, the T4 result format, and tables of columns."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.errors import FileFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from perflex.search.described.description import Description
+
+__all__ = ["MeasuredSpace", "read_space"]
+
+_UNITS = {"s": 1e3, "seconds": 1e3, "ms": 1.0, "milliseconds": 1.0, "us": 1e-3, "microseconds": 1e-3, "ns": 1e-6}
+_TABLE_TIMES = ("time_ms_median", "time_ms")
+_MAX_BYTES = 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredSpace:
+    """Configurations with measured times, one row per kernel.
+
+    Attributes
+    ----------
+    settings
+        Columns of the tunables, shape ``(n,)`` each.
+    times
+        Measured times in milliseconds, shape ``(n,)``; nan where a configuration was not measured or failed.
+    excluded
+        How many rows were left out or joined with others, by cause.
+    device
+        Name of the device in the file; empty if there is none.
+    """
+
+    settings: Mapping[str, NDArray[np.float64]]
+    times: NDArray[np.float64]
+    excluded: Mapping[str, int]
+    device: str = ""
+
+    def __len__(self) -> int:
+        """Return the number of kernels."""
+        return len(self.times)
+
+
+def read_space(path: Path | str, description: Description) -> MeasuredSpace:
+    """Read a measured space.
+
+    Configurations that are the same kernel (the same settings, or settings that differ in tunables without effect)
+    become one with the median of their times; failed ones and those that break the description's constraints are left
+    out. All of that is counted.
+
+    Parameters
+    ----------
+    path
+        A cache file of Kernel Tuner or a T4 result file (``.json``), or a table (``.csv``), each also as ``.gz``.
+        A table has a column for each tunable and ``time_ms_median`` or ``time_ms``.
+    description
+        The kernel's description.
+
+    Raises
+    ------
+    FileFormatError
+        The file cannot be read or is of no such format, states no unit or an unknown one, lacks a tunable, or holds
+        no valid configuration.
+    """
+    path = Path(path)
+    text = _text(path)
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".csv"):
+        rows, device = _table(text, path), path.name.split(".")[0]
+    elif name.endswith(".json"):
+        rows, device = _json(text, path)
+    else:
+        msg = f"{path} is neither .json nor .csv (nor .gz of them); convert it"
+        raise FileFormatError(msg, path=path)
+    return _joined(list(rows), description, path, device)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            msg = f"{path} is larger than {_MAX_BYTES} bytes; split it"
+            raise FileFormatError(msg, path=path)
+        content = path.read_bytes()
+        if path.name.endswith(".gz"):
+            with gzip.open(io.BytesIO(content)) as stream:
+                content = stream.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            msg = f"{path} unpacks to more than {_MAX_BYTES} bytes; split it"
+            raise FileFormatError(msg, path=path)
+        # Spreadsheets begin their tables with a mark of the encoding.
+        return content.decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        msg = f"cannot read {path}: {error}"
+        raise FileFormatError(msg, path=path) from error
+
+
+def _table(text: str, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
+    reader = csv.DictReader(io.StringIO(text))
+    fields = reader.fieldnames or []
+    column = next((name for name in _TABLE_TIMES if name in fields), None)
+    if column is None:
+        msg = f"{path} has no column {' or '.join(_TABLE_TIMES)}; name the column of times with its unit, e.g. time_ms"
+        raise FileFormatError(msg, path=path, field="time_ms")
+    try:
+        for row in reader:
+            yield {name: value for name, value in row.items() if name}, row[column]
+    except csv.Error as error:
+        msg = f"{path}, line {reader.line_num}, is no row of a table: {error}; restore the file"
+        raise FileFormatError(msg, path=path) from error
+
+
+def _json(text: str, path: Path) -> tuple[Iterable[tuple[dict[str, Any], Any]], str]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = _unclosed(text, path)
+    if isinstance(document, dict) and isinstance(document.get("cache"), dict):
+        return _cache_rows(document, path), str(document.get("device_name", ""))
+    if isinstance(document, dict) and isinstance(document.get("results"), list):
+        return _t4_rows(document["results"], path), str(document.get("device_name", ""))
+    msg = f"{path} has neither a 'cache' (Kernel Tuner) nor 'results' (T4); it is no space of measured configurations"
+    raise FileFormatError(msg, path=path)
+
+
+def _unclosed(text: str, path: Path) -> Any:
+    # Kernel Tuner appends to its cache and closes the braces only at the end: a tuning that stopped leaves them open.
+    for end in ("}}", "}\n}", '"}}}'):
+        try:
+            return json.loads(text.rstrip().rstrip(",") + end)
+        except (ValueError, RecursionError):
+            continue
+    msg = f"{path} is damaged: it is no JSON; restore it or tune again"
+    raise FileFormatError(msg, path=path)
+
+
+def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
+    keys = document.get("tune_params_keys")
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        msg = f"{path} has no list of names 'tune_params_keys'; it is no cache file of Kernel Tuner"
+        raise FileFormatError(msg, path=path, field="tune_params_keys")
+    objective = str(document.get("objective", "time"))
+    if objective != "time":
+        msg = f"{path} was tuned for {objective!r}, not for the time; give a file with times"
+        raise FileFormatError(msg, path=path, field="objective")
+    for entry in document["cache"].values():
+        if isinstance(entry, dict):
+            times: Any = entry.get("times")
+            # Kernel Tuner states times in milliseconds (its documentation, "Output").
+            time = float(np.median(times)) if _numbers(times) else entry.get("time")
+            yield {key: entry.get(key) for key in keys}, time
+        else:
+            yield dict.fromkeys(keys), None
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, list) and bool(values) and all(_number(value) is not None for value in values)
+
+
+def _t4_rows(results: list[Any], path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
+    for result in results:
+        if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
+            msg = f"{path} has a result without a configuration; it is no T4 file"
+            raise FileFormatError(msg, path=path, field="configuration")
+        if str(result.get("invalidity", "correct")) != "correct":
+            yield result["configuration"], str(result["invalidity"])
+            continue
+        listed = result.get("measurements")
+        measurements = listed if isinstance(listed, list) else []
+        found = next((m for m in measurements if isinstance(m, dict) and m.get("name") == "time"), None)
+        yield result["configuration"], _t4_time(found, path)
+
+
+def _t4_time(measurement: Mapping[str, Any] | None, path: Path) -> Any:
+    if measurement is None:
+        return "not measured"
+    unit = str(measurement.get("unit", ""))
+    if unit not in _UNITS:
+        msg = f"{path} states the unit {unit!r} for a time; known are {', '.join(_UNITS)}: add it to the file"
+        raise FileFormatError(msg, path=path, field="unit")
+    value = _number(measurement.get("value"))
+    return "not measured" if value is None else value * _UNITS[unit]
+
+
+def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, path: Path, device: str) -> MeasuredSpace:
+    excluded: Counter[str] = Counter()
+    good: list[tuple[list[float], float]] = []
+    stated = {name for settings, _ in rows for name in settings}
+    names = [*description.tunables, *(name for name in description.constants if name in stated)]
+    missing = [name for name in description.tunables if rows and name not in stated]
+    if missing:
+        msg = f"{path} has no tunable {missing[0]}, which description {description.name!r} needs"
+        raise FileFormatError(msg, path=path, field=missing[0])
+    for settings, time in rows:
+        value, cause = _number(time), ""
+        numbers = [number for name in names if (number := _number(settings.get(name))) is not None]
+        if len(numbers) < len(names) or not all(map(math.isfinite, numbers)):
+            cause = "settings that are no numbers"
+        if not cause and not (value is not None and math.isfinite(value) and value > 0):
+            cause = "failed or without a time"
+        if cause:
+            excluded[cause] += 1
+        elif value is not None:
+            good.append((numbers, value))
+    if not good:
+        causes = ", ".join(f"{count} {cause}" for cause, count in excluded.items()) or "it is empty"
+        msg = f"{path} holds no valid configuration: {causes}"
+        raise FileFormatError(msg, path=path)
+    return _kernels(
+        np.array([row for row, _ in good]),
+        np.array([time for _, time in good]),
+        names,
+        description,
+        path,
+        device,
+        excluded,
+    )
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _kernels(  # one step of _joined
+    table: NDArray[np.float64],
+    times: NDArray[np.float64],
+    names: list[str],
+    description: Description,
+    path: Path,
+    device: str,
+    excluded: Counter[str],
+) -> MeasuredSpace:
+    settings = dict(zip(names, table.T, strict=True))
+    valid = description.valid(settings)
+    if not valid.all():
+        excluded["against the constraints"] += int((~valid).sum())
+    if not valid.any():
+        msg = f"no configuration of {path} fulfils the constraints of description {description.name!r}"
+        raise FileFormatError(msg, path=path)
+    settings = {name: column[valid] for name, column in settings.items()}
+    times = times[valid]
+    # What the file states for a constant tells problems apart: the same settings of another size are another kernel.
+    constants = [column for name, column in settings.items() if name not in description.tunables]
+    kernels = np.column_stack([*description.kernels(settings).values(), *constants])
+    _, first, number = np.unique(kernels, axis=0, return_index=True, return_inverse=True)
+    number = number.ravel()
+    if len(first) < len(times):
+        excluded["the same kernel as another"] += len(times) - len(first)
+    order = np.argsort(number, kind="stable")
+    groups = np.split(times[order], np.flatnonzero(np.diff(number[order])) + 1)
+    medians = np.array([np.median(group) for group in groups])
+    # In the order of the file, not of the settings' values.
+    rank = np.argsort(first)
+    return MeasuredSpace(
+        {name: column[first[rank]] for name, column in settings.items()}, medians[rank], dict(excluded), device
+    )

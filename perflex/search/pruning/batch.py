@@ -1,0 +1,78 @@
+"""Measuring some of many variants: a batch drawn by chance, or those that were kept."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.calibration.gathering import kernel_of
+from perflex.errors import MeasurementError
+from perflex.warnings import PerflexWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perflex.calibration.calibration import Calibration
+    from perflex.devices.listing import Device
+    from perflex.search.spaces.candidates import Candidates
+    from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.measuring import Progress, TimingOptions
+
+__all__ = ["drawn", "timed"]
+
+
+def drawn(candidates: Candidates, count: int, seed: int = 0) -> list[int]:
+    """Return the numbers of variants drawn by chance, each as likely as any other."""
+    order = np.random.default_rng(seed).permutation(len(candidates.names))
+    return [int(number) for number in order[:count]]
+
+
+def timed(
+    candidates: Candidates,
+    numbers: Sequence[int],
+    calibration: Calibration,
+    device: str | Device | TimedDevice | None = None,
+    progress: Progress | None = None,
+    timing: TimingOptions | None = None,
+) -> dict[str, float]:
+    """Time variants; return the seconds of each by name. Those that fail are left out with a warning.
+
+    Parameters
+    ----------
+    candidates, numbers
+        The variants, and which of them.
+    calibration
+        Whose model's output says on which device, if `device` does not.
+    device, progress, timing
+        As for `gather_feature_values`.
+
+    Raises
+    ------
+    MeasurementError
+        All fail.
+    DeviceError
+        There is no such device.
+    """
+    from perflex.devices.listing import find_device
+    from perflex.devices.wall_time import device_of
+    from perflex.timing.measuring import MeasurementFailure, measure
+
+    if not numbers:
+        return {}
+    chosen = device_of(calibration.model.output_feature) if device is None else device
+    found = find_device(chosen) if isinstance(chosen, str) else chosen
+    jobs = [(kernel_of(candidates.kernel(n)), candidates.sizes(n), candidates.names[n]) for n in numbers]
+    times: dict[str, float] = {}
+    reason = ""
+    for outcome in measure(jobs, found, timing, progress):
+        if isinstance(outcome, MeasurementFailure):
+            reason = outcome.reason
+            warnings.warn(f"{reason}; the variant is left out", PerflexWarning, stacklevel=2)
+        else:
+            times[outcome.label] = outcome.seconds
+    if not times:
+        msg = f"none of the {len(numbers)} variants could be timed; the last: {reason}"
+        raise MeasurementError(msg, device=str(found))
+    return times

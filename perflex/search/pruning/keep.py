@@ -1,0 +1,155 @@
+"""How many variants to keep: a number, a share, or a promise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.errors import CalibrationError
+from perflex.search.pruning.promise import KeepDecision, Promise, keep_by_promise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from perflex.calibration.calibration import Calibration
+
+    Array = NDArray[np.float64]
+    Indices = NDArray[np.intp]
+
+__all__ = ["Keep", "check_keep", "decide", "held_out_logs", "number_kept"]
+
+Keep = float | int | Promise
+
+
+def decide(
+    keep: Keep, predicted: Array, measured_index: Indices, measured: Array, calibration: Calibration | None
+) -> KeepDecision:
+    """Return which variants are kept.
+
+    Parameters
+    ----------
+    keep
+        A number of variants, a share of them above 0 and below 1 (1.0 for all), or a promise.
+    predicted
+        Times of all variants, shape ``(n,)``, seconds.
+    measured_index, measured
+        Which were measured, and their times; may be empty.
+    calibration
+        Whose errors carry a promise where nothing was measured.
+
+    Raises
+    ------
+    CalibrationError
+        `keep` is out of range, or a promise has nothing to go by.
+    """
+    ranked = np.argsort(predicted, kind="stable")
+    if isinstance(keep, Promise):
+        if measured_index.size:
+            return keep_by_promise(
+                predicted,
+                measured_index=measured_index,
+                measured=measured,
+                predicted_of_measured=predicted[measured_index],
+                promise=keep,
+            )
+        return _by_calibration(predicted, ranked, keep, calibration)
+    count = number_kept(keep, predicted.size)
+    best = measured_index[np.argmin(measured)] if measured_index.size else None
+    chosen = ranked[~np.isin(ranked, measured_index)].tolist()
+    room = count if best is None else count - 1
+    kept = set(chosen[:room]) | (set() if best is None else {best})
+    place = np.array([index for index in ranked if index in kept], dtype=np.intp)
+    what = "the fastest measured and those" if best is not None else "those"
+    return KeepDecision(
+        place, math.inf, math.nan, met=True, explanation=f"{place.size} of {predicted.size}: {what} predicted fastest"
+    )
+
+
+def check_keep(keep: Keep) -> None:
+    """Stop where `keep` is out of range, before the work that it does not depend on.
+
+    Raises
+    ------
+    CalibrationError
+        As `number_kept`.
+    """
+    if not isinstance(keep, Promise):
+        number_kept(keep, 1)
+
+
+def number_kept(keep: float, total: int) -> int:
+    """Return how many of so many are kept, at least one.
+
+    Raises
+    ------
+    CalibrationError
+        It is neither a positive whole number, nor a share above 0 and at most 1.
+    """
+    if isinstance(keep, bool) or not isinstance(keep, (int, float, np.integer, np.floating)):
+        msg = f"keep must be a number of variants, a share such as 0.1, or a Promise, not {keep!r}"
+        raise CalibrationError(msg)
+    if isinstance(keep, (int, np.integer)):
+        if keep < 1:
+            msg = f"at least one variant must be kept, not {keep}"
+            raise CalibrationError(msg)
+        return min(int(keep), total)
+    if not 0 < keep <= 1:
+        msg = f"the share to keep must be above 0 and at most 1, e.g. 0.1; write {keep:g} as an int for a number"
+        raise CalibrationError(msg)
+    return max(1, math.ceil(keep * total - 1e-9))
+
+
+def _by_calibration(
+    predicted: Array, ranked: Indices, promise: Promise, calibration: Calibration | None
+) -> KeepDecision:
+    """Keep what may be the best if variants are predicted as well as measurement kernels that a fit did not see.
+
+    The best variant has the time ``p exp(e)``, ``p`` its prediction and ``e`` its error, and is faster than that
+    predicted fastest by the loss or more, else the promise is kept; so ``p`` exceeds the fastest prediction by no more
+    than the difference of two errors. Its bound is the conformal quantile over pairs of held-out kernels.
+    """
+    logs = held_out_logs(calibration) if calibration is not None else np.empty(0)
+    pairs = logs.size // 2
+    place = math.ceil((pairs + 1) * promise.confidence - 1e-9)
+    if place > pairs:
+        msg = (
+            f"a confidence of {100 * promise.confidence:.4g} % needs {2 * promise.batch} measurement kernels that can "
+            f"be held out, the calibration has {logs.size}; give measured variants, or keep a number or share"
+        )
+        raise CalibrationError(msg)
+    differences = np.abs(logs[:, None] - logs[None, :])[np.triu_indices(logs.size, 1)]
+    quantile = float(np.quantile(differences, place / pairs, method="higher"))
+    ratio = math.exp(quantile) / (1 + promise.loss)
+    # What is kept at least: the variant predicted fastest.
+    kept = ranked[predicted[ranked] <= max(ratio, 1.0) * predicted.min()]
+    everything = kept.size == predicted.size and kept.size > 1
+    text = (
+        f"{kept.size} of {predicted.size}, predicted at most {max(ratio, 1.0):.3g} times the fastest: {promise}, if "
+        "variants are predicted as well as held-out measurement kernels; a measured batch of variants would show it"
+    )
+    return KeepDecision(kept, max(ratio, 1.0), place / (pairs + 1), met=not everything, explanation=text)
+
+
+def held_out_logs(calibration: Calibration) -> Array:
+    """Return log(measured / predicted) of each measurement kernel, predicted by a fit to other generators' kernels.
+
+    Where there is only one generator, or a fit without one fails, kernels are held out in five random parts.
+    """
+    from perflex.calibration.diagnosis.held_out import held_out_by_generator
+
+    table = calibration.table
+    if table is None:
+        msg = "the calibration's file keeps no measured values; calibrate again, or give measured variants"
+        raise CalibrationError(msg)
+    start = dict(calibration.params)
+    found = held_out_by_generator(calibration.model, table, start=start)
+    if any(part.reason for part in found):
+        owners = np.random.default_rng(0).permutation(len(table)) % min(5, len(table))
+        parts = replace(table, groups=tuple(f"part {owner}" for owner in owners))
+        found = held_out_by_generator(calibration.model, parts, start=start)
+    ratios = np.array([1 + error for part in found for error in part.errors])
+    logs: Array = -np.log(ratios[np.isfinite(ratios) & (ratios > 0)])
+    return logs

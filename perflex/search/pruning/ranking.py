@@ -1,0 +1,113 @@
+"""Ranking variants by predicted time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.search.spaces.candidates import candidates_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from perflex.calibration.calibration import Calibration
+    from perflex.machines import Machine
+    from perflex.search.spaces.extraction import ExtractedSpace
+    from perflex.search.spaces.space import VariantSpace
+
+__all__ = ["RankedVariant", "rank"]
+
+
+@dataclass(frozen=True)
+class RankedVariant:
+    """A variant's place among its rivals.
+
+    Attributes
+    ----------
+    rank
+        1 for the fastest.
+    name
+        Of the variant.
+    predicted
+        In the output feature's unit: seconds for a wall time.
+    ratio
+        Predicted time as a multiple of the fastest variant's.
+    terms
+        What each top-level term of the model contributes, in the same unit.
+    kernel
+        The variant itself: what was given, or its settings in a space.
+    """
+
+    rank: int
+    name: str
+    predicted: float
+    ratio: float
+    terms: Mapping[str, float] = field(repr=False)
+    kernel: Any = field(repr=False, compare=False)
+
+
+def rank(
+    variants: Mapping[str, Any] | Sequence[Any] | VariantSpace | ExtractedSpace,
+    calibration: Calibration,
+    sizes: Mapping[str, Any] | None = None,
+    *,
+    machine: str | Path | Machine | None = None,
+) -> list[RankedVariant]:
+    """Order variants by predicted time, fastest first; nothing is run.
+
+    Parameters
+    ----------
+    variants
+        Loopy kernels or measurement kernels, by name or in a sequence; or a `VariantSpace`, or what its `extract` gave.
+    calibration
+        From `perflex.calibrate` or `Calibration.load`.
+    sizes
+        Value of each size parameter; measurement kernels bring their own if none are given.
+    machine
+        For features that need one: a machine, its name, or its file; by default that of `using_machine`, else the
+        calibration's.
+
+    Returns
+    -------
+    list of RankedVariant
+        Equal times keep the order of `variants`.
+
+    Raises
+    ------
+    CalibrationError
+        There are no variants, or sizes are needed and missing.
+    MachineError, MissingSizeError, UnsupportedKernelError
+        As for predictions.
+    """
+    found = candidates_of(variants, calibration, sizes, machine=machine, refuse=True)
+    count = len(found.names)
+    seconds_of = np.broadcast_to(calibration.model.evaluate(calibration.params, found.columns), (count,))
+    terms_of = {
+        text: np.broadcast_to(value, (count,))
+        for text, value in calibration.model.terms(calibration.params, found.columns).items()
+    }
+    predictions = [
+        (
+            float(seconds_of[number]),
+            name,
+            found.settings[number] if found.settings else found.kernel(number),
+            {text: float(value[number]) for text, value in terms_of.items()},
+        )
+        for number, name in enumerate(found.names)
+    ]
+    predictions.sort(key=lambda entry: entry[0])
+    fastest = predictions[0][0]
+    return [
+        RankedVariant(
+            rank=place,
+            name=name,
+            predicted=seconds,
+            ratio=seconds / fastest if fastest else float("nan"),
+            terms=terms,
+            kernel=variant,
+        )
+        for place, (seconds, name, variant, terms) in enumerate(predictions, start=1)
+    ]

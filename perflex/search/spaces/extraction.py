@@ -1,0 +1,258 @@
+"""Building and counting the variants of a space, here or in an executor's workers.
+
+Kernels stay where they are built: only settings go out, and only numbers and digests come back.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import warnings
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.errors import SpaceError, UnsupportedKernelError
+from perflex.features.many import EXECUTOR_FAULTS, explained_fault, in_portions
+from perflex.machines.choice import Choice, chosen_machine, using_machine
+from perflex.progress import progress_shown
+from perflex.search.spaces.building import NotBuiltError, built, settings_text
+from perflex.store.store import current_store, using_store
+from perflex.warnings import PerflexWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor, Future
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from perflex.machines import Machine
+    from perflex.search.spaces.building import Settings
+    from perflex.search.spaces.space import VariantSpace
+    from perflex.store.store import StorePlace
+    from perflex.timing.measuring import Progress
+
+__all__ = ["ExtractedSpace", "extract_space"]
+
+_LISTED = 8
+_OBJECTS_BETWEEN = 200_000
+_NUMBERS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class ExtractedSpace:
+    """The valid variants of a space with their feature values.
+
+    Attributes
+    ----------
+    space
+        The space.
+    settings
+        Of each variant.
+    sizes
+        What features were counted for.
+    features
+        Their identifiers.
+    values
+        Shape ``(len(settings), len(features))``.
+    excluded
+        How many settings were left out, by cause.
+    same
+        Settings that give the same kernel as a variant, by the variant's number.
+    """
+
+    space: VariantSpace = field(repr=False)
+    settings: tuple[Mapping[str, Any], ...] = field(repr=False)
+    sizes: Mapping[str, Any]
+    features: tuple[str, ...]
+    values: NDArray[np.float64] = field(repr=False)
+    excluded: Mapping[str, int]
+    same: Mapping[int, tuple[Mapping[str, Any], ...]] = field(repr=False)
+
+    def __len__(self) -> int:
+        """Return the number of variants."""
+        return len(self.settings)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variants' names."""
+        return tuple(settings_text(settings) for settings in self.settings)
+
+    @property
+    def columns(self) -> dict[str, NDArray[np.float64]]:
+        """Values of each feature, shape ``(len(self),)``."""
+        return {name: self.values[:, column] for column, name in enumerate(self.features)}
+
+    def kernel(self, number: int) -> Any:
+        """Return the kernel of one variant, built anew."""
+        return self.space.kernel(self.settings[number])
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What comes back of one variant; a cause instead of all else where it is invalid."""
+
+    key: str | None = None
+    values: tuple[float, ...] = ()
+    missed: tuple[str, ...] = ()
+    cause: str = ""
+
+
+def extract_space(
+    space: VariantSpace,
+    features: tuple[str, ...],
+    sizes: Mapping[str, Any],
+    *,
+    sub_group_size: int,
+    executor: Executor | None,
+    store: StorePlace | None,
+    machine: str | Path | Machine | None,
+    progress: bool | Progress | None,
+) -> ExtractedSpace:
+    """Do what `VariantSpace.extract` says."""
+    _require_numbers(sizes, space.name)
+    excluded: Counter[str] = Counter()
+    settings = space.valid_settings(excluded)
+    with (
+        using_store(store),
+        using_machine(machine),
+        _rare_collections(),
+        progress_shown(progress, f"{space.name}:") as report,
+    ):
+        work = _Work(space.build, features, sizes, sub_group_size)
+        if executor is None:
+            rows = []
+            for number, each in enumerate(settings):
+                _tell(report, number, len(settings))
+                rows.append(work.row(each))
+        else:
+            rows = _in_executor(work, settings, executor, report)
+        _tell(report, len(settings), len(settings))
+    return _collected(space, features, sizes, settings, rows, excluded)
+
+
+def _require_numbers(sizes: Mapping[str, Any], space: str) -> None:
+    for name, value in sizes.items():
+        if not isinstance(value, Real):
+            msg = f"space {space}: the size {name} must be one number, e.g. 1024, not {value!r}; extract once per size"
+            raise SpaceError(msg, space=space, size=name)
+
+
+@dataclass(frozen=True)
+class _Work:
+    build: Callable[..., Any]
+    features: tuple[str, ...]
+    sizes: Mapping[str, Any]
+    sub_group_size: int
+
+    def row(self, settings: Settings) -> _Row:
+        from perflex.calibration.gathering import kernel_feature_values
+        from perflex.features.coverage import uncounted
+        from perflex.features.kept.kernel_key import kernel_key
+
+        try:
+            kernel = built(self.build, settings)
+            values = kernel_feature_values(self.features, kernel, self.sizes, self.sub_group_size)
+        except NotBuiltError as error:
+            return _Row(cause=str(error.cause))
+        except UnsupportedKernelError as error:
+            return _Row(cause=f"cannot be described: {_NUMBERS.sub('#', error.message)}")
+        try:
+            key = kernel_key(kernel)
+        except (TypeError, AttributeError, KeyError):  # a Scop, or something in the kernel that has no persistent hash
+            key = None
+        numbers = tuple([float(values[name]) for name in self.features])
+        return _Row(key, numbers, tuple(uncounted(self.features, kernel, self.sizes)))
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Let Python look for reference cycles rarely: kernels make few, and looking takes a seventh of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _portion(work: _Work, portion: Sequence[Settings], store: str, choice: Choice | None) -> list[_Row]:
+    """Work in a worker, which may be another process."""
+    with using_store(store), using_machine(choice), _rare_collections():
+        return [work.row(settings) for settings in portion]
+
+
+def _in_executor(work: _Work, settings: Sequence[Settings], executor: Executor, report: Progress | None) -> list[_Row]:
+    from perflex.features import parse_feature
+    from perflex.features.families.machine import needs_machine
+
+    used = current_store()
+    shared = getattr(executor, "workers_share_files", True)
+    store = str(used.path) if used is not None and shared else "off"
+    machine = any(needs_machine(parse_feature(name)) for name in work.features)
+    choice = chosen_machine() if machine else None
+    rows: list[_Row] = []
+    pending: list[Future[list[_Row]]] = []
+    try:
+        pending += [executor.submit(_portion, work, portion, store, choice) for portion in in_portions(settings)]
+        for future in pending:
+            _tell(report, len(rows), len(settings))
+            rows += future.result()
+    except EXECUTOR_FAULTS as error:
+        raise explained_fault(error, executor) from error
+    finally:
+        for future in pending:
+            future.cancel()
+    return rows
+
+
+def _collected(
+    space: VariantSpace,
+    features: tuple[str, ...],
+    sizes: Mapping[str, Any],
+    settings: Sequence[Settings],
+    rows: Sequence[_Row],
+    excluded: Counter[str],
+) -> ExtractedSpace:
+    first: dict[str, int] = {}
+    same: dict[int, tuple[Settings, ...]] = {}
+    kept: list[int] = []
+    for number, row in enumerate(rows):
+        if row.cause:
+            excluded[row.cause] += 1
+        elif row.key is not None and row.key in first:
+            place = first[row.key]
+            same[place] = (*same.get(place, ()), settings[number])
+            excluded["same kernel as another setting"] += 1
+        else:
+            if row.key is not None:
+                first[row.key] = len(kept)
+            kept.append(number)
+    if not kept:
+        causes = "; ".join(f"{cause} ({count})" for cause, count in excluded.most_common(_LISTED))
+        msg = f"space {space.name} holds no valid variant of {space.combinations} combinations: {causes}"
+        raise SpaceError(msg, space=space.name)
+    missed = Counter(text for number in kept for text in rows[number].missed)
+    if missed:
+        shown = "; ".join(f"{text} ({count} variants)" for text, count in missed.most_common(_LISTED))
+        msg = f"{space.name}: the model has no feature for {shown}; predictions leave it out"
+        warnings.warn(msg, PerflexWarning, stacklevel=4)
+    return ExtractedSpace(
+        space,
+        tuple(settings[number] for number in kept),
+        sizes,
+        features,
+        np.array([rows[number].values for number in kept], dtype=np.float64).reshape(len(kept), len(features)),
+        dict(excluded.most_common()),
+        same,
+    )
+
+
+def _tell(report: Progress | None, done: int, total: int) -> None:
+    if report is not None:
+        report(done, total, "describing variants")

@@ -1,0 +1,76 @@
+"""Code of variants that are to be timed, generated side by side in an executor's workers.
+
+For large kernels loopy's code generation takes longer than building and timing what it gives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perflex.errors import PerflexError
+from perflex.features.many import EXECUTOR_FAULTS, explained_fault
+from perflex.isl import ISL_LOCK
+from perflex.search.spaces.building import built
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor, Future
+    from typing import Any
+
+    from perflex.devices.listing import Device
+    from perflex.search.spaces.building import Settings
+    from perflex.timing.launch.request import LaunchRequest
+
+__all__ = ["generate_code"]
+
+
+def generate_code(
+    build: Callable[..., Any],
+    variants: Sequence[tuple[str, Settings]],
+    sizes: Mapping[str, Any],
+    device: Device,
+    executor: Executor,
+) -> list[LaunchRequest | PerflexError]:
+    """Return of each variant what the device's process builds, or why there is no such thing.
+
+    Parameters
+    ----------
+    build
+        What makes a kernel of settings.
+    variants
+        Name and settings of each.
+    sizes
+        Value of each size parameter.
+    device
+        Where they will run.
+    executor
+        Where code is generated.
+
+    Raises
+    ------
+    ExecutorError
+        The executor failed.
+    """
+    pending: list[Future[LaunchRequest | PerflexError]] = []
+    try:
+        pending += [executor.submit(_generated, build, name, settings, sizes, device) for name, settings in variants]
+        return [future.result() for future in pending]
+    except EXECUTOR_FAULTS as error:
+        raise explained_fault(error, executor) from error
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def _generated(
+    build: Callable[..., Any], name: str, settings: Settings, sizes: Mapping[str, Any], device: Device
+) -> LaunchRequest | PerflexError:
+    """Work in a worker: another process, or a thread that must not disturb others' use of isl."""
+    from perflex.timing.launch.request import launch_request
+
+    try:
+        with ISL_LOCK:
+            kernel = built(build, settings)
+            return launch_request(getattr(kernel, "translation_unit", kernel), dict(sizes), name, device)
+    except PerflexError as error:
+        return error

@@ -1,0 +1,166 @@
+"""Opening the store's file: whose it is, whether it is whole, and the tables it must have."""
+
+from __future__ import annotations
+
+import ctypes
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from perflex.store.schema import APPLICATION, MIGRATIONS
+from perflex.store.store_wal import wal_is_damaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = [
+    "DamageError",
+    "UnusableError",
+    "abandon",
+    "companion",
+    "connect",
+    "is_damage",
+    "require_own",
+    "store_fault",
+    "transaction",
+]
+
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# Another process may be writing; so long one statement waits for it.
+_BUSY_S = 5.0
+# Of the write-ahead log so much stays when it has been copied into the file.
+_WAL_BYTES = 16 * 2**20
+
+
+class UnusableError(Exception):
+    """The file is not for this version to use; never leaves the store."""
+
+
+class DamageError(Exception):
+    """The file is damaged in a way that SQLite does not notice; never leaves the store."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether an error says that the file is damaged."""
+    # The low byte is the kind of failure.
+    return isinstance(error, DamageError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+
+
+def store_fault(error: Exception) -> str:
+    """Return what is wrong with the store's file, as the rest of a sentence about it."""
+    if isinstance(error, UnusableError):
+        return str(error)
+    if is_damage(error):
+        return f"is damaged ({error})"
+    reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return f"cannot be used ({reason})"
+
+
+def companion(path: Path, suffix: str) -> Path:
+    """Return a file that SQLite keeps beside another: ``-wal``, ``-shm``."""
+    return path.with_name(path.name + suffix)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a file, make the tables that are missing, and look for damage that shows without reading everything.
+
+    Raises
+    ------
+    UnusableError
+        It is another program's file, or a newer perflex's.
+    DamageError, sqlite3.Error, OSError
+        It is damaged, or cannot be used.
+    """
+    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        # A commit is with the system when it returns: only a failing system, not a failing process, can lose it.
+        connection.execute("PRAGMA synchronous=NORMAL")
+        version = require_own(connection)
+        _require_whole_log(connection, companion(path, "-wal"))
+        if version < len(MIGRATIONS):
+            _make_tables(connection)
+        connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
+        connection.execute("PRAGMA foreign_keys=ON")
+        # The newest rows' pages and all above them.
+        for table in ("samples", "failures"):
+            connection.execute(f"SELECT * FROM {table} ORDER BY number DESC LIMIT 1").fetchall()  # noqa: S608
+    except BaseException as error:
+        if is_damage(error):
+            # Closing would copy the sound part of the write-ahead log into the file, and delete the log.
+            abandon(connection)
+        else:
+            connection.close()
+        raise
+    return connection
+
+
+def require_own(connection: sqlite3.Connection) -> int:
+    """Return how many steps of `MIGRATIONS` a file has, 0 for a new one.
+
+    Raises
+    ------
+    UnusableError
+        It is another program's file, or a newer perflex's.
+    """
+    # In this order: another process may just be making the tables.
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    version = _number(connection, "user_version")
+    if tables and _number(connection, "application_id") != APPLICATION:
+        msg = "is another program's SQLite file"
+        raise UnusableError(msg)
+    if version > len(MIGRATIONS):
+        msg = f"was written by a newer perflex (format {version}, this one knows {len(MIGRATIONS)}); update perflex"
+        raise UnusableError(msg)
+    return version
+
+
+def _require_whole_log(connection: sqlite3.Connection, wal: Path) -> None:
+    page_size = _number(connection, "page_size")
+    if not wal_is_damaged(wal, page_size):
+        return
+    # Another process may have begun the log anew while it was read; now nobody writes.
+    with transaction(connection):
+        damaged = wal_is_damaged(wal, page_size)
+    if damaged:
+        msg = "its write-ahead log is damaged"
+        raise DamageError(msg)
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    with transaction(connection):
+        # Another process may have been faster.
+        for migration in MIGRATIONS[_number(connection, "user_version") :]:
+            for statement in migration:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id={APPLICATION}")
+        connection.execute(f"PRAGMA user_version={len(MIGRATIONS)}")
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write in the block: all of it or, after an error, nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.commit()
+    except BaseException:
+        # SQLite has often done so itself.
+        if connection.in_transaction:
+            connection.rollback()
+        raise
+
+
+def abandon(connection: sqlite3.Connection | None) -> None:
+    """Leave a connection open until the process ends, and never close it.
+
+    In a forked process closing would break the parent's locks. Where the file was renamed, it would delete the
+    write-ahead log of the file that has its name now.
+    """
+    if connection is not None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

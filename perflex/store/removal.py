@@ -1,0 +1,125 @@
+"""Taking old or unwanted measurements out of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perflex.devices.names import split_spec
+from perflex.store.salvage import mend_order
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from perflex.store.samples import MeasurementStore
+
+__all__ = ["Pruning", "Selection", "choose", "prune"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows go: those that all conditions hold for.
+
+    Attributes
+    ----------
+    before
+        Started before this time, in seconds since 1970, UTC.
+    device
+        Of devices whose name has all these parts.
+    failures_only
+        Failures, but no samples.
+    keep_newest
+        Of each measurement so many samples, and so many failures, stay: those added last.
+    """
+
+    before: float | None = None
+    device: str = ""
+    failures_only: bool = False
+    keep_newest: int = 0
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """Which rows a selection takes.
+
+    Attributes
+    ----------
+    samples, failures
+        Numbers of the rows.
+    by_device
+        How many samples and failures of each device.
+    """
+
+    samples: tuple[int, ...]
+    failures: tuple[int, ...]
+    by_device: dict[str, tuple[int, int]]
+
+
+def choose(store: MeasurementStore, selection: Selection) -> Pruning:
+    """Return which rows a selection takes; nothing is changed.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be read.
+    """
+    return store.use(lambda connection: _chosen(connection, selection))
+
+
+def prune(store: MeasurementStore, selection: Selection) -> Pruning:
+    """Delete what a selection takes, and give its space back to the file system.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be written.
+    """
+
+    def delete(connection: sqlite3.Connection) -> Pruning:
+        # Chosen again: other processes may have added samples since.
+        chosen = _chosen(connection, selection)
+        connection.executemany("DELETE FROM samples WHERE number = ?", [(number,) for number in chosen.samples])
+        connection.executemany("DELETE FROM failures WHERE number = ?", [(number,) for number in chosen.failures])
+        connection.execute(
+            "DELETE FROM measurement_keys WHERE number NOT IN "
+            "(SELECT key FROM samples UNION ALL SELECT key FROM failures)"
+        )
+        mend_order(connection)
+        return chosen
+
+    def give_back(connection: sqlite3.Connection) -> None:
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    chosen = store.use(delete, writes=True)
+    store.use(give_back)
+    return chosen
+
+
+def _chosen(connection: sqlite3.Connection, selection: Selection) -> Pruning:
+    devices = dict(connection.execute("SELECT number, device FROM measurement_keys"))
+    parts = split_spec(selection.device)
+    wanted = {key for key, device in devices.items() if all(part in device.lower() for part in parts)}
+    samples = [] if selection.failures_only else _chosen_of(connection, "samples", wanted, selection)
+    failures = _chosen_of(connection, "failures", wanted, selection)
+    by_device: dict[str, tuple[int, int]] = {}
+    for of_samples, rows in ((1, samples), (0, failures)):
+        for _, key in rows:
+            before = by_device.get(devices[key], (0, 0))
+            by_device[devices[key]] = (before[0] + of_samples, before[1] + 1 - of_samples)
+    return Pruning(tuple(number for number, _ in samples), tuple(number for number, _ in failures), by_device)
+
+
+def _chosen_of(
+    connection: sqlite3.Connection, table: str, wanted: set[int], selection: Selection
+) -> list[tuple[int, int]]:
+    kept: dict[int, int] = {}
+    chosen = []
+    query = f"SELECT number, key, started FROM {table} ORDER BY number DESC"  # noqa: S608 - one of two names
+    for number, key, started in connection.execute(query):
+        if key not in wanted:
+            continue
+        kept[key] = kept.get(key, 0) + 1
+        if kept[key] > selection.keep_newest and (selection.before is None or started < selection.before):
+            chosen.append((number, key))
+    return chosen

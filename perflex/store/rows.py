@@ -1,0 +1,163 @@
+"""Records as rows of the store's tables, and the checks that tell a sound row from what damage left."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+import zlib
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from perflex.store.records import Failure, MeasurementKey, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "FAILURE_COLUMNS",
+    "KEY_COLUMNS",
+    "SAMPLE_COLUMNS",
+    "failure_of",
+    "failure_row",
+    "is_sound_failure",
+    "is_sound_key",
+    "is_sound_sample",
+    "key_number",
+    "key_of",
+    "key_row",
+    "sample_of",
+    "sample_row",
+]
+
+KEY_COLUMNS = ("number", "kernel", "sizes", "device", "driver", "conditions", "label")
+SAMPLE_COLUMNS = ("key", "session", "round", "seconds", "launches", "started", "checksum")
+FAILURE_COLUMNS = ("key", "session", "kind", "message", "started", "after", "checksum")
+# Of a longer message the beginning and the end are kept: compilers say what is wrong first, crashes last.
+_LONGEST_MESSAGE = 2000
+_LARGEST = 2**63 - 1
+
+
+def key_row(key: MeasurementKey, label: str) -> tuple[Any, ...]:
+    """Return a key's row, in the order of `KEY_COLUMNS`; the order of the sizes does not matter."""
+    row = _row_without_label(key)
+    return (*row, _text(label))
+
+
+@lru_cache(maxsize=4096)
+def _row_without_label(key: MeasurementKey) -> tuple[Any, ...]:
+    sizes = json.dumps(sorted((str(name), int(value)) for name, value in key.sizes))
+    facts = tuple(map(_text, (key.kernel, sizes, key.device, key.driver, key.conditions)))
+    return (_digest(facts), *facts)
+
+
+def key_number(key: MeasurementKey) -> int:
+    """Return the number of a key: 63 bits of a digest of what it says."""
+    return int(_row_without_label(key)[0])
+
+
+def _digest(facts: Sequence[str]) -> int:
+    return int.from_bytes(hashlib.sha256(json.dumps(facts).encode()).digest()[:8], "big") >> 1
+
+
+def key_of(row: Sequence[Any]) -> MeasurementKey:
+    """Return the key of a row."""
+    _, kernel, sizes, device, driver, conditions, _ = row
+    pairs = json.loads(sizes) if sizes else []
+    return MeasurementKey(kernel, tuple((name, value) for name, value in pairs), device, driver, conditions)
+
+
+def is_sound_key(row: Sequence[Any]) -> bool:
+    """Return whether a key's row is what was written."""
+    return (
+        len(row) == len(KEY_COLUMNS)
+        and isinstance(row[0], int)
+        and all(isinstance(text, str) for text in row[1:])
+        and _digest(tuple(row[1:6])) == row[0]
+    )
+
+
+def sample_row(key: int, sample: Sample) -> tuple[Any, ...]:
+    """Return a sample's row, in the order of `SAMPLE_COLUMNS`.
+
+    Raises
+    ------
+    ValueError
+        A time is not finite, or negative; a number has more than 63 bits.
+    """
+    seconds, started = float(sample.seconds), float(sample.started)
+    if not (math.isfinite(seconds) and seconds >= 0 and math.isfinite(started)):
+        msg = f"a time of {seconds} s, started at {started}, is no time"
+        raise ValueError(msg)
+    trial, launches = int(sample.round), int(sample.launches)
+    if max(abs(trial), abs(launches)) > _LARGEST:
+        msg = f"round {trial} with {launches} launches is out of range"
+        raise ValueError(msg)
+    row = (key, _text(sample.session), trial, seconds, launches, started)
+    return (*row, _sample_checksum(*row))
+
+
+def sample_of(row: Sequence[Any]) -> Sample:
+    """Return the sample of a row."""
+    _, session, number, seconds, launches, started, _ = row
+    return Sample(seconds, launches, started, session, number)
+
+
+def is_sound_sample(row: Sequence[Any]) -> bool:
+    """Return whether a sample's row is what was written."""
+    if len(row) != len(SAMPLE_COLUMNS) or not _are(row, (int, str, int, float, int, float, int)):
+        return False
+    return bool(_sample_checksum(*row[:-1]) == row[-1])
+
+
+def _sample_checksum(key: int, session: str, number: int, seconds: float, launches: int, started: float) -> int:
+    return zlib.crc32(struct.pack(">qqdqd", key, number, seconds, launches, started) + session.encode())
+
+
+def failure_row(key: int, failure: Failure) -> tuple[Any, ...]:
+    """Return a failure's row, in the order of `FAILURE_COLUMNS`, without the last sample before it (0).
+
+    Raises
+    ------
+    ValueError
+        The time it started at is not finite.
+    """
+    started = float(failure.started)
+    if not math.isfinite(started):
+        msg = f"a failure's start at {started} is no time"
+        raise ValueError(msg)
+    message = _text(failure.message)
+    if len(message) > _LONGEST_MESSAGE:
+        half = _LONGEST_MESSAGE // 2
+        message = f"{message[:half]} ... {message[-half:]}"
+    clean = replace(failure, kind=_text(failure.kind), session=_text(failure.session), message=message, started=started)
+    return (key, clean.session, clean.kind, message, started, 0, _failure_checksum(key, clean))
+
+
+def failure_of(row: Sequence[Any]) -> Failure:
+    """Return the failure of a row."""
+    _, session, kind, message, started, *_ = row
+    return Failure(kind, message, started, session)
+
+
+def is_sound_failure(row: Sequence[Any]) -> bool:
+    """Return whether a failure's row is what was written."""
+    if len(row) != len(FAILURE_COLUMNS) or not _are(row, (int, str, str, str, float, int, int)):
+        return False
+    return bool(_failure_checksum(row[0], failure_of(row)) == row[-1])
+
+
+def _failure_checksum(key: int, failure: Failure) -> int:
+    texts = json.dumps([failure.session, failure.kind, failure.message])
+    return zlib.crc32(struct.pack(">qd", key, failure.started) + texts.encode())
+
+
+def _are(row: Sequence[Any], kinds: Sequence[type]) -> bool:
+    return all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
+
+
+def _text(text: object) -> str:
+    # What drivers and crashed processes say need not be valid Unicode.
+    return str(text).encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,116 @@
+"""Whether a store is sound: SQLite's own checks, and everything that must hold between its rows."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from perflex.store.connection import companion, is_damage, require_own
+from perflex.store.rows import is_sound_failure, is_sound_key, is_sound_sample
+from perflex.store.store_wal import wal_is_damaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Verdict", "verify"]
+
+_MOST_PROBLEMS = 20
+_READINGS = 3
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found in a store's file.
+
+    Attributes
+    ----------
+    samples, failures
+        Sound rows of each kind.
+    nameless
+        Measurements whose kernel's name was lost to damage; not a fault of this file.
+    problems
+        What is wrong, a line each; empty where the file is sound.
+    """
+
+    samples: int
+    failures: int
+    nameless: int
+    problems: tuple[str, ...]
+
+
+def verify(path: Path) -> Verdict:
+    """Check a store's file without changing it.
+
+    Raises
+    ------
+    UnusableError
+        It is another program's file, or a newer perflex's.
+    sqlite3.Error, OSError
+        It cannot be read.
+    """
+    found = {"samples": 0, "failures": 0, "nameless": 0}
+    problems: list[str] = []
+    connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=10.0, isolation_level=None)
+    try:
+        version = require_own(connection)
+        problems += _problems_of_file(connection, path)
+        if version >= 2:
+            for problem in _problems_of_rows(connection, found):
+                problems.append(problem)
+                if len(problems) == _MOST_PROBLEMS:
+                    problems.append("and more")
+                    break
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        problems.append(str(error))
+    finally:
+        connection.close()
+    return Verdict(**found, problems=tuple(dict.fromkeys(problems)))
+
+
+def _problems_of_file(connection: sqlite3.Connection, path: Path) -> list[str]:
+    size = connection.execute("PRAGMA page_size").fetchone()[0]
+    problems = []
+    # A log that is being written looks damaged now and then, a damaged one always does.
+    for reading in range(_READINGS):
+        if not wal_is_damaged(companion(path, "-wal"), size):
+            break
+        if reading < _READINGS - 1:
+            time.sleep(_PAUSE_S)
+    else:
+        problems.append("its write-ahead log is damaged")
+    told = connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})").fetchall()
+    problems += [text for (text,) in told if text != "ok"]
+    for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(_MOST_PROBLEMS):
+        problems.append(f"row {row} of {table} belongs to no row of {parent}")
+    return problems
+
+
+def _problems_of_rows(connection: sqlite3.Connection, found: dict[str, int]) -> Iterator[str]:
+    keys = "SELECT number, kernel, sizes, device, driver, conditions, label FROM measurement_keys"
+    for row in connection.execute(keys):
+        if not any(row[1:6]):
+            found["nameless"] += 1
+        elif not is_sound_key(row):
+            yield f"row {row[0]} of measurement_keys is not what was written"
+    samples = "SELECT number, key, session, round, seconds, launches, started, checksum FROM samples"
+    for number, *row in connection.execute(samples):
+        if is_sound_sample(row):
+            found["samples"] += 1
+        else:
+            yield f"row {number} of samples is not what was written"
+    last = connection.execute("SELECT ifnull(max(number), 0) FROM samples").fetchone()[0]
+    failures = "SELECT number, key, session, kind, message, started, after, checksum FROM failures"
+    for number, *row in connection.execute(failures):
+        if not is_sound_failure(row):
+            yield f"row {number} of failures is not what was written"
+        elif row[5] > last:
+            yield f"row {number} of failures is younger than all samples there will be"
+        else:
+            found["failures"] += 1

@@ -1,0 +1,77 @@
+"""The paper's figures: modeled and measured times, overlap over m, the step function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.pictures import COLOURS, draw_modeled_and_measured, new_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
+
+__all__ = ["draw_overlap", "draw_steps", "draw_study"]
+
+
+@dataclass(frozen=True)
+class _Row:
+    size: int
+    variant: str
+    predicted_s: float
+    measured_s: float
+
+
+def draw_study(device: str, result: StudyResult, path: Path) -> Path:
+    """Draw modeled and measured time over size for each variant (paper Figures 7 to 9)."""
+    model = result.model
+    rows = [_Row(point.size, point.variant, point.predicted_s[model], point.measured_s) for point in result.points]
+    errors = {row.variant: f"error {100 * result.geomean_error(model, row.variant):.1f} %" for row in rows}
+    title = f"{result.study.title}, model {model}\n{device}"
+    draw_modeled_and_measured(rows, title, path, axis=result.study.axis, remarks=errors)
+    return path
+
+
+def draw_overlap(evaluations: Sequence[DeviceEvaluation], path: Path) -> Path:
+    """Draw time over the ratio m of local to global accesses, modeled and measured (paper Figure 5)."""
+    shown = [evaluation for evaluation in evaluations if evaluation.overlap]
+    figure = new_figure(4.6 * len(shown) + 0.6, 4.2)
+    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, evaluation in zip(panels, shown, strict=True):
+        ratios = [entry.ratio for entry in evaluation.overlap]
+        axes.plot(
+            ratios, [1e3 * entry.measured_s for entry in evaluation.overlap], linestyle="none", marker="o",
+            markerfacecolor="none", markeredgewidth=1.6, color=COLOURS[0], label="measured",
+        )  # fmt: skip
+        for (name, colour), style in zip(
+            zip(evaluation.overlap[0].predicted_s, COLOURS[1:], strict=False), ("-", "--", ":"), strict=False
+        ):
+            modeled = [1e3 * entry.predicted_s[name] for entry in evaluation.overlap]
+            axes.plot(ratios, modeled, style, color=colour, label=f"{name}, modeled")
+        axes.set_xlabel("m, local load-store sequences per global access")
+        axes.set_ylabel("time (ms)")
+        axes.set_title(evaluation.device, fontsize=9)
+        axes.grid(visible=True, linewidth=0.4, alpha=0.6)
+        axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path)
+    return path
+
+
+def draw_steps(path: Path) -> Path:
+    """Draw the step function and its differentiable approximation (paper Figure 4, Equation 6)."""
+    figure = new_figure(5.6, 3.8)
+    axes = figure.add_subplot()
+    x = np.linspace(-2.0, 2.0, 401)
+    axes.plot(x, (x >= 0).astype(float), color="black", label="step")
+    for edge, colour in zip((1.0, 3.0, 10.0), COLOURS, strict=False):
+        axes.plot(x, (np.tanh(edge * x) + 1) / 2, color=colour, label=f"(tanh({edge:g} x) + 1)/2")
+    axes.set_xlabel("x")
+    axes.set_title("Step function and its approximation", fontsize=11)
+    axes.grid(visible=True, linewidth=0.4, alpha=0.6)
+    axes.legend(frameon=False)
+    figure.savefig(path)
+    return path

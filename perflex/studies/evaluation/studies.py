@@ -1,0 +1,136 @@
+"""What the paper's Section 8 predicts: three computations, their variants and sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perflex.models.sizes import SizeRule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from uipick import MeasurementKernel
+
+__all__ = ["OVERLAPS", "STUDIES", "Study"]
+
+# Names of the ways to compose costs, the simplest first; models are called <study>_<overlap>. The first three add or
+# overlap costs per operation and access (paper Section 8.1); the last one has the in-core time of each variant.
+OVERLAPS = ("linear", "overlap", "partial", "incore")
+
+
+@dataclass(frozen=True)
+class Study:
+    """One computation in several variants.
+
+    Attributes
+    ----------
+    name
+        ``"matmul"``, ``"dg"`` or ``"fdiff"``; also the first word of its models' names.
+    title, source
+        For people.
+    variants
+        Filter tags of each variant, without the size.
+    size
+        Name of the size argument.
+    trial_sizes
+        Sizes at which the variants are timed to choose among models; smaller than those to predict.
+    sizes
+        Sizes to predict. Both suit a device of `perflex.models.sizes.REFERENCE_RATE`.
+    rule
+        How they are made to suit another one. Odd multiples: even ones share the factor two with caches' sets.
+    axis
+        What the size is, for pictures.
+    models
+        Name of the shipped model for each of `OVERLAPS`.
+    """
+
+    name: str
+    title: str
+    source: str
+    variants: Mapping[str, tuple[str, ...]]
+    size: str
+    trial_sizes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    rule: SizeRule
+    axis: str
+    models: Mapping[str, str]
+
+    def sizes_for(self, scale: float) -> tuple[int, ...]:
+        """Return sizes to predict on a device that is `scale` times as fast as the reference: increasing."""
+        return self._all_sizes(scale)[len(self.trial_sizes) :]
+
+    def trial_sizes_for(self, scale: float) -> tuple[int, ...]:
+        """Return smaller sizes for the choice of a model: increasing."""
+        return self._all_sizes(scale)[: len(self.trial_sizes)]
+
+    def _all_sizes(self, scale: float) -> tuple[int, ...]:
+        return self.rule.sizes((*self.trial_sizes, *self.sizes), scale)
+
+    def kernel(self, variant: str, size: int) -> MeasurementKernel:
+        """Return a variant's kernel at a size.
+
+        Raises
+        ------
+        TagError
+            The size is not possible for the variant.
+        """
+        from uipick import ALL_GENERATORS, KernelCollection
+
+        tags = [*self.variants[variant], f"{self.size}:{size}"]
+        (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+        return kernel
+
+
+_GROUPS = ("dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True")
+
+STUDIES = {
+    study.name: study
+    for study in (
+        Study(
+            name="matmul",
+            title="Matrix multiplication",
+            source="Section 8.3, Figure 7",
+            variants={
+                "prefetch": ("matmul_sq", *_GROUPS, "prefetch:True"),
+                "no_prefetch": ("matmul_sq", *_GROUPS, "prefetch:False"),
+            },
+            size="n",
+            trial_sizes=(288, 352),
+            sizes=(416, 544, 672, 800, 928, 1056),
+            rule=SizeRule(power=3, step=32),
+            axis="matrix size n",
+            models={overlap: f"matmul_{overlap}" for overlap in OVERLAPS} | {"partial": "matmul_sq"},
+        ),
+        Study(
+            name="dg",
+            title="DG differentiation",
+            source="Section 8.4, Figure 8",
+            variants={
+                variant: ("dg_diff", *_GROUPS, f"variant:{variant}", "nmatrices:3", "nunit_nodes:64")
+                for variant in ("plain", "u_prefetch", "diff_mat_prefetch", "diff_mat_prefetch_transposed")
+            },
+            size="nelements",
+            trial_sizes=(3088, 4112),
+            sizes=(6160, 9232, 12304, 16400, 20496, 24592),
+            rule=SizeRule(power=1, step=16, most=64),
+            axis="number of elements",
+            models={overlap: f"dg_{overlap}" for overlap in OVERLAPS},
+        ),
+        Study(
+            name="fdiff",
+            title="Finite differences",
+            source="Section 8.5, Figure 9",
+            variants={
+                f"{tile}x{tile}": ("fdiff", "dtype:float32", "groups_fit:True", f"tile:{tile}") for tile in (16, 18)
+            },
+            size="n",
+            # Larger than caches, as in the paper: a cost per access knows nothing of them.
+            trial_sizes=(2352, 2800),
+            sizes=(3024, 3472, 3920, 4368, 4816, 5264),
+            rule=SizeRule(power=2, step=112, only_up=True, most=16),
+            axis="rows and columns n",
+            models={overlap: f"fdiff_{overlap}" for overlap in OVERLAPS},
+        ),
+    )
+}

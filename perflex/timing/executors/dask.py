@@ -1,0 +1,275 @@
+"""A running Dask cluster as an executor: measurements one per device, other work on all workers."""
+
+from __future__ import annotations
+
+import socket
+import time
+import warnings
+from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perflex.errors import ExecutorError, MissingExtraError
+from perflex.timing.executors.pool import WorkersDiedError
+from perflex.warnings import PerflexWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from perflex.timing.executors.portions import Portion, PortionResult
+
+__all__ = ["DEVICE_RESOURCE", "DaskExecutor", "dask_executor"]
+
+_Result = TypeVar("_Result")
+
+# What workers declare: ``dask worker ADDRESS --resources perflex_device=1``.
+DEVICE_RESOURCE = "perflex_device"
+# So long there may be no worker, or none of a host where work was sent: nannies need some seconds to start new ones.
+_PATIENCE_S = 30.0
+_LOOK_S = 0.1
+
+
+def dask_executor(address: str, *, timeout_s: float = 10.0) -> DaskExecutor:
+    """Return an executor that works on a running Dask cluster.
+
+    Measurements go to workers that declare the resource ``perflex_device``, one for each unit of it: start a worker per
+    device with ``dask worker ADDRESS --nthreads 1 --resources perflex_device=1``. Where no worker declares it, one
+    worker of each host measures at a time. Other work goes to all workers. Work of workers that die is done again.
+
+    Parameters
+    ----------
+    address
+        The scheduler's, e.g. ``"tcp://10.0.0.1:8786"``.
+    timeout_s
+        So long is waited for the scheduler, and then for a first worker, in seconds.
+
+    Raises
+    ------
+    MissingExtraError
+        `distributed` is not installed.
+    ExecutorError
+        No scheduler answers there, or it has no workers.
+    """
+    try:
+        from distributed import Client
+        from distributed.comm import get_address_host_port
+    except ModuleNotFoundError as error:
+        msg = f"a Dask cluster needs the extra 'dask' ({error}): pip install 'perflex[dask]'"
+        raise MissingExtraError(msg, extra="dask") from error
+    try:
+        # A client that finds nobody leaves a trace of its own behind; so somebody is looked for first.
+        socket.create_connection(get_address_host_port(address), timeout_s).close()
+        client = Client(address, timeout=timeout_s, set_as_default=False)
+    except (OSError, ValueError, ImportError, TypeError) as error:
+        msg = (
+            f"no Dask scheduler answers at {address} ({_first_line(error)}); "
+            "start one with `dask scheduler`, and give the address it prints"
+        )
+        raise ExecutorError(msg, address=address) from error
+    executor = DaskExecutor(client, address)
+    try:
+        executor.wait_for_workers(timeout_s)
+    except ExecutorError:
+        executor.shutdown()
+        raise
+    return executor
+
+
+class DaskExecutor(Executor):
+    """An executor on a Dask cluster; made by `dask_executor`, ended by `shutdown` or its with block.
+
+    Parameters
+    ----------
+    client
+        A ``distributed.Client``, which is closed with the executor.
+    address
+        The scheduler's, for messages.
+    """
+
+    # Counts are not remembered in workers' files: the client's need not exist where they run.
+    workers_share_files = False
+
+    def __init__(self, client: Any, address: str) -> None:
+        self._client = client
+        self._address = address
+        self._pending: dict[Future[Any], Any] = {}
+        self._hosts: dict[Future[Any], str] = {}
+        self._seen: dict[str, float] = {}
+        self._gone_since: float | None = None
+        self._declared: bool | None = None
+
+    def submit(self, function: Callable[..., _Result], /, *arguments: Any, **options: Any) -> Future[_Result]:
+        """Have a function called by any worker.
+
+        Raises
+        ------
+        ExecutorError
+            The scheduler is lost.
+        """
+        return self._submit(function, arguments, options, {})
+
+    def submit_measuring(self, function: Callable[[Portion], PortionResult], portion: Portion) -> Future[PortionResult]:
+        """Have a portion measured by a worker with a free device, or by one of a host where none measures.
+
+        Raises
+        ------
+        ExecutorError
+            The scheduler is lost.
+        """
+        if self._declared:
+            return self._submit(function, (portion,), {}, {"resources": {DEVICE_RESOURCE: 1}})
+        busy = set(self._hosts.values())
+        hosts = sorted(self._seen, key=lambda host: (host in busy, -self._seen[host]))
+        future = self._submit(function, (portion,), {}, {"workers": hosts[:1]})
+        self._hosts[future] = hosts[0]
+        future.add_done_callback(lambda done: self._hosts.pop(done, None))
+        return future
+
+    def measuring_slots(self) -> int:
+        """Return how many devices the workers declare; if none does, the number of their hosts.
+
+        Raises
+        ------
+        ExecutorError
+            The scheduler is lost, or there has been no worker for half a minute.
+        """
+        workers = self._workers()
+        if self._declared is None and workers:
+            self._declared = any(DEVICE_RESOURCE in worker["resources"] for worker in workers.values())
+            if not self._declared:
+                msg = (
+                    f"no worker of {self._address} says how many devices it has, so one worker of each host measures "
+                    f"at a time; start one per device with --resources {DEVICE_RESOURCE}=1"
+                )
+                warnings.warn(msg, PerflexWarning, stacklevel=2)
+        now = time.monotonic()
+        if self._declared:
+            slots = int(sum(worker["resources"].get(DEVICE_RESOURCE, 0) for worker in workers.values()))
+            there = {"": now} if slots else {}
+        else:
+            there = {worker["host"]: now for worker in workers.values()}
+            slots = len(there)
+        self._seen = {place: seen for place, seen in (self._seen | there).items() if now - seen < _PATIENCE_S}
+        self._gone_since = None if there else self._gone_since or now
+        if self._gone_since is not None and now - self._gone_since > _PATIENCE_S:
+            what = f"that declares {DEVICE_RESOURCE}" if self._declared else "at all"
+            msg = f"{self._address} has had no worker {what} for {_PATIENCE_S:.0f} s; what was measured is kept"
+            raise ExecutorError(msg, address=self._address)
+        for future, host in list(self._hosts.items()):
+            if host not in self._seen:
+                future.cancel()  # it would wait for that host for ever
+        return slots
+
+    def wait_for_workers(self, timeout_s: float) -> None:
+        """Wait for a first worker.
+
+        Raises
+        ------
+        ExecutorError
+            None comes, or the scheduler is lost.
+        """
+        end = time.monotonic() + timeout_s
+        while not self._workers():
+            if time.monotonic() > end:
+                msg = f"the Dask cluster at {self._address} has no workers; start some: dask worker {self._address}"
+                raise ExecutorError(msg, address=self._address)
+            time.sleep(_LOOK_S)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Close the connection; the cluster goes on."""
+        pending = list(self._pending)
+        if wait and not cancel_futures and self._client.status == "running":
+            wait_for(pending)
+        for future in pending:
+            if future.cancel():
+                future.set_running_or_notify_cancel()
+        self._client.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Shut down, at once after an error."""
+        self.shutdown(wait=kind is None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def _workers(self) -> Mapping[str, Any]:
+        while self._client.status == "connecting":  # the client gives up by itself
+            time.sleep(_LOOK_S)
+        if self._client.status != "running":
+            raise self._lost(RuntimeError(f"the client is {self._client.status}"))
+        try:
+            workers: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        except (OSError, RuntimeError, ValueError, CancelledError) as error:
+            raise self._lost(error) from error
+        return workers
+
+    def _submit(
+        self, function: Callable[..., _Result], arguments: tuple[Any, ...], options: Mapping[str, Any], places: Any
+    ) -> Future[_Result]:
+        if self._client.status not in {"running", "connecting"}:
+            raise self._lost(RuntimeError(f"the client is {self._client.status}"))
+        try:
+            inner = self._client.submit(_Call(function, arguments, dict(options)), pure=False, **places)
+        except OSError as error:
+            raise self._lost(error) from error
+        outer: Future[_Result] = Future()
+        self._pending[outer] = inner
+        outer.add_done_callback(self._ended)
+        # The client's own executor would wait for ever for an answer that cannot be read here.
+        inner.add_done_callback(partial(_pass_on, outer))
+        return outer
+
+    def _ended(self, outer: Future[Any]) -> None:
+        inner = self._pending.pop(outer, None)
+        if outer.cancelled() and inner is not None and self._client.status == "running":
+            inner.cancel()
+
+    def _lost(self, error: BaseException) -> ExecutorError:
+        msg = (
+            f"the Dask scheduler at {self._address} does not answer any more ({_first_line(error)}); "
+            "start the cluster and then this again: what was measured is kept"
+        )
+        return ExecutorError(msg, address=self._address)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call, whose arguments Dask would read its own meaning into."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+
+    def __call__(self) -> Any:
+        return self.function(*self.arguments, **self.options)
+
+
+def _pass_on(outer: Future[Any], inner: Any) -> None:
+    """Give a future the outcome of a Dask future that is done; a loss of workers is a broken executor's."""
+    from distributed.scheduler import KilledWorker, NoValidWorkerError
+
+    if inner.status == "cancelled":
+        outer.cancel()
+    if not outer.set_running_or_notify_cancel():
+        return
+    try:
+        result = inner.result()
+    except KilledWorker as error:
+        # Dask has tried it again by itself, with this many workers.
+        outer.set_exception(WorkersDiedError("its workers did not come back", deaths=error.allowed_failures + 1))
+    except (NoValidWorkerError, CancelledError) as error:
+        outer.set_exception(WorkersDiedError(_first_line(error), deaths=1))
+    except BaseException as error:  # noqa: BLE001  what went wrong there is for whoever waits, an answer that cannot be read, too
+        outer.set_exception(error)
+    else:
+        outer.set_result(result)
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0].strip(": ")

@@ -1,0 +1,282 @@
+"""Timing many kernels in the workers of an executor; what they send back is put together and kept here."""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from perflex.errors import MeasurementError, PerflexError
+from perflex.timing.drift import reference_count
+from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError, explained
+from perflex.timing.executors.portions import Item, Portion, divide
+from perflex.timing.launch.request import launch_request
+from perflex.timing.measuring import entries_of, outcomes_of
+from perflex.timing.options import TimingOptions
+from perflex.timing.rounds import Session, suits_as_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor, Future
+
+    from perflex.store.records import MeasurementKey, Recorder, Sample
+    from perflex.timing.executors.portions import PortionResult
+    from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.measuring import Job, Progress
+    from perflex.timing.results import Measured
+    from perflex.timing.rounds import Entry
+
+__all__ = ["measure_on"]
+
+# So many workers may die in a portion before its kernels are tried one by one, and in one kernel before it is given up.
+_DEATHS = 2
+
+
+def measure_on(
+    executor: Executor,
+    jobs: Sequence[Job],
+    device: TimedDevice,
+    options: TimingOptions | None = None,
+    progress: Progress | None = None,
+    recorder: Recorder | None = None,
+) -> Measured:
+    """Time kernels on a device in the workers of an executor; arguments and result as `perflex.timing.measuring.measure`.
+
+    Code is generated here and sent as plain data, in portions of some 24 kernels that are timed in rounds. Each portion
+    also times reference kernels of earlier ones, so that drift, and a difference between machines with the same
+    device, shows in all of them together. The device is found by its names on the worker's machine and has to have the
+    same driver there. A lock for each device of a machine keeps workers there from timing at the same time.
+
+    Samples and failures are written here, when a portion is done; workers never open the recorder's file. When a worker
+    dies its portion is timed again, under a new session name; when it does so twice, its kernels are timed one by one,
+    and one whose workers die all the same fails, as a crash.
+
+    Parameters
+    ----------
+    executor
+        Where kernels are built and run: any ``concurrent.futures.Executor``.
+    jobs
+        Kernel, sizes and label of each measurement.
+    device
+        Where to run, as this machine knows it. Other devices than `Device` are sent as they are.
+    options
+        How; the defaults of `TimingOptions` if not given.
+    progress
+        Called with steps done, steps in all, and the label of a kernel at work.
+    recorder
+        Is told the samples and failures of each portion. Samples it has from before count.
+
+    Returns
+    -------
+    Measured
+        A `Timing` or a `MeasurementFailure` per job, in the order of the jobs; and the drift.
+
+    Raises
+    ------
+    DeviceError
+        A worker's machine lacks the device or has another driver, or the device is lost.
+    ExecutorError
+        The executor ended, takes no work, has no workers, or they cannot be sent the kernels.
+    """
+    options = options or TimingOptions()
+    session = Session(options, uuid.uuid4().hex, recorder)
+    entries = entries_of(jobs, device, session)
+    pool = Pool(executor)
+    run = _Run(entries, device, session, pool, progress)
+    try:
+        run.prepare()
+        run.finish()
+    finally:
+        run.abandon()
+        pool.close()
+    return outcomes_of(entries, options)
+
+
+@runtime_checkable
+class _AddsMany(Protocol):
+    def add_many(
+        self, samples: Sequence[tuple[MeasurementKey, Sample]], labels: Mapping[MeasurementKey, str]
+    ) -> None: ...
+
+
+@dataclass(eq=False)
+class _Lot:
+    """Kernels that are to be timed together, and how many workers died of that."""
+
+    entries: list[Entry]
+    deaths: int = 0
+    split: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Sent:
+    """A lot at work: its kernels and references, in the order in which results will come."""
+
+    lot: _Lot
+    entries: list[Entry]
+    session: Session
+
+
+@dataclass(eq=False)
+class _Run:
+    """One call of `measure_on`."""
+
+    entries: list[Entry]
+    device: TimedDevice
+    session: Session
+    pool: Pool
+    progress: Progress | None
+    kernels: dict[int, Any] = field(default_factory=dict)
+    known: list[Entry] = field(default_factory=list)
+    waiting: deque[_Lot] = field(default_factory=deque)
+    flying: dict[Future[PortionResult], _Sent] = field(default_factory=dict)
+    one_at_a_time: bool = False
+
+    def prepare(self) -> None:
+        """Generate the code of all kernels before any is timed: doing it meanwhile would disturb CPU devices."""
+        wanted = []
+        for number, entry in enumerate(self.entries):
+            self._tell(number, entry.label)
+            if entry.failure is None and entry.is_known(self.session.options):
+                self.known.append(entry)
+            elif entry.failure is None and self._generate(entry):
+                wanted.append(entry)
+        self.waiting.extend(map(_Lot, divide(wanted, self.pool.width(1) if wanted else 1)))
+
+    def finish(self) -> None:
+        """Have all lots timed."""
+        while self.waiting or self.flying:
+            self._submit()
+            done = self.pool.wait(self.flying)
+            if done:
+                self._settle(done)
+        self._tell(2 * len(self.entries), "")
+
+    def abandon(self) -> None:
+        """Cancel what has not begun."""
+        for future in self.flying:
+            future.cancel()
+
+    def _submit(self) -> None:
+        width = self.pool.width(len(self.waiting) + len(self.flying))
+        references = self._references() if self.waiting and len(self.flying) < width else []
+        if self.one_at_a_time or not references:
+            width = min(1, width)
+        while self.waiting and len(self.flying) < width:
+            lot = self.waiting.popleft()
+            entries = lot.entries + ([] if lot.split else [one for one in references if one not in lot.entries])
+            session = Session(self.session.options, uuid.uuid4().hex, self.session.recorder)
+            future = self.pool.submit(self._portion(entries, session.name))
+            self.flying[future] = _Sent(lot, entries, session)
+            self._tell(self._count(), lot.entries[0].label)
+            if future.done():  # some executors work while they are handed the work
+                break
+
+    def _portion(self, entries: Sequence[Entry], session: str) -> Portion:
+        from perflex import __version__
+
+        items = (Item(one.label, self.kernels[id(one)], one.job[1], tuple(one.samples)) for one in entries)
+        return Portion(__version__, self.device, self.session.options, session, tuple(items))
+
+    def _references(self) -> list[Entry]:
+        """Return known kernels that suit best as references, those that served most before others."""
+        known = [one for one in self.known if one.failure is None]
+        known.sort(key=suits_as_reference, reverse=True)
+        count = reference_count(len(self.entries))
+        return [one for one in known[:count] if id(one) in self.kernels or self._generate(one)]
+
+    def _settle(self, done: set[Future[PortionResult]]) -> None:
+        """Take results; only then raise what went wrong with others."""
+        faults: list[BaseException] = []
+        several = len(self.flying) > 1
+        for future in done:
+            sent = self.flying.pop(future)
+            try:
+                result = future.result()
+            except LOSSES as error:
+                self._lost(sent, error, blamed=not (several and self.pool.breaks_as_a_whole))
+            except PerflexError as error:
+                faults.append(error)
+            except FAULTS as error:
+                told = explained(error, self.pool.kind)
+                told.__cause__ = None if told is error else error
+                faults.append(told)
+            else:
+                self._accept(sent, result)
+                faults += [] if result.error is None else [result.error]
+        if faults:
+            raise faults[0]
+        self._tell(self._count(), next((sent.lot.entries[0].label for sent in self.flying.values()), ""))
+
+    def _accept(self, sent: _Sent, result: PortionResult) -> None:
+        _record(sent, result)
+        for entry, outcome in zip(sent.entries, result.items, strict=True):
+            entry.samples += outcome.samples
+            if entry.samples:
+                entry.seconds = float(np.median([sample.seconds for sample in entry.samples]))
+            if outcome.failure is not None:
+                kind, error = outcome.failure
+                entry.give_up(error, kind, sent.session)
+        self.known += sent.lot.entries
+
+    def _lost(self, sent: _Sent, error: BaseException, *, blamed: bool) -> None:
+        lot = sent.lot
+        if not blamed:
+            self.one_at_a_time = True
+            self.waiting.appendleft(lot)
+            return
+        lot.deaths += error.deaths if isinstance(error, WorkersDiedError) else 1
+        if lot.deaths < _DEATHS:
+            self.waiting.appendleft(lot)
+        elif not lot.split:
+            self.waiting.extendleft(_Lot([entry], split=True) for entry in reversed(lot.entries))
+        else:
+            label = lot.entries[0].label
+            reason = f"{type(error).__name__}: {error}".strip(": ")
+            msg = f"{label}: {lot.deaths} workers ended while they timed it alone ({reason})"
+            lot.entries[0].give_up(MeasurementError(msg, kernel=label, kind="crash"), "crash", sent.session)
+
+    def _generate(self, entry: Entry) -> bool:
+        """Make what is sent of a kernel; return whether that succeeded."""
+        from perflex.devices.listing import Device
+
+        kernel, sizes = entry.job
+        try:
+            if isinstance(self.device, Device):
+                kernel = launch_request(kernel, sizes, entry.label, self.device)
+        except PerflexError as error:
+            entry.give_up(error, "prepare", self.session)
+            return False
+        self.kernels[id(entry)] = kernel
+        return True
+
+    def _count(self) -> int:
+        """Return the steps done: all code is generated, and some kernels are timed."""
+        waiting = sum(len(lot.entries) for lot in self.waiting)
+        waiting += sum(len(sent.lot.entries) for sent in self.flying.values())
+        return 2 * len(self.entries) - waiting
+
+    def _tell(self, done: int, label: str) -> None:
+        if self.progress is not None:
+            self.progress(done, 2 * len(self.entries), label)
+
+
+def _record(sent: _Sent, result: PortionResult) -> None:
+    """Have the recorder keep all samples of a portion, together if it can."""
+    recorder = sent.session.recorder
+    if recorder is None:
+        return
+    pairs: list[tuple[MeasurementKey, Sample]] = []
+    labels = {}
+    for entry, outcome in zip(sent.entries, result.items, strict=True):
+        if entry.key is not None:
+            labels[entry.key] = entry.label
+            pairs += [(entry.key, sample) for sample in outcome.samples]
+    if isinstance(recorder, _AddsMany):
+        recorder.add_many(pairs, labels)
+        return
+    for key, sample in pairs:
+        recorder.add(key, sample, labels[key])

@@ -1,0 +1,185 @@
+"""A backend whose kernels are built and run in a process of their own, so that they can crash and hang."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import MeasurementError
+from perflex.machines.resources import Resources
+from perflex.timing.isolation.process import WorkerLostError, WorkerProcess
+from perflex.timing.launch.request import launch_request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import loopy as lp
+
+    from perflex.devices.listing import Device
+    from perflex.timing.launch.backend import RunLimits
+    from perflex.timing.launch.request import LaunchRequest
+
+__all__ = ["IsolatedBackend", "IsolatedRunnable"]
+
+# What a run may take besides the launches: first the driver's own work at the first launch, later stalls of the host.
+_FIRST_S = 3.0
+_LATER_S = 5.0
+# Buffers are filled before the launch, and no host is slower than this.
+_FILL_BYTES_PER_S = 5e8
+# A launch that takes so many times as long as the fastest before hangs.
+_TIMES_LONGER = 20.0
+
+
+class IsolatedBackend:
+    """Builds and runs kernels on one device in a process of its own.
+
+    Code is generated here, so that kernels need not cross process borders and the other process starts without
+    loopy. When that process is lost, the kernel at work is at fault and fails; a new process starts with the next
+    kernel, and the others are built there again when they are next run.
+    """
+
+    def __init__(self, device: Device, limits: RunLimits) -> None:
+        self.device = device
+        self.limits = limits
+        self._worker: WorkerProcess | None = None
+        self._numbers = 0
+        self._fatal: dict[str, tuple[str, str]] = {}
+        self._endless: list[LaunchRequest] = []
+
+    @property
+    def timer_resolution_s(self) -> float:
+        """Resolution of the device's timer, in seconds."""
+        return self.device.timer_resolution_ns * 1e-9
+
+    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> IsolatedRunnable:
+        """Generate a kernel's code here, and build it there.
+
+        Raises
+        ------
+        MissingSizeError
+            A size parameter has no value.
+        MeasurementError
+            It does not build or does not fit the device, the compiler crashed or hung, or the kernel hung with
+            sizes that are not larger.
+        DeviceError
+            The process does not start, or cannot open the device.
+        """
+        self.worker()  # starts while code is generated
+        return self.build(launch_request(kernel, sizes, label, self.device))
+
+    def build(self, request: LaunchRequest) -> IsolatedRunnable:
+        """Build there what was generated and checked before; errors as `prepare`."""
+        for other in self._endless:
+            if other.source == request.source and _at_least(request.sizes, other.sizes):
+                raise _failure(request.label, "hang", f"not tried, for {other.label} is the same code and does not end")
+        runnable = IsolatedRunnable(self, request)
+        runnable.build()
+        return runnable
+
+    def responds(self) -> bool:
+        """Return True: what lost the device ends with its process, and the next kernel gets another."""
+        return True
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+    def worker(self) -> WorkerProcess:
+        """Return the process at work, a new one if there is none."""
+        if self._worker is not None and not self._worker.alive:
+            self.close()
+        if self._worker is None:
+            self._worker = WorkerProcess(self.device)
+        return self._worker
+
+    def place(self, request: LaunchRequest) -> _Place:
+        """Have a kernel built; a source that ended a process once is not tried again for other sizes."""
+        if request.source in self._fatal:
+            kind, reason = self._fatal[request.source]
+            raise _failure(request.label, kind, reason)
+        self._numbers += 1
+        place = _Place(self.worker(), self._numbers)
+        try:
+            resources = place.worker.ask("build", place.number, request, self.limits.build_s)
+        except WorkerLostError as lost:
+            doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
+            self._fatal[request.source] = lost.kind, f"{doing} ({lost.reason})"
+            raise _failure(request.label, *self._fatal[request.source]) from lost
+        return replace(place, resources=resources)
+
+    def remember_endless(self, request: LaunchRequest) -> None:
+        """Keep that a kernel does not end with some sizes: with larger ones it is not worth another time limit."""
+        self._endless.append(request)
+
+
+class IsolatedRunnable:
+    """A kernel with sizes, built in the process that runs kernels."""
+
+    def __init__(self, backend: IsolatedBackend, request: LaunchRequest) -> None:
+        self._backend = backend
+        self._request = request
+        self._place: _Place | None = None
+        self._fastest_s: float | None = None
+        self._fill_s = sum(request.slot_bytes.values()) / _FILL_BYTES_PER_S
+
+    def build(self) -> None:
+        """Build it in the process at work."""
+        self._place = self._backend.place(self._request)
+        self._fastest_s = None  # the first launch in a process does more than later ones
+
+    @property
+    def resources(self) -> Resources:
+        """What the kernel takes of the device, as far as the driver tells."""
+        return (None if self._place is None else self._place.resources) or Resources()
+
+    def run(self, launches: int) -> tuple[float, ...]:
+        """Run back to back and return the device time of each launch in seconds, taken in the other process.
+
+        Raises
+        ------
+        MeasurementError
+            The driver reports an error, the process crashed, or it took too long and was ended.
+        DeviceError
+            A new process was needed and does not start.
+        """
+        if self._place is None or self._place.worker is not self._backend.worker():
+            self.build()
+        place: Any = self._place
+        start = time.monotonic()
+        try:
+            times: tuple[float, ...] = place.worker.ask("run", place.number, launches, self._limit(launches))
+        except WorkerLostError as lost:
+            doing = "crashes its process"
+            if lost.kind == "hang":
+                doing = "does not end; raise limit_s if it is only slow"
+                self._backend.remember_endless(self._request)
+            raise _failure(self._request.label, lost.kind, f"{doing} ({lost.reason})") from lost
+        each = (time.monotonic() - start) / launches
+        self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
+        return times
+
+    def _limit(self, launches: int) -> float:
+        hard = self._backend.limits.launch_s
+        if self._fastest_s is None:
+            return _FIRST_S + self._fill_s + launches * hard
+        return _LATER_S + self._fill_s + launches * min(hard, _TIMES_LONGER * self._fastest_s)
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Where a built kernel is found, and what it takes there."""
+
+    worker: WorkerProcess
+    number: int
+    resources: Resources | None = None
+
+
+def _at_least(sizes: Mapping[str, int], others: Mapping[str, int]) -> bool:
+    return all(sizes.get(name, value) >= value for name, value in others.items())
+
+
+def _failure(label: str, kind: str, reason: str) -> MeasurementError:
+    return MeasurementError(f"{label}: {reason}", kernel=label, kind=kind)

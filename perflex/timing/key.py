@@ -1,0 +1,82 @@
+"""Under what a kernel's samples are kept: everything that its time depends on."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from perflex.store.records import MeasurementKey
+from perflex.timing.launch.plan import plan_launch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.devices.device import Api
+    from perflex.timing.options import TimingOptions
+
+__all__ = ["measurement_key"]
+
+# Part of every key. It counts what changes measured times of one kernel under one loopy: how code is generated,
+# buffers are filled and launches are timed. Samples taken otherwise are not mixed.
+_SCHEME = 1
+
+
+def measurement_key(kernel: Any, sizes: Mapping[str, Any], device: Any, options: TimingOptions) -> MeasurementKey:
+    """Return the key of a kernel with sizes on a device.
+
+    The kernel is its loopy description and loopy's version, without generating code, which takes a hundred times as
+    long. Where code comes from Python functions that came with the kernel, the description does not say which, and the
+    code counts, too.
+
+    Parameters
+    ----------
+    kernel
+        A loopy ``TranslationUnit``.
+    sizes
+        Value of each size parameter, and of other scalars.
+    device
+        A `Device` or anything with its names.
+    options
+        How it is timed.
+
+    Raises
+    ------
+    MeasurementError
+        loopy cannot generate the code that is to count.
+    """
+    whole = {name: int(value) for name, value in sizes.items() if int(value) == value}
+    others = "".join(f" {name}={value}" for name, value in sorted(sizes.items()) if name not in whole)
+    names = (getattr(device, name, "") for name in ("platform", "vendor", "name"))
+    return MeasurementKey(
+        kernel=_digest(kernel, getattr(device, "api", "opencl")),
+        sizes=tuple(sorted(whole.items())),
+        device=f"{' / '.join(names)} #{getattr(device, 'ordinal', 0)}",
+        driver=str(getattr(device, "driver", "")),
+        conditions=f"scheme={_SCHEME} warmups={options.warmups}{others}",
+    )
+
+
+def _digest(kernel: Any, api: Api) -> str:
+    from perflex.features.kept.kernel_key import kernel_key
+
+    loopy = f"loopy {version('loopy')}"
+    if not _brings_functions(kernel):
+        try:
+            return kernel_key(kernel, loopy)
+        except (TypeError, AttributeError):  # something in it has no persistent hash; its code has
+            pass
+    plan = plan_launch(kernel, api)
+    text = f"{loopy}|{plan.source}|{plan.programs}|{sorted(plan.arrays.items())}|{sorted(plan.scalars.items())}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _brings_functions(kernel: Any) -> bool:
+    """Return whether code of a kernel comes from functions or classes that are not loopy's own."""
+    table = getattr(kernel, "callables_table", {})
+    for known in table.values():
+        if not type(known).__module__.startswith("loopy."):
+            return True
+        if getattr(getattr(known, "subkernel", None), "preamble_generators", ()):
+            return True
+    return False

@@ -1,0 +1,111 @@
+"""What timing needs of a device: to prepare a kernel with sizes, and to run it some times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import loopy as lp
+
+    from perflex.machines.resources import Resources
+    from perflex.timing.launch.request import LaunchRequest
+
+__all__ = ["Backend", "BuiltKernel", "IsolatingDevice", "KernelBackend", "RunLimits", "Runnable", "TimedDevice"]
+
+
+class Runnable(Protocol):
+    """A kernel with sizes, built and ready to run."""
+
+    def run(self, launches: int) -> tuple[float, ...]:
+        """Run back to back; return the device time of each launch in seconds.
+
+        Whatever has to be restored between launches is restored outside the times.
+
+        Raises
+        ------
+        MeasurementError
+            The device reports an error; its ``kind``, where it has one, is the failure's.
+        """
+        ...
+
+
+class BuiltKernel(Runnable, Protocol):
+    """A kernel that was built for a real device."""
+
+    @property
+    def resources(self) -> Resources:
+        """What it takes of the device, as far as the driver tells."""
+        ...
+
+
+class Backend(Protocol):
+    """Builds and runs kernels on one device."""
+
+    @property
+    def timer_resolution_s(self) -> float:
+        """Smallest difference that the device's timer resolves, in seconds."""
+        ...
+
+    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> Runnable:
+        """Build a kernel and check that it can be launched with the sizes.
+
+        Raises
+        ------
+        MissingSizeError
+            A size parameter has no value.
+        MeasurementError
+            It does not build or does not fit the device.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give device memory back."""
+        ...
+
+
+class KernelBackend(Backend, Protocol):
+    """Builds and runs kernels on a real device, whatever it is reached through."""
+
+    def build(self, request: LaunchRequest) -> BuiltKernel:
+        """Build what was generated and checked before; errors as `prepare`."""
+        ...
+
+    def responds(self) -> bool:
+        """Return whether the device still works: some drivers lose everything after one failed launch."""
+        ...
+
+
+class TimedDevice(Protocol):
+    """Anything that kernels can be timed on: a real device, a fake one."""
+
+    def backend(self) -> Backend:
+        """Return what runs and times kernels there."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """When a kernel in a process of its own is given up.
+
+    Attributes
+    ----------
+    launch_s
+        Most seconds of one launch.
+    build_s
+        Most seconds of a build.
+    """
+
+    launch_s: float
+    build_s: float
+
+
+@runtime_checkable
+class IsolatingDevice(Protocol):
+    """A device whose kernels can be run in a process of their own."""
+
+    def isolated_backend(self, limits: RunLimits) -> Backend:
+        """Return what runs and times kernels there, in another process."""
+        ...

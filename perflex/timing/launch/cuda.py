@@ -1,0 +1,240 @@
+"""Building and launching loopy kernels on a CUDA device through CuPy, timed by CUDA events."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import nullcontext
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.errors import MeasurementError
+from perflex.machines.resources import Resources, most_of, resources_in_log
+from perflex.timing.launch.cuda_context import CudaContext
+from perflex.timing.launch.cuda_log import compiled_resources
+from perflex.timing.launch.request import launch_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import loopy as lp
+
+    from perflex.devices.listing import Device
+    from perflex.timing.launch.buffers import Slot
+    from perflex.timing.launch.request import LaunchRequest
+
+__all__ = ["CudaBackend", "CudaRunnable"]
+
+_MESSAGE_LINES = 4
+_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+# A stream takes about a thousand commands before the host has to wait, which it must not while the stream is held.
+_MOST_COMMANDS = 400
+
+
+class CudaBackend:
+    """Builds and runs kernels on one CUDA device; one source is built once for all sizes.
+
+    Raises
+    ------
+    DeviceError
+        CuPy does not load, or the device is not there.
+    MissingExtraError
+        CuPy is not installed.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._context = CudaContext(device)
+        self._modules: dict[str, Any] = {}
+        self._logs: dict[str, Mapping[str, Resources]] = {}
+
+    @property
+    def timer_resolution_s(self) -> float:
+        """Resolution of CUDA events, in seconds."""
+        return self.device.timer_resolution_ns * 1e-9
+
+    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> CudaRunnable:
+        """Build a kernel, and check that it can be launched with the sizes.
+
+        Raises
+        ------
+        MissingSizeError
+            A size parameter has no value.
+        MeasurementError
+            It does not build or does not fit the device.
+        DeviceError
+            An earlier kernel lost the device.
+        """
+        return self.build(launch_request(kernel, sizes, label, self.device))
+
+    def build(self, request: LaunchRequest) -> CudaRunnable:
+        """Build what was generated and checked before.
+
+        Raises
+        ------
+        MeasurementError
+            It does not build, or needs more than the device has for this kernel.
+        DeviceError
+            An earlier kernel lost the device.
+        """
+        self._context.require()
+        module = self._built(request.source, request.label)
+        try:
+            functions = [module.get_function(name) for name, _ in request.programs]
+            facts = [dict(function.attributes) for function in functions]
+        except RuntimeError as error:
+            raise self._context.failure(request.label, "cannot load what was built", error, "prepare") from error
+        for grid, known in zip(request.launch.grids, facts, strict=True):
+            self._check_built(int(np.prod(grid.work_group)), known, request.label)
+        told = self._told(request.source, facts)
+        resources = most_of(
+            _resources(told.get(name), known) for (name, _), known in zip(request.programs, facts, strict=True)
+        )
+        return CudaRunnable(request, functions, self._context, resources)
+
+    def responds(self) -> bool:
+        """Return whether the device still works: an illegal access loses it for the process."""
+        return self._context.responds()
+
+    def close(self) -> None:
+        """Give device memory back."""
+        self._context.pool.release()
+
+    def _built(self, source: str, label: str) -> Any:
+        if source not in self._modules:
+            cupy = self._context.cupy
+            try:
+                module = cupy.RawModule(code=source, options=_OPTIONS, backend="nvrtc")
+                log = StringIO()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # CuPy turns compilers' remarks into warnings
+                    module.compile(log_stream=log)
+            except cupy.cuda.compiler.CompileException as error:
+                text = str(error)
+                lines = [line.strip() for line in text.splitlines() if line.strip()]
+                telling = [line for line in lines if "error" in line] or lines
+                msg = f"{label}: does not build on {self.device}: {' | '.join(telling[:_MESSAGE_LINES])}"
+                raise MeasurementError(msg, kernel=label, device=self.device, log=text) from error
+            except (RuntimeError, OSError) as error:
+                raise self._context.failure(label, f"does not build on {self.device}", error, "prepare") from error
+            self._modules[source] = module
+            self._logs[source] = resources_in_log(log.getvalue())
+        return self._modules[source]
+
+    def _told(self, source: str, facts: Sequence[Mapping[str, int]]) -> Mapping[str, Resources]:
+        """Return what the compiler said: nothing where CuPy had the binary from before, and is asked if it matters."""
+        if not self._logs[source] and any(int(known["local_size_bytes"]) for known in facts):
+            options, capability = _OPTIONS, self.device.compute_capability
+            self._logs[source] = compiled_resources(self._context.cupy, source, options, capability)
+        return self._logs[source]
+
+    def _check_built(self, work_items: int, facts: Mapping[str, int], label: str) -> None:
+        """Compare with the limits that are known only after the build, registers included."""
+        limit = int(facts["max_threads_per_block"])
+        if work_items > limit:
+            msg = (
+                f"{label}: a work-group of {work_items} work-items, {self.device} allows {limit} for this kernel, "
+                f"which takes {facts['num_regs']} registers per work-item"
+            )
+            raise MeasurementError(msg, kernel=label, device=self.device)
+        local_bytes = int(facts["shared_size_bytes"])
+        if local_bytes > self.device.local_memory_bytes:
+            there = self.device.local_memory_bytes
+            msg = f"{label}: needs {local_bytes} B of local memory, {self.device} has {there} B"
+            raise MeasurementError(msg, kernel=label, device=self.device)
+
+
+def _resources(told: Resources | None, facts: Mapping[str, int]) -> Resources:
+    """Return what a device program takes: what the driver knows, and spills, which only the compiler tells."""
+    private_bytes = int(facts["local_size_bytes"])
+    spill_bytes = told.spill_bytes if told is not None else None if private_bytes else 0
+    return Resources(int(facts["num_regs"]), private_bytes, spill_bytes, int(facts["shared_size_bytes"]))
+
+
+class CudaRunnable:
+    """A built kernel with sizes.
+
+    All launches of a call are enqueued while the stream is held, so that they run back to back however slow the host
+    is. A kernel that updates arrays has an event before and after each launch, between the copies that restore them;
+    others have one before the first and one after the last launch, and each launch takes the mean. Several device
+    programs (global barriers) count from the start of the first to the end of the last, gaps included.
+    """
+
+    def __init__(
+        self, request: LaunchRequest, functions: Sequence[Any], context: CudaContext, resources: Resources
+    ) -> None:
+        self.resources = resources
+        self._request = request
+        self._functions = functions
+        self._context = context
+        self._slot_bytes = request.slot_bytes
+        self._restored = [(slot, origin, name) for name, (slot, origin) in request.slots.items() if origin is not None]
+        self._ran = False
+
+    def run(self, launches: int) -> tuple[float, ...]:
+        """Run back to back and return the device time of each launch in seconds.
+
+        Arrays that the kernel both reads and writes are restored before each launch, outside the times.
+
+        Raises
+        ------
+        MeasurementError
+            The driver reports an error.
+        DeviceError
+            An earlier kernel lost the device.
+        """
+        self._context.require()
+        try:
+            buffers = self._buffers()
+            times = tuple(seconds for count in self._portions(launches) for seconds in self._run(count, buffers))
+        except RuntimeError as error:
+            raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
+        return times
+
+    def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
+        """Return an array's buffer as the last launch left it, shape ``(length,)``."""
+        data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
+        self._context.memory.read(self._buffers()[self._request.slots[name][0]], data)
+        return data
+
+    def _buffers(self) -> dict[Slot, int]:
+        return self._context.pool.buffers(self._slot_bytes, self._request.label)
+
+    def _portions(self, launches: int) -> Iterator[int]:
+        """Divide launches so that a stream takes the commands of each portion without making the host wait."""
+        each = len(self._functions) + (len(self._restored) + 2 if self._restored else 0)
+        most = max(1, _MOST_COMMANDS // each)
+        for first in range(0, launches, most):
+            yield min(most, launches - first)
+
+    def _run(self, launches: int, buffers: Mapping[Slot, int]) -> list[float]:
+        # The first launch may have to load code, which waits for a device that is held.
+        hold = self._context.hold.held() if self._ran else nullcontext()
+        each = 1 if self._restored else launches
+        with self._context.stream:
+            with hold:
+                pairs = [self._timed(each, buffers) for _ in range(launches // each)]
+            self._context.stream.synchronize()
+        self._ran = True
+        elapsed = self._context.cupy.cuda.get_elapsed_time
+        return [elapsed(first, last) * 1e-3 / each for first, last in pairs for _ in range(each)]
+
+    def _timed(self, launches: int, buffers: Mapping[Slot, int]) -> tuple[Any, Any]:
+        """Enqueue what restores arrays, and launches between two events."""
+        for slot, origin, name in self._restored:
+            self._context.memory.copy(buffers[slot], buffers[origin], self._request.buffer_bytes[name])
+        event = self._context.cupy.cuda.Event
+        first, last = event(), event()
+        first.record(self._context.stream)
+        for _ in range(launches):
+            for function, grid, (_, names) in zip(
+                self._functions, self._request.launch.grids, self._request.programs, strict=True
+            ):
+                function(grid.groups, grid.work_group, self._arguments(names, buffers))
+        last.record(self._context.stream)
+        return first, last
+
+    def _arguments(self, names: Sequence[str], buffers: Mapping[Slot, int]) -> tuple[Any, ...]:
+        scalars, slots = self._request.launch.scalars, self._request.slots
+        return tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)

@@ -1,0 +1,119 @@
+"""A CUDA device in this process: its stream and memory, and what its errors mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.devices.cuda import first_line, load_cupy, properties_of
+from perflex.errors import DeviceError, MeasurementError
+from perflex.timing.launch.buffers import BufferPool
+from perflex.timing.launch.cuda_hold import Hold
+from perflex.timing.launch.cuda_memory import CudaMemory, out_of_cuda_memory
+
+if TYPE_CHECKING:
+    from perflex.devices.listing import Device
+
+__all__ = ["CudaContext"]
+
+_POOL_SHARE = 0.25
+_OUT_OF_RESOURCES = ("cudaErrorLaunchOutOfResources", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+
+
+class CudaContext:
+    """What builds and launches share.
+
+    An illegal access or a trap loses the device for the whole process. That shows in `responds`, and whatever needs
+    the device afterwards is refused.
+
+    Attributes
+    ----------
+    device
+        Which device.
+    cupy
+        The package that reaches it.
+    stream
+        Where all commands go.
+    hold
+        Holds the stream while commands are enqueued.
+    memory, pool
+        Its memory, and the buffers there.
+
+    Raises
+    ------
+    DeviceError
+        CuPy does not load, or the device is not there.
+    MissingExtraError
+        CuPy is not installed.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.cupy = load_cupy()
+        self._lost = ""
+        try:
+            self.cupy.cuda.runtime.setDevice(_number_of(self.cupy, device))
+            self.stream = self.cupy.cuda.Stream(non_blocking=True)
+            self.hold = Hold(self.cupy)
+        except (RuntimeError, OSError) as error:
+            msg = f"cannot open {device}: {first_line(error)}"
+            raise DeviceError(msg, device=device) from error
+        self.memory = CudaMemory(self.cupy, self.stream)
+        self.pool = BufferPool(self.memory, int(_POOL_SHARE * device.global_memory_bytes))
+
+    def require(self) -> None:
+        """Refuse to go on where an earlier kernel lost the device.
+
+        Raises
+        ------
+        DeviceError
+            It did.
+        """
+        if self._lost:
+            msg = (
+                f"{self.device} is lost to this process since {self._lost}; start again, and leave "
+                "TimingOptions(isolate=True) on, so that such kernels cost a process of their own only"
+            )
+            raise DeviceError(msg, device=self.device)
+
+    def responds(self) -> bool:
+        """Return whether the device still works."""
+        runtime = self.cupy.cuda.runtime
+        sent, received = np.arange(4), np.zeros(4, np.int64)
+        try:
+            address = runtime.malloc(sent.nbytes)
+            runtime.memcpy(address, sent.ctypes.data, sent.nbytes, runtime.memcpyHostToDevice)
+            runtime.memcpy(received.ctypes.data, address, sent.nbytes, runtime.memcpyDeviceToHost)
+            runtime.free(address)
+        except RuntimeError:
+            return False
+        return bool((sent == received).all())
+
+    def failure(self, label: str, what: str, error: Exception, kind: str) -> MeasurementError:
+        """Return what happened to a kernel as an error; remember it where it lost the device."""
+        text = first_line(error)
+        if out_of_cuda_memory(error):
+            self.pool.release()
+            msg = f"{label}: the device ran out of memory ({text}); choose smaller sizes"
+            return MeasurementError(msg, kernel=label, device=self.device, kind="memory")
+        if any(word in text for word in _OUT_OF_RESOURCES):
+            msg = f"{label}: needs more registers than {self.device} has for a work-group ({text}); make it smaller"
+            return MeasurementError(msg, kernel=label, device=self.device, kind="prepare")
+        if not self.responds():
+            self._lost = f"{label} ({text})"
+        return MeasurementError(f"{label}: {what} ({text})", kernel=label, device=self.device, kind=kind)
+
+
+def _number_of(cupy: Any, device: Device) -> int:
+    """Return CUDA's number of a device in this process."""
+    names = (device.platform, device.vendor, device.name, device.driver)
+    same = []
+    for number in range(int(cupy.cuda.runtime.getDeviceCount())):
+        facts = properties_of(cupy, number)
+        if tuple(facts[name] for name in ("platform", "vendor", "name", "driver")) == names:
+            same.append(number)
+    if device.ordinal >= len(same):
+        msg = f"{device} is not visible in this process; CUDA_VISIBLE_DEVICES may hide it"
+        raise DeviceError(msg, device=device)
+    return same[device.ordinal]

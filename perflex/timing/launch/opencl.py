@@ -1,0 +1,302 @@
+"""Building and launching loopy kernels on an OpenCL device, timed by device events."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.errors import DeviceError, MeasurementError
+from perflex.machines.resources import Resources, most_of, resources_in_log
+from perflex.timing.launch.buffers import BufferPool
+from perflex.timing.launch.memory import OpenCLMemory, out_of_opencl_memory
+from perflex.timing.launch.request import launch_request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import loopy as lp
+
+    from perflex.devices.listing import Device
+    from perflex.timing.launch.buffers import Slot
+    from perflex.timing.launch.request import LaunchRequest
+    from perflex.timing.launch.sizes import SizedLaunch
+
+__all__ = ["OpenCLBackend", "OpenCLRunnable", "open_device"]
+
+_POOL_SHARE = 0.25
+_MESSAGE_LINES = 4
+_SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
+
+
+@lru_cache(maxsize=16)
+def open_device(device: Device, *, drivers_shown: bool = False) -> tuple[Any, Any]:
+    """Return the pyopencl device and a context on it, opened once per process.
+
+    Parameters
+    ----------
+    device
+        Which device.
+    drivers_shown
+        Whether OCL_ICD_VENDORS names all drivers already, so that none has to be tried first.
+
+    Raises
+    ------
+    DeviceError
+        The device does not exist in this process, most often because platforms had been queried before
+        perflex could show the loader all drivers.
+    """
+    import pyopencl as cl
+
+    from perflex.devices.listing import list_devices
+
+    if not drivers_shown:
+        list_devices()  # shows the drivers to the loader
+    names = (device.platform, device.vendor, device.name, device.driver)
+    candidates = []
+    try:
+        for platform in cl.get_platforms():
+            for candidate in _devices_of(platform):
+                driver = f"{candidate.driver_version.strip()} ({platform.version.strip()})"
+                if (platform.name.strip(), platform.vendor.strip(), candidate.name.strip(), driver) == names:
+                    candidates.append(candidate)
+        if device.ordinal < len(candidates):
+            chosen = candidates[device.ordinal]
+            return chosen, cl.Context([chosen])
+    except (cl.Error, RuntimeError) as error:
+        msg = f"cannot open {device}: {error}"
+        raise DeviceError(msg, device=device) from error
+    msg = (
+        f"{device} is not visible in this process: OpenCL platforms were queried before perflex could show "
+        "the loader all drivers; call perflex first, or start again with OCL_ICD_VENDORS naming every driver"
+    )
+    raise DeviceError(msg, device=device)
+
+
+def _devices_of(platform: Any) -> list[Any]:
+    import pyopencl as cl
+
+    try:
+        return list(platform.get_devices())
+    except cl.LogicError:  # some drivers report "no device" as an error
+        return []
+
+
+def _compiler_message(error: Exception) -> str:
+    """Return the message of a failed build, and remove the copy of the source that pyopencl leaves behind."""
+    text = str(error)
+    if saved := _SAVED_SOURCE.search(text):
+        Path(saved[1]).unlink(missing_ok=True)
+        text = text.replace(saved[0], "")
+    return text
+
+
+class OpenCLBackend:
+    """Builds and runs kernels on one OpenCL device; one source is built once for all sizes."""
+
+    def __init__(self, device: Device, *, drivers_shown: bool = False) -> None:
+        import pyopencl as cl
+
+        self.device = device
+        self._cl_device, self._context = open_device(device, drivers_shown=drivers_shown)
+        self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        memory = OpenCLMemory(self._context, self._queue)
+        self._pool = BufferPool(memory, int(_POOL_SHARE * device.global_memory_bytes))
+        self._programs: dict[str, Any] = {}
+        # NVIDIA's compiler then writes the registers of each kernel into its log.
+        told = "cl_nv_compiler_options" in self._cl_device.extensions.split()
+        self._options = ("-cl-nv-verbose",) if told else ()
+
+    @property
+    def timer_resolution_s(self) -> float:
+        """Resolution of the event timer, in seconds."""
+        return self.device.timer_resolution_ns * 1e-9
+
+    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> OpenCLRunnable:
+        """Build a kernel, and check that it can be launched with the sizes.
+
+        Raises
+        ------
+        MissingSizeError
+            A size parameter has no value.
+        MeasurementError
+            It does not build or does not fit the device.
+        """
+        return self.build(launch_request(kernel, sizes, label, self.device))
+
+    def build(self, request: LaunchRequest) -> OpenCLRunnable:
+        """Build what was generated and checked before.
+
+        Raises
+        ------
+        MeasurementError
+            It does not build, or needs more than the device has for this kernel.
+        """
+        import pyopencl as cl
+
+        program = self._built(request.source, request.label)
+        try:
+            kernels = [cl.Kernel(program, name) for name, _ in request.programs]
+        except cl.Error as error:
+            msg = f"{request.label}: {self.device} lost a kernel of its own program ({error})"
+            raise MeasurementError(msg, kernel=request.label, device=self.device) from error
+        self._check_built(kernels, request.launch, request.label)
+        told = self._told(program)
+        resources = most_of(
+            self._resources(kernel, told.get(name, Resources()))
+            for kernel, (name, _) in zip(kernels, request.programs, strict=True)
+        )
+        return OpenCLRunnable(request, kernels, self._queue, self._pool, resources)
+
+    def responds(self) -> bool:
+        """Return whether the device still works: some drivers lose everything after one failed launch."""
+        import pyopencl as cl
+
+        sent, received = np.arange(4), np.zeros(4, np.int64)
+        try:
+            buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, sent.nbytes)
+            cl.enqueue_copy(self._queue, buffer, sent)
+            cl.enqueue_copy(self._queue, received, buffer)
+            buffer.release()
+        except cl.Error:
+            return False
+        return bool((sent == received).all())
+
+    def close(self) -> None:
+        """Give device memory back."""
+        self._pool.release()
+
+    def _built(self, source: str, label: str) -> Any:
+        import pyopencl as cl
+
+        if source not in self._programs:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # pyopencl turns compilers' remarks into warnings
+                    self._programs[source] = cl.Program(self._context, source).build(
+                        list(self._options), cache_dir=False
+                    )
+            except (cl.Error, RuntimeError) as error:
+                text = _compiler_message(error)
+                lines = [line.strip() for line in text.splitlines() if line.strip()]
+                telling = [line for line in lines if "error:" in line] or lines
+                msg = f"{label}: does not build on {self.device}: {' | '.join(telling[:_MESSAGE_LINES])}"
+                raise MeasurementError(msg, kernel=label, device=self.device, log=text) from error
+        return self._programs[source]
+
+    def _resources(self, kernel: Any, told: Resources) -> Resources:
+        """Return what a kernel takes: what OpenCL asks drivers for, and what NVIDIA's compiler writes."""
+        import pyopencl as cl
+
+        info = cl.kernel_work_group_info
+        private_bytes, local_bytes = (
+            int(kernel.get_work_group_info(query, self._cl_device))
+            for query in (info.PRIVATE_MEM_SIZE, info.LOCAL_MEM_SIZE)
+        )
+        return replace(told, private_bytes=private_bytes, local_bytes=local_bytes)
+
+    def _told(self, program: Any) -> Mapping[str, Resources]:
+        import pyopencl as cl
+
+        if not self._options:
+            return {}
+        return resources_in_log(str(program.get_build_info(self._cl_device, cl.program_build_info.LOG)))
+
+    def _check_built(self, kernels: list[Any], launch: SizedLaunch, label: str) -> None:
+        """Compare with the limits that are known only after the build, registers included."""
+        import pyopencl as cl
+
+        info = cl.kernel_work_group_info
+        for kernel, grid in zip(kernels, launch.grids, strict=True):
+            work_items = int(np.prod(grid.work_group))
+            limit = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self._cl_device))
+            if work_items > limit:
+                msg = f"{label}: a work-group of {work_items} work-items, {self.device} allows {limit} for this kernel"
+                raise MeasurementError(msg, kernel=label, device=self.device)
+            local_bytes = int(kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self._cl_device))
+            if local_bytes > self.device.local_memory_bytes:
+                msg = (
+                    f"{label}: needs {local_bytes} B of local memory, {self.device} "
+                    f"has {self.device.local_memory_bytes} B"
+                )
+                raise MeasurementError(msg, kernel=label, device=self.device)
+
+
+class OpenCLRunnable:
+    """A built kernel with sizes.
+
+    The time of a launch is what the device's events say, from the start to the end of execution, without
+    the cost of enqueueing. A kernel of several device programs (global barriers) counts from the start of
+    the first to the end of the last, gaps included, since the gaps are part of running it.
+    """
+
+    def __init__(
+        self, request: LaunchRequest, kernels: list[Any], queue: Any, pool: BufferPool, resources: Resources
+    ) -> None:
+        self.resources = resources
+        self._request = request
+        self._kernels = kernels
+        self._buffer_bytes = request.buffer_bytes
+        self._slot_bytes = request.slot_bytes
+        self._queue = queue
+        self._pool = pool
+
+    def run(self, launches: int) -> tuple[float, ...]:
+        """Run back to back and return the device time of each launch in seconds.
+
+        Arrays that the kernel both reads and writes are restored before each launch, outside the times.
+
+        Raises
+        ------
+        MeasurementError
+            The driver reports an error.
+        """
+        import pyopencl as cl
+
+        try:
+            buffers = self._bound()
+            events = [self._launch(buffers) for _ in range(launches)]
+            self._queue.finish()
+            return tuple((last.profile.end - first.profile.start) * 1e-9 for first, last in events)
+        except cl.Error as error:
+            label = self._request.label
+            if out_of_opencl_memory(error):
+                self._pool.release()
+                msg = f"{label}: the device ran out of memory ({error}); choose smaller sizes"
+                raise MeasurementError(msg, kernel=label, kind="memory") from error
+            msg = f"{label}: the launch failed ({error})"
+            raise MeasurementError(msg, kernel=label, kind="run") from error
+
+    def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
+        """Return an array's buffer as the last launch left it, shape ``(length,)``."""
+        data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
+        self._pool.memory.read(self._bound()[self._request.slots[name][0]], data)
+        return data
+
+    def _bound(self) -> dict[Slot, Any]:
+        """Return this kernel's buffers and set them as its arguments."""
+        buffers = self._pool.buffers(self._slot_bytes, self._request.label)
+        for kernel, (_, arguments) in zip(self._kernels, self._request.programs, strict=True):
+            for index, name in enumerate(arguments):
+                scalar = self._request.launch.scalars.get(name)
+                kernel.set_arg(index, buffers[self._request.slots[name][0]] if scalar is None else scalar)
+        return buffers
+
+    def _launch(self, buffers: Mapping[Slot, Any]) -> tuple[Any, Any]:
+        """Enqueue all device programs in order; return the first and the last event."""
+        import pyopencl as cl
+
+        for name, (slot, origin) in self._request.slots.items():
+            if origin is not None:
+                size = self._buffer_bytes[name]
+                cl.enqueue_copy(self._queue, buffers[slot], buffers[origin], byte_count=size)
+        events = [
+            cl.enqueue_nd_range_kernel(self._queue, kernel, grid.items, grid.work_group)
+            for kernel, grid in zip(self._kernels, self._request.launch.grids, strict=True)
+        ]
+        return events[0], events[-1]

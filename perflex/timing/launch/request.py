@@ -1,0 +1,102 @@
+"""All that building and launching one kernel with sizes needs, as plain data that can go to another process."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import MeasurementError
+from perflex.timing.launch.buffers import assign_slots
+from perflex.timing.launch.plan import plan_launch
+from perflex.timing.launch.sizes import check_limits, size_launch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import loopy as lp
+    import numpy as np
+
+    from perflex.devices.listing import Device
+    from perflex.timing.launch.buffers import Slot
+    from perflex.timing.launch.sizes import SizedLaunch
+
+__all__ = ["LaunchRequest", "launch_request"]
+
+_DOUBLE = re.compile(r"\bdouble\d*\b")
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """A kernel with sizes, ready to be built.
+
+    Attributes
+    ----------
+    label
+        Which kernel and sizes, for messages.
+    sizes
+        Value of each size parameter.
+    source
+        Code of all programs, in OpenCL C or CUDA C++.
+    programs
+        Name and argument names of each device program, in launch order.
+    launch
+        Grids, buffer lengths and scalars.
+    slots
+        Place of every array in the buffer pool, and of what it is restored from.
+    dtypes
+        Element type of every array.
+    """
+
+    label: str
+    sizes: Mapping[str, int]
+    source: str
+    programs: tuple[tuple[str, tuple[str, ...]], ...]
+    launch: SizedLaunch
+    slots: Mapping[str, tuple[Slot, Slot | None]]
+    dtypes: Mapping[str, np.dtype[Any]]
+
+    @property
+    def buffer_bytes(self) -> dict[str, int]:
+        """Bytes of every array."""
+        return {name: self.launch.lengths[name] * dtype.itemsize for name, dtype in self.dtypes.items()}
+
+    @property
+    def slot_bytes(self) -> dict[Slot, int]:
+        """Bytes of every slot, those that arrays are restored from included."""
+        sizes: dict[Slot, int] = {}
+        for name, size in self.buffer_bytes.items():
+            slot, origin = self.slots[name]
+            sizes[slot] = size
+            if origin is not None:
+                sizes[origin] = size
+        return sizes
+
+
+def launch_request(kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str, device: Device) -> LaunchRequest:
+    """Generate a kernel's code, put in the sizes, and check that the device can hold the launch.
+
+    Raises
+    ------
+    MissingSizeError
+        A size parameter has no value.
+    MeasurementError
+        No code can be generated, or the launch does not fit the device.
+    """
+    plan = plan_launch(kernel, device.api)
+    if not device.double_precision and _DOUBLE.search(plan.source):
+        msg = f"{label}: computes in double precision, which {device} does not have; use float32"
+        raise MeasurementError(msg, kernel=label, device=str(device))
+    request = LaunchRequest(
+        label=label,
+        sizes=dict(sizes),
+        source=plan.source,
+        programs=tuple((program.name, program.argument_names) for program in plan.programs),
+        launch=size_launch(plan, sizes, label),
+        slots=assign_slots(list(plan.arrays.values())),
+        dtypes={name: array.dtype for name, array in plan.arrays.items()},
+    )
+    sizes_held = request.buffer_bytes
+    restored = {f"{name} (copy)": sizes_held[name] for name, (_, origin) in request.slots.items() if origin}
+    check_limits(request.launch, {**sizes_held, **restored}, device, label)
+    return request

@@ -1,0 +1,70 @@
+"""Building kernels only to see what they take of a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perflex.errors import DeviceError, PerflexError
+from perflex.timing.measuring import TimingOptions, open_backend
+from perflex.timing.results import MeasurementFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perflex.machines.resources import Resources
+    from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.measuring import Job, Progress
+
+__all__ = ["resource_use"]
+
+
+def resource_use(
+    jobs: Sequence[Job],
+    device: TimedDevice,
+    options: TimingOptions | None = None,
+    progress: Progress | None = None,
+) -> list[Resources | MeasurementFailure]:
+    """Build kernels on a device, without running them.
+
+    Parameters
+    ----------
+    jobs
+        Kernel, sizes and label of each.
+    device
+        Where to build.
+    options
+        Whether in a process of their own, and how long a build may take.
+    progress
+        Called with kernels done, kernels in all, and the label of the one at work.
+
+    Returns
+    -------
+    list
+        `Resources`, or why a kernel does not build, in the order of the jobs.
+
+    Raises
+    ------
+    DeviceError
+        The device cannot be opened, or does not tell what kernels take.
+    """
+    backend = open_backend(device, options or TimingOptions())
+    found: list[Resources | MeasurementFailure] = []
+    try:
+        for number, (unit, sizes, label) in enumerate(jobs):
+            if progress is not None:
+                progress(number, len(jobs), f"building {label}")
+            try:
+                runnable = backend.prepare(getattr(unit, "translation_unit", unit), sizes, label)
+            except DeviceError:
+                raise
+            except PerflexError as error:
+                found.append(MeasurementFailure(label, error.message, "prepare", error))
+                continue
+            resources: Resources | None = getattr(runnable, "resources", None)
+            if resources is None:
+                msg = f"{device} does not tell what kernels take; leave out features such as f_registers"
+                raise DeviceError(msg, device=device)
+            found.append(resources)
+    finally:
+        backend.close()
+    return found

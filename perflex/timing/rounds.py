@@ -1,0 +1,227 @@
+"""Kernels in the course of being timed: started once, then timed in rounds until their times are known."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.errors import DeviceError, MeasurementError, PerflexError
+from perflex.store.records import Failure, Sample
+from perflex.timing.drift import reference_count
+from perflex.timing.results import MeasurementFailure
+from perflex.timing.statistics import estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perflex.store.records import MeasurementKey, Recorder
+    from perflex.timing.launch.backend import Backend, Runnable
+    from perflex.timing.options import TimingOptions
+    from perflex.timing.results import FailureKind
+
+__all__ = ["Entry", "Session", "start", "suits_as_reference", "time_in_rounds"]
+
+# A timing shorter than this many ticks of the device's timer is repeated and averaged.
+_TICKS = 50
+_MOST_LAUNCHES = 1000
+# Reference kernels are long enough for the timer and the host's disturbances, and short enough for every round.
+_REFERENCE_S = (5e-4, 5e-3)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One call that measures: its options, its name in records, and what keeps them.
+
+    Attributes
+    ----------
+    options
+        How kernels are timed.
+    name
+        Tells the samples of this call from others.
+    recorder
+        What is told every sample and failure.
+    """
+
+    options: TimingOptions
+    name: str
+    recorder: Recorder | None = None
+
+
+@dataclass(eq=False)
+class Entry:
+    """A kernel in the course of being timed.
+
+    Attributes
+    ----------
+    label
+        Which kernel and sizes.
+    job
+        Kernel and sizes.
+    key
+        Under what samples are kept; None where they are not.
+    samples
+        Of this session and, before them, of earlier ones.
+    failure
+        Why it was given up.
+    runnable
+        The kernel, built.
+    launches
+        Launches in one sample.
+    seconds
+        Time of one launch, about.
+    """
+
+    label: str
+    job: tuple[Any, Mapping[str, int]]
+    key: MeasurementKey | None = None
+    samples: list[Sample] = field(default_factory=list)
+    failure: MeasurementFailure | None = None
+    runnable: Runnable | None = None
+    launches: int = 1
+    seconds: float = math.nan
+
+    def is_known(self, options: TimingOptions) -> bool:
+        """Return whether no more samples are wanted; depends on the samples alone."""
+        count = len(self.samples)
+        if count < options.min_trials:
+            return False
+        if count >= options.trials:
+            return True
+        spent = math.fsum(sample.seconds * (sample.launches + options.warmups) for sample in self.samples)
+        if spent * (1 + 1 / count) > options.budget_s * (1 + 1e-9):
+            return True
+        values = np.array([sample.seconds for sample in self.samples])
+        return estimate(values, options.statistic).known_to(options.precision)
+
+    def give_up(self, error: PerflexError, kind: str, session: Session) -> None:
+        """Keep why the kernel failed; the error may know better than the one who caught it what kind it is."""
+        known: FailureKind = error.context.get("kind", kind)  # type: ignore[assignment]
+        self.failure = MeasurementFailure(self.label, error.message, known, error)
+        if session.recorder is not None and self.key is not None:
+            failure = Failure(known, error.message, time.time(), session.name)
+            session.recorder.fail(self.key, failure, self.label)
+
+
+def start(entry: Entry, backend: Backend, session: Session) -> None:
+    """Build a kernel, run it for a first time, and decide how many launches make a sample.
+
+    Raises
+    ------
+    DeviceError
+        The device cannot be opened.
+    """
+    kernel, sizes = entry.job
+    stage = "prepare"
+    try:
+        entry.runnable = backend.prepare(kernel, sizes, entry.label)
+        stage = "run"
+        seconds = entry.runnable.run(1)[0]
+        if seconds > session.options.limit_s:
+            msg = f"{entry.label}: one launch took {seconds:.3g} s, the limit is {session.options.limit_s:g} s"
+            raise MeasurementError(msg, kernel=entry.label, kind="limit")
+        # The first launch pays for page faults and lazy loading, so the second one tells the cost.
+        entry.seconds = min(seconds, entry.runnable.run(1)[0])
+    except DeviceError:
+        raise
+    except PerflexError as error:
+        entry.give_up(error, stage, session)
+        return
+    entry.launches = _launches(entry.seconds, backend.timer_resolution_s)
+
+
+def _launches(seconds: float, resolution: float) -> int:
+    wanted = _TICKS * resolution
+    if seconds >= wanted:
+        return 1
+    return min(_MOST_LAUNCHES, math.ceil(wanted / max(seconds, resolution)))
+
+
+def time_in_rounds(entries: Sequence[Entry], backend: Backend, session: Session, progress: Any) -> None:
+    """Time kernels in rounds, each in another random order, until all are known.
+
+    Kernels that are known drop out of later rounds. A few of them, the reference kernels, take part in every round
+    all the same, so that a change of the device's speed from round to round shows.
+
+    Parameters
+    ----------
+    entries
+        Kernels; those that are known already are only considered as references.
+    backend
+        Where they run.
+    session
+        How.
+    progress
+        Called with the share done, from 0 to 1, and the label of the kernel at work.
+
+    Raises
+    ------
+    DeviceError
+        The device cannot be opened any more.
+    """
+    options = session.options
+    order = random.Random(options.seed)  # noqa: S311  the order of timings is no secret
+    references: list[Entry] = []
+    number = 0
+    while due := [entry for entry in entries if entry.failure is None and not entry.is_known(options)]:
+        references = _references(references, entries, backend, session)
+        known = sum(entry not in due for entry in entries)
+        share = max(known / len(entries), min(number / options.trials, 1.0))
+        taking_part = due + [entry for entry in references if entry not in due]
+        order.shuffle(taking_part)
+        for entry in taking_part:
+            progress(share, entry.label)
+            _time(entry, number, session)
+        number += 1
+
+
+def _references(before: list[Entry], entries: Sequence[Entry], backend: Backend, session: Session) -> list[Entry]:
+    """Return the reference kernels: those before unless one failed; else the ones that suit best.
+
+    Those that took part in most rounds of earlier sessions come first among kernels of suitable length, so that this
+    session can be compared with them, even if they are known and have to be built for this only.
+    """
+    if before and all(entry.failure is None for entry in before):
+        return before
+    fit = [entry for entry in entries if entry.failure is None]
+    fit.sort(key=suits_as_reference, reverse=True)
+    found: list[Entry] = []
+    for entry in fit:
+        if len(found) == reference_count(len(fit)):
+            break
+        if entry.runnable is None:
+            start(entry, backend, session)
+        if entry.failure is None:
+            found.append(entry)
+    return found
+
+
+def suits_as_reference(entry: Entry) -> tuple[bool, int, float]:
+    """Return how well a kernel suits as a reference; the greatest suits best."""
+    shortest, longest = _REFERENCE_S
+    seconds = max(entry.seconds, 1e-12)
+    rounds = len({(sample.session, sample.round) for sample in entry.samples})
+    return shortest <= seconds <= longest, rounds, -abs(math.log(seconds / math.sqrt(shortest * longest)))
+
+
+def _time(entry: Entry, number: int, session: Session) -> None:
+    started = time.time()
+    try:
+        if entry.runnable is None:
+            return
+        for _ in range(session.options.warmups):
+            entry.runnable.run(1)
+        times = entry.runnable.run(entry.launches)
+    except DeviceError:
+        raise
+    except PerflexError as error:
+        entry.give_up(error, "run", session)
+        return
+    sample = Sample(math.fsum(times) / len(times), len(times), started, session.name, number)
+    entry.samples.append(sample)
+    if session.recorder is not None and entry.key is not None:
+        session.recorder.add(entry.key, sample, entry.label)
