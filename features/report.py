@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from perflex.features.access_notes import access_notes
 from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features.counting.certainty import Certainty, certainty_of_access, certainty_of_statement
 from perflex.features.counting.counts import AccessCounts, ScopCounts, counts_of
@@ -21,15 +20,17 @@ from perflex.features.families.operations import OperationFeature
 from perflex.machines.choice import chosen_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from perflex.features.counting.counts import AccessCounts, ScopCounts
     from perflex.features.counting.footprints import Footprint
     from perflex.features.counting.ratio import Ratio
     from perflex.features.families.feature import Feature
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
 
-__all__ = ["access_identifier", "count_features"]
+__all__ = ["access_identifier", "access_notes", "count_features"]
+
 
 _PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
 
@@ -221,3 +222,57 @@ class _Counter:
         kind = feature.identifier.removeprefix("f_sync_barrier_")
         met = self.counts.barriers_met(kind)
         return "mean over the work-groups" if met is None else str(met)
+
+
+_LISTED = 4
+
+
+# A longer formula beside its value says less than the value alone.
+_FORMULA_BESIDE_VALUE = 24
+
+
+_AFR = {"=": "AFR", "<=": "AFR at most", ">=": "AFR at least", "~": "AFR about"}
+
+
+def access_notes(counts: ScopCounts, selected: Sequence[AccessCounts], sizes: Mapping[str, Any] | None) -> str:
+    """Return the accesses as written, those with the same remark together.
+
+    Parameters
+    ----------
+    counts
+        The counts that the accesses belong to.
+    selected
+        The accesses.
+    sizes
+        Value of each size parameter, or None for formulas only.
+    """
+    texts: dict[tuple[str, str], dict[str, None]] = {}
+    for item in selected:
+        reuse = _reuse(counts.footprint_among((item,)), sizes) if item.array.space == "global" else ""
+        texts.setdefault((reuse, _missing(item)), {})[item.access.text] = None
+    notes = []
+    for (reuse, missing), distinct in texts.items():
+        shown = list(distinct)[:_LISTED]
+        if len(distinct) > _LISTED:
+            shown.append(f"and {len(distinct) - _LISTED} more")
+        each = " each" if reuse and len(distinct) > 1 else ""
+        notes.append("; ".join(shown) + reuse + each + missing)
+    return "; ".join(notes)
+
+
+def _missing(item: AccessCounts) -> str:
+    axes = [f"lid({axis})" for axis, stride in enumerate(item.local_strides) if stride is None]
+    axes += [f"gid({axis})" for axis, stride in enumerate(item.group_strides) if stride is None]
+    return f", not affine in {', '.join(axes)}" if axes else ""
+
+
+def _reuse(touched: Footprint, sizes: Mapping[str, Any] | None) -> str:
+    """Return the access-to-footprint ratio: formula, value, or both."""
+    formula, is_formula = touched.formula("afr")
+    parts = []
+    if is_formula and (sizes is None or len(formula) <= _FORMULA_BESIDE_VALUE):
+        parts.append(formula)
+    value = math.nan if sizes is None else float(touched.afr.evaluate(sizes))
+    if not math.isnan(value) and parts != [f"{value:.6g}"]:
+        parts.append(f"{value:.6g}")
+    return f", {_AFR[touched.afr_relation]} {' = '.join(parts)}" if parts else ""

@@ -51,6 +51,7 @@ __all__ = [
     "ModelSyntaxError",
     "NoMatchError",
     "PerflexError",
+    "PerflexWarning",
     "SpaceError",
     "StoreError",
     "TagError",
@@ -182,3 +183,7 @@ class EnvironmentSetupError(PerflexError):
 
 class MissingExtraError(PerflexError):
     """An optional dependency is not installed; names the extra that brings it."""
+
+
+class PerflexWarning(UserWarning):
+    """Something the user should know before trusting a result; silence it by this class."""

@@ -13,7 +13,7 @@ from perflex.features.gpu.result import ArrayVolumes, Volumes
 from perflex.features.gpu.rules import VARIANTS
 from perflex.features.gpu.rules_current import current_volumes
 from perflex.features.gpu.rules_paper import paper_volumes
-from perflex.features.gpu.wavefronts import local_wavefronts
+from perflex.features.gpu.local_memory import local_wavefronts
 from perflex.features.scop.address_maps import describe
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.gpu.wavefronts_part1 import IDLE
+from perflex.features.gpu.wavefronts import IDLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

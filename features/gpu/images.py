@@ -18,9 +18,11 @@ from perflex.features.gpu.intervals import Intervals
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.features.gpu.resolved import Form, Ranges, ResolvedAccess, ResolvedPiece
+    from perflex.features.gpu.footprints import Box
+    from perflex.features.gpu.resolved import Form, Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
 
-__all__ = ["Imager", "joined"]
+__all__ = ["Imager", "instances", "joined"]
+
 
 _MOST_POINTS = 4_000_000
 
@@ -155,3 +157,16 @@ def _clip(form: Form, guards: Sequence[Form]) -> tuple[int, int] | None:
         else:
             low = max(low, form.constant - guard.constant)
     return low, high
+
+
+def instances(launch: ResolvedLaunch, box: Box) -> int:
+    """Return how many instances of statements the work-groups of a box execute."""
+    parts = [piece.within(box) for piece in launch.pieces]
+    return sum(_count(launch.kernel, part) for part in parts if part is not None)
+
+
+def _count(kernel: str, piece: ResolvedPiece) -> int:
+    imager = Imager(kernel, piece)
+    guarded = frozenset[int]().union(*imager.parts)
+    total = prod(end - start + 1 for dim, (start, end) in enumerate(piece.ranges) if dim not in guarded)
+    return total * prod(imager.points(part) for part in imager.parts)

@@ -10,9 +10,9 @@ import numpy as np
 
 from perflex.features.gpu.footprints import Layout, Toucher
 from perflex.features.gpu.group import PERIOD, instructions
-from perflex.features.gpu.instances import instances
+from perflex.features.gpu.images import instances
 from perflex.features.gpu.sampling import alike
-from perflex.features.gpu.wavefronts_part1 import distinct
+from perflex.features.gpu.wavefronts import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,12 +17,12 @@ import numpy as np
 from perflex.features.gpu.facts import curve, fact
 from perflex.features.gpu.footprints import Layout, Toucher
 from perflex.features.gpu.geometry import filled_groups, wave_of
-from perflex.features.gpu.instances import instances
+from perflex.features.gpu.images import instances
 from perflex.features.gpu.l1 import Lines, average_group
 from perflex.features.gpu.l2 import wave_volumes
 from perflex.features.gpu.rules import Oversubscription, Parts, Rates, as_volumes, gompertz
 from perflex.features.gpu.sampling import first_groups
-from perflex.features.gpu.wavefronts_part1 import bank_conflicts, distinct
+from perflex.features.gpu.wavefronts import bank_conflicts, distinct
 
 if TYPE_CHECKING:
     from perflex.features.gpu.facts import MachineFacts

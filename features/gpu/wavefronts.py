@@ -1,38 +1,43 @@
-"""Bank conflicts of local memory."""
+"""Cycles and sectors of memory instructions, from the addresses of a sub-group's work-items."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING
+import numpy as np
 
-from perflex.features.gpu.facts import fact
-from perflex.features.gpu.group import instructions
-from perflex.features.gpu.sampling import alike, whole_grid
-from perflex.features.gpu.wavefronts_part1 import bank_conflicts
+__all__ = ["IDLE", "bank_conflicts", "distinct"]
 
-if TYPE_CHECKING:
-    from perflex.features.gpu.facts import MachineFacts
-    from perflex.features.gpu.resolved import ResolvedLaunch
-
-__all__ = ["local_wavefronts"]
+# The address of a work-item that does not execute the instruction.
+IDLE = np.int64(1) << 60
 
 
-def local_wavefronts(launch: ResolvedLaunch, machine: MachineFacts) -> dict[tuple[str, str], float]:
-    """Return the cycles that accesses of local arrays take in a launch, by array and direction.
+def distinct(addresses: np.ndarray, granule: int) -> np.ndarray:
+    """Return the number of distinct granules along the last axis, idle work-items left out."""
+    granules = np.sort(addresses // granule, axis=-1)
+    idle = IDLE // granule
+    new = np.ones(granules.shape, dtype=bool)
+    new[..., 1:] = granules[..., 1:] != granules[..., :-1]
+    counted: np.ndarray = (new & (granules != idle)).sum(axis=-1)
+    return counted
 
-    An instruction takes as many as there are distinct words on one bank, over all sub-groups of a work-group; elements
-    of more than a word are served to parts of a sub-group in turn.
+
+def bank_conflicts(addresses: np.ndarray, banks: int, width: int, unit: int) -> np.ndarray:
+    """Return the most distinct units of memory on any one bank, along the last axis.
+
+    Parameters
+    ----------
+    addresses
+        Byte addresses; `IDLE` where a work-item does not take part.
+    banks, width
+        Number of banks, and bytes of neighbouring addresses on one bank.
+    unit
+        Addresses in the same so many bytes are served together.
     """
-    total: dict[tuple[str, str], float] = defaultdict(float)
-    if "local" not in launch.spaces.values():
-        return total
-    lanes, banks = fact(machine, "sub_group_size"), fact(machine, "local_banks")
-    word = fact(machine, "local_bank_bytes")
-    for group, weight in alike(launch, whole_grid(launch, 1), 1):
-        for item in instructions(launch, group, lanes, "local", {}):
-            width = max(item.itemsize, word)
-            parts = max(1, lanes * width // (banks * word))
-            split = item.addresses.reshape(*item.addresses.shape[:-1], parts, -1)
-            each = bank_conflicts(split, banks * word // width, width, width).sum(axis=(-1, -2))
-            total[item.array, item.direction] += weight * item.count * float(each @ item.weights)
-    return total
+    units = np.sort(addresses // unit, axis=-1)
+    new = np.ones(units.shape, dtype=bool)
+    new[..., 1:] = units[..., 1:] != units[..., :-1]
+    new &= units != IDLE // unit
+    bank = (units * unit // width) % banks
+    rows = np.arange(bank[..., 0].size).reshape((*bank.shape[:-1], 1)) * banks
+    counts = np.bincount((bank + rows)[new], minlength=bank[..., 0].size * banks)
+    most: np.ndarray = counts.reshape((*bank.shape[:-1], banks)).max(axis=-1)
+    return most

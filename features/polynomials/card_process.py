@@ -60,7 +60,7 @@ class CardProcess:
             self._worker, self._owner = None, os.getpid()
         if self._worker is None or self._worker.poll() is not None:
             self._answers = Queue()
-            script = str(Path(__file__).with_name("_card_worker.py"))
+            script = str(Path(__file__).with_name("card_worker.py"))
             self._worker = subprocess.Popen(  # noqa: S603 - this package's own script
                 [sys.executable, "-I", script],
                 stdin=subprocess.PIPE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.calibration import Calibration
-from perflex.calibration.calibration_rows import fitted_rows
+from perflex.calibration.calibration_file import fitted_rows
 from perflex.calibration.gathering import gather_feature_values
 from perflex.devices.wall_time import device_of, is_wall_time
 from perflex.errors import CalibrationError

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.devices.wall_time import device_of, is_wall_time
-from perflex.errors import CalibrationError, NoMatchError
+from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.features.many import count_rows
 from perflex.fit.table import FeatureInfo, FeatureTable
 from perflex.machines.choice import current_machine, else_machine, using_machine
 from perflex.progress import progress_shown
 from perflex.store.store import using_store
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

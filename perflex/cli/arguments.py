@@ -9,6 +9,7 @@ import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from perflex.errors import PerflexError
@@ -21,9 +22,21 @@ if TYPE_CHECKING:
 
     from perflex.features import AnnotatedKernel, Scop
 
-__all__ = ["ArgumentError", "load_kernel", "load_object", "read_pairs", "read_seconds", "read_sizes"]
+__all__ = [
+    "ArgumentError",
+    "load_kernel",
+    "load_object",
+    "read_pairs",
+    "read_seconds",
+    "read_sizes",
+    "require_writable_file",
+    "require_writable_folder",
+]
+
 
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
+
+
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 
 
@@ -210,3 +223,39 @@ def _function(module: ModuleType, name: str, path: Path) -> Callable[[], object]
         raise ArgumentError(msg, path=path)
     function: Callable[[], object] = found
     return function
+
+
+def require_writable_folder(folder: Path) -> None:
+    """Make the folder if it is not there, and make sure that files can be made in it; leaves none behind.
+
+    Raises
+    ------
+    ArgumentError
+        Files cannot be made there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror or error}; name another folder with --out"
+        raise ArgumentError(msg, path=folder) from error
+
+
+def require_writable_file(path: Path) -> None:
+    """Make sure that a file can be made or replaced; leaves nothing behind.
+
+    Raises
+    ------
+    ArgumentError
+        The path is a folder, or its folder is missing or takes no files.
+    """
+    try:
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror or error}; name another file with --out"
+        raise ArgumentError(msg, path=path) from error
+    if path.is_dir():
+        msg = f"cannot write {path}: it is a folder; name a file with --out"
+        raise ArgumentError(msg, path=path)

@@ -59,8 +59,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
     from perflex.calibration.calibrating import calibrate as run
-    from perflex.cli.arguments import read_seconds
-    from perflex.cli.writable import require_writable_file
+    from perflex.cli.arguments import read_seconds, require_writable_file
     from perflex.devices.listing import find_device
     from perflex.devices.wall_time import device_of, is_wall_time, names_a_device, wall_time_identifier
     from perflex.models import load_model

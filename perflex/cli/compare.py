@@ -32,8 +32,7 @@ def compare(
 ) -> None:
     """Compare two tables: median, 90th percentile and worst error, bias and rank correlation; and draw them."""
     from perflex.analysis.volumes import compare_rows, comparison_table, draw_comparison, read_rows
-    from perflex.cli.arguments import ArgumentError
-    from perflex.cli.writable import require_writable_file
+    from perflex.cli.arguments import ArgumentError, require_writable_file
 
     columns = [column.strip() for column in shape.split(",") if column.strip()]
     if picture is not None and (not 2 <= len(columns) <= 3 or not set(columns) <= set(key)):

@@ -28,7 +28,7 @@ def demo(
     trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 15,
 ) -> None:
     """Calibrate a matrix multiplication model without timing one, then predict two variants and measure them."""
-    from perflex.cli.writable import require_writable_folder
+    from perflex.cli.arguments import require_writable_folder
     from perflex.devices.listing import find_device
     from perflex.studies.demo import run_demo, write_demo
     from perflex.timing.measuring import TimingOptions

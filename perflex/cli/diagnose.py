@@ -40,7 +40,7 @@ def diagnose(
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.diagnosis import aicc_differences, draw_diagnosis
     from perflex.calibration.diagnosis import diagnose as judge
-    from perflex.cli.writable import require_writable_folder
+    from perflex.cli.arguments import require_writable_folder
 
     session = session_of(context)
     loaded = {str(path): Calibration.load(path) for path in (calibration, *(against or ()))}

@@ -54,7 +54,7 @@ def evaluate(
     trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 15,
 ) -> None:
     """Calibrate, predict and measure the paper's studies; write tables and pictures."""
-    from perflex.cli.writable import require_writable_folder
+    from perflex.cli.arguments import require_writable_folder
     from perflex.studies.evaluation import STUDIES, evaluate_device, write_evaluation
     from perflex.timing.measuring import TimingOptions
 

@@ -83,8 +83,7 @@ def layers(  # noqa: PLR0913 - one parameter per option
 
 
 def _check_picture(out: Path) -> None:
-    from perflex.cli.arguments import ArgumentError
-    from perflex.cli.writable import require_writable_file
+    from perflex.cli.arguments import ArgumentError, require_writable_file
 
     if out.suffix.lower() != ".png":
         msg = f"the picture is a PNG file; name it with --out {out.with_suffix('.png')}"

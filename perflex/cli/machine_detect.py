@@ -37,8 +37,7 @@ def detect(
     as_json: Annotated[bool, typer.Option("--json", help="Print the machine's file as JSON.")] = False,
 ) -> None:
     """Detect this CPU: caches that the operating system reports, clock and bandwidths measured, under a minute."""
-    from perflex.cli.arguments import ArgumentError
-    from perflex.cli.writable import require_writable_file
+    from perflex.cli.arguments import ArgumentError, require_writable_file
     from perflex.studies.machine_detect.detect import cpu_device, detect_machine
     from perflex.yaml_file import write_yaml
 

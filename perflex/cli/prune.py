@@ -77,7 +77,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
     The variants are those of a loopy kernel (CALIBRATION SPACE [SIZES]), or configurations of a kernel that a
     description tells of (--description, --space).
     """
-    from perflex.cli.writable import require_writable_folder
+    from perflex.cli.arguments import require_writable_folder
 
     _require_one_kind(calibration, space, described, measured)
     wanted = read_keep(keep)

@@ -63,7 +63,7 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     from perflex.analysis.roofline.table import as_json as json_of
     from perflex.analysis.roofline.table import ceiling_lines, place_lines
     from perflex.calibration.calibration import Calibration
-    from perflex.cli.writable import require_writable_folder
+    from perflex.cli.arguments import require_writable_folder
     from perflex.machines import load_machine, machine_of_device
 
     session = session_of(context)

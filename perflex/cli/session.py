@@ -66,7 +66,7 @@ class Session:
         """Show perflex's warnings of the block on standard error, each once and in one line."""
         import warnings
 
-        from perflex.warnings import PerflexWarning
+        from perflex.errors import PerflexWarning
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PerflexWarning)

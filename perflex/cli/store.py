@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex.cli.session import session_of
-from perflex.store.wording import together
+from perflex.store.overview import together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.table import Table
 
-    from perflex.store.reading import KernelOverview
+    from perflex.store.overview import KernelOverview
     from perflex.store.removal import Pruning
     from perflex.store.verify import Verdict
 
@@ -38,7 +38,7 @@ def list_(
 ) -> None:
     """List what was measured of each kernel on each device."""
     from perflex.cli.store_place import existing_store
-    from perflex.store.reading import counts_size, overview
+    from perflex.store.overview import counts_size, overview
 
     session = session_of(context)
     kept = existing_store(place)
@@ -70,7 +70,7 @@ def _table(device: str, kernels: Sequence[KernelOverview]) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from perflex.store.reading import utc
+    from perflex.store.overview import utc
 
     table = Table(title=escape(device or "(unnamed device)"))
     table.add_column("kernel", overflow="fold")
@@ -95,9 +95,8 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines, whatever the file is called.")] = False,
 ) -> None:
     """Write every sample and failure with all that is known of it, a line each."""
-    from perflex.cli.arguments import ArgumentError
+    from perflex.cli.arguments import ArgumentError, require_writable_file
     from perflex.cli.store_place import existing_store
-    from perflex.cli.writable import require_writable_file
     from perflex.store.overview import write_rows
 
     if out is not None:

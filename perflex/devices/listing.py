@@ -88,7 +88,7 @@ class Device:
         DeviceError
             This process cannot reach the device.
         """
-        from perflex.timing.launch.open_device import backend_of
+        from perflex.timing.launch.backend import backend_of
 
         return backend_of(self)
 

@@ -4,17 +4,92 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.expression.expression_maximum import smooth_maximum
-from perflex.expression.expression_overlap import overlap, partial_overlap
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FUNCTIONS", "Function"]
+__all__ = ["FUNCTIONS", "Function", "overlap", "partial_overlap", "smooth_maximum"]
+
+
+# Keeps shares and imbalances of vanishing costs finite, with their first derivatives (its square is above 1e-308).
+_VANISHING = 1e-140
+
+
+def smooth_maximum(*arguments: Any, exp: Callable[[Any], Any], log: Callable[[Any], Any]) -> Any:
+    """Return a cost between the sum of costs and the largest of them.
+
+    The (1 + sharpness)-norm ``(x**q + y**q + ...)**(1/q)`` with ``q = 1 + sharpness``: the sum at sharpness 0 (nothing
+    is hidden), towards the maximum as it grows (all but the largest is hidden), above which it is by at most the
+    factor ``n**(1/q)`` for n costs. Homogeneous of degree one in the costs, so the same sharpness holds for short and
+    for long kernels; a cost of zero adds nothing.
+
+    Parameters
+    ----------
+    arguments
+        Two or more costs, not negative, in seconds (or whatever the output feature is), then the sharpness:
+        dimensionless, zero or more, useful up to about 100.
+    exp, log
+        Exponential and logarithm for the kind of the arguments.
+    """
+    *costs, sharpness = arguments
+    norm = 1 + sharpness
+    # Powers are of shares of the sum: powers of seconds would leave the range of floating point numbers.
+    total = reduce(add, costs) + _VANISHING
+    powers = reduce(add, [exp(norm * log(cost / total + _VANISHING)) for cost in costs])
+    return total * exp(log(powers) / norm)
+
+
+def overlap(global_cost: Any, on_chip_cost: Any, edge: Any, tanh: Any) -> Any:
+    """Return the cost when the smaller of two costs is hidden (paper Section 7.4, Eqs. 5 and 6).
+
+    ``g * s(g - o) + o * s(o - g)`` with ``s(x) = (tanh(edge * x) + 1) / 2``. For a large edge this is
+    ``max(g, o)``; for finite ones it is below that by at most ``0.14 / edge``, never below the mean of both.
+
+    Parameters
+    ----------
+    global_cost, on_chip_cost
+        The two costs g and o, in seconds (or whatever the output feature is).
+    edge
+        Abruptness of the step, in 1/[cost].
+    tanh
+        Hyperbolic tangent for the kind of the other arguments.
+    """
+    difference = global_cost - on_chip_cost
+
+    def step(x: Any) -> Any:
+        return (tanh(edge * x) + 1) / 2
+
+    return global_cost * step(difference) + on_chip_cost * step(-difference)
+
+
+def partial_overlap(global_cost: Any, on_chip_cost: Any, edge: Any, hidden: Any, tanh: Any) -> Any:
+    """Return the cost when a fraction of the smaller of two costs is hidden.
+
+    ``g + o - hidden * h`` with the smooth minimum ``h = g * s((o - g) / (g + o)) + o * s((g - o) / (g + o))``
+    and ``s(x) = (tanh(edge * x) + 1) / 2``: a variation of the paper's Eq. 6 with one more parameter, as its
+    Section 7.4 suggests. Unlike `overlap` it is homogeneous of degree one in the costs, so the same
+    parameters hold for short and for long kernels. With ``hidden = 0`` it is ``g + o``; with ``hidden = 1``
+    and a large edge it is ``max(g, o)``, below which it may fall by at most ``0.14 * (g + o) / edge``.
+
+    Parameters
+    ----------
+    global_cost, on_chip_cost
+        The two costs g and o, not negative, in seconds (or whatever the output feature is).
+    edge
+        Abruptness of the step, dimensionless; useful between about 1 and 100.
+    hidden
+        Fraction of the smaller cost that is hidden, between 0 and 1.
+    tanh
+        Hyperbolic tangent for the kind of the other arguments.
+    """
+    total = global_cost + on_chip_cost
+    imbalance = (global_cost - on_chip_cost) / (total + _VANISHING)
+    smaller = global_cost * (1 - tanh(edge * imbalance)) / 2 + on_chip_cost * (tanh(edge * imbalance) + 1) / 2
+    return total - hidden * smaller
 
 
 @dataclass(frozen=True)

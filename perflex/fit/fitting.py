@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, PerflexWarning
 from perflex.expression.roles import Roles, find_roles
 from perflex.fit.identify import Identification, ambiguous, covariance, identify
 from perflex.fit.minimise import Solution, minimise
@@ -16,7 +16,6 @@ from perflex.fit.problem import Problem, pose
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate, geometric_mean_error
 from perflex.fit.starts import cost_columns, start_points
 from perflex.fit.units import parameter_units
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

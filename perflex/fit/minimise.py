@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.fit.fit_bounds import minimise_bounded
-from perflex.fit.scaled import Function, ScaledProblem, Solution
+from perflex.fit.scaled import ScaledProblem, Solution
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from perflex.fit.scaled import Function
+
     Array = NDArray[np.float64]
 
-__all__ = ["Solution", "minimise"]
+    Mask = NDArray[np.bool_]
+
+__all__ = ["Solution", "minimise", "minimise_bounded"]
 
 
 def minimise(
@@ -61,3 +64,96 @@ def minimise(
         z = problem.polish(z, everything)
         return problem.solution(z, ~everything, converged, reason)
     return minimise_bounded(problem, nonnegative, limit)
+
+
+_TRUST_REGION_EVALUATIONS = 60
+
+
+_UNSETTLED = "the set of parameters at their bound did not settle"
+
+
+def minimise_bounded(problem: ScaledProblem, nonnegative: Mask, limit: int) -> Solution:
+    """Return the minimum with the given parameters at or above zero.
+
+    Parameters
+    ----------
+    problem
+        The problem, with its start.
+    nonnegative
+        Which parameters must not become negative, shape ``(n,)``.
+    limit
+        Most residual evaluations of each Levenberg-Marquardt run.
+    """
+    start = np.where(nonnegative, np.maximum(problem.z_start, 0.0), problem.z_start)
+    free = np.ones(len(start), dtype=bool)
+    z, converged, reason = problem.levenberg_marquardt(start, free, limit)
+    if converged and (z[nonnegative] > 0).all():
+        return problem.solution(problem.polish(z, free), ~free, converged, reason)
+    outside = nonnegative & (z <= 0)
+    z = np.where(outside, 0.0, z)
+    if not problem.norm(z) < problem.norm(start):
+        z, outside = start, nonnegative & (start <= 0)
+    first = _settle(problem, z, outside, nonnegative, limit)
+    if first.converged:
+        return first
+    z = _trust_region(problem, start, nonnegative, limit)
+    pull = problem.jacobian(z).T @ problem.residual(z)
+    held = nonnegative & (z <= 1e-6 * (np.linalg.norm(z) + 1e-300)) & (pull > 0)
+    second = _settle(problem, np.where(held, 0.0, z), held, nonnegative, limit)
+    return second if second.converged or second.norm < first.norm else first
+
+
+def _trust_region(problem: ScaledProblem, start: Array, nonnegative: Mask, limit: int) -> Array:
+    from scipy.optimize import least_squares
+
+    result = least_squares(
+        problem.residual,
+        start,
+        jac=problem.jacobian,
+        method="trf",
+        bounds=(np.where(nonnegative, 0.0, -np.inf), np.inf),
+        ftol=1e-4,
+        max_nfev=min(limit, _TRUST_REGION_EVALUATIONS),
+    )
+    end: Array = result.x
+    return end
+
+
+def _settle(problem: ScaledProblem, z: Array, held: Mask, nonnegative: Mask, limit: int) -> Solution:
+    """Move parameters onto and off their bound until none has a reason to move."""
+    held = held.copy()
+    tried: set[bytes] = set()
+    for _ in range(3 * len(z) + 10):
+        end, converged, reason = problem.levenberg_marquardt(z, ~held, limit)
+        leaving = nonnegative & ~held & (end < 0)
+        if leaving.any():
+            # As far as the first bound; the parameters that reach it stay there.
+            reach = np.full_like(z, np.inf)
+            reach[leaving] = z[leaving] / (z[leaving] - end[leaving])
+            z = z + reach.min() * (end - z)
+            held |= reach <= reach.min()
+            z = np.where(held, 0.0, z)
+            continue
+        polished = problem.polish(end, ~held)
+        z = end if (nonnegative & (polished < 0)).any() else polished
+        inward = _most_inward(problem, z, held)
+        if inward is None:
+            return problem.solution(z, held, converged, reason)
+        if held.tobytes() in tried:
+            break
+        tried.add(held.tobytes())
+        held[inward] = False
+    return problem.solution(z, held, converged=False, reason=_UNSETTLED)
+
+
+def _most_inward(problem: ScaledProblem, z: Array, held: Mask) -> int | None:
+    """Return the parameter at its bound that would lower the residual most by leaving it, if any."""
+    residual, jacobian = problem.residual(z), problem.jacobian(z)
+    length = np.linalg.norm(jacobian, axis=0)
+    threshold = (1e-9 if problem.precise else 1e-5) * np.linalg.norm(residual) + 1e-13 * float(
+        np.linalg.norm(length * z)
+    )
+    pull = np.divide(-(jacobian.T @ residual), length, out=np.zeros_like(z), where=length > 0)
+    pull = np.where(held, pull, -np.inf)
+    index = int(np.argmax(pull))
+    return index if pull[index] > threshold else None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from perflex.machines.levels import OVERLAPS, CacheLevel, MemoryStream
-from perflex.machines.quantities import read_source, read_value
+from perflex.machines.machine import UNITS
 
 if TYPE_CHECKING:
     from perflex.machines.machine import Source
     from perflex.yaml_file import Section
 
-__all__ = ["read_levels", "read_streams"]
+__all__ = ["read_levels", "read_source", "read_streams", "read_value"]
+
 
 # Names that results use for what is no cache.
 _TAKEN = ("mem", "memory")
@@ -123,3 +125,41 @@ class _Entry:
     def _sourced(self, entry: Section, key: str) -> None:
         self._origins[f"{self._name}.{key}"] = read_source(entry, self._sources)
         entry.finish()
+
+
+def read_value(entry: Section, si_unit: str, *, whole: bool, zero: bool = False) -> float:
+    """Return the ``value`` of an entry in SI units, converted from its ``unit``.
+
+    Raises
+    ------
+    FileFormatError
+        The unit is of another dimension, or the value is negative, not whole, or zero where it must not be.
+    """
+    value, unit = entry.number("value"), entry.text("unit")
+    allowed = UNITS[si_unit]
+    if unit not in allowed:
+        msg = f"the unit must be one of {', '.join(map(repr, allowed))}, not {unit!r}"
+        raise entry.error(msg, "unit")
+    value *= allowed[unit]
+    if value < 0 or (value == 0 and not zero):
+        msg = f"it must be {'zero or more' if zero else 'more than zero'}"
+        raise entry.error(msg, "value")
+    if whole and value != math.floor(value):
+        msg = f"it must be a whole number of {si_unit if si_unit != '1' else 'units'}, not {value}"
+        raise entry.error(msg, "value")
+    return value
+
+
+def read_source(entry: Section, sources: dict[str, Source]) -> Source:
+    """Return the source that an entry names.
+
+    Raises
+    ------
+    FileFormatError
+        The file has no such source.
+    """
+    key = entry.text("source")
+    if key not in sources:
+        msg = f"there is no source {key!r}; the file has {', '.join(sources) or 'none'}"
+        raise entry.error(msg, "source")
+    return sources[key]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perflex.machines.ceilings import read_ceilings
-from perflex.machines.entries import read_levels, read_streams
+from perflex.machines.entries import read_levels, read_source, read_streams, read_value
 from perflex.machines.machine import FACTS, KINDS, Machine, Source
-from perflex.machines.quantities import read_source, read_value
 from perflex.yaml_file import read_yaml
 
 if TYPE_CHECKING:

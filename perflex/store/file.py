@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from perflex.errors import PerflexWarning
 from perflex.store.connection import (
     DamageError,
     UnusableError,
@@ -23,7 +24,6 @@ from perflex.store.connection import (
     transaction,
 )
 from perflex.store.lock import folder_lock
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,7 +239,7 @@ class StoreFile:
 def _told(found: Salvaged | None) -> str:
     if found is None or not (found.samples or found.failures):
         return "; a new one was begun"
-    from perflex.store.wording import together
+    from perflex.store.overview import together
 
     return f"; a new one has what could be read of it: {together(found.samples, found.failures, found.nameless)}"
 

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import csv
 import json
-from typing import TYPE_CHECKING, TextIO
+import statistics
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
 
-from perflex.store.reading import COLUMNS, all_rows
+from perflex.store.connection import DamageError
+from perflex.store.rows import is_sound_failure, is_sound_sample
 
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator, Sequence
+
     from perflex.store.samples import MeasurementStore
 
-__all__ = ["write_rows"]
+__all__ = [
+    "COLUMNS",
+    "CountsSize",
+    "KernelOverview",
+    "all_rows",
+    "counts_size",
+    "overview",
+    "together",
+    "utc",
+    "write_rows",
+]
 
 
 def write_rows(store: MeasurementStore, stream: TextIO, *, as_json: bool) -> int:
@@ -38,3 +55,203 @@ def write_rows(store: MeasurementStore, stream: TextIO, *, as_json: bool) -> int
         writer.writerow([json.dumps(value) if isinstance(value, dict) else value for value in row.values()])
         count += 1
     return count
+
+
+_PORTION = 5000
+
+
+# What every exported row has; samples have no kind and message, failures no round, seconds and launches.
+COLUMNS = (
+    "record", "number", "device", "driver", "label", "kernel", "sizes", "conditions", "session", "round", "seconds",
+    "launches", "kind", "message", "started", "started_utc",
+)  # fmt: skip
+
+
+_SAMPLES = """
+    SELECT s.number, k.device, k.driver, k.label, k.kernel, k.sizes, k.conditions,
+        s.key, s.session, s.round, s.seconds, s.launches, s.started, s.checksum
+    FROM samples AS s JOIN measurement_keys AS k ON k.number = s.key
+    WHERE s.number > ? ORDER BY s.number LIMIT ?
+"""
+
+
+_FAILURES = """
+    SELECT f.number, k.device, k.driver, k.label, k.kernel, k.sizes, k.conditions,
+        f.key, f.session, f.kind, f.message, f.started, f.after, f.checksum
+    FROM failures AS f JOIN measurement_keys AS k ON k.number = f.key
+    WHERE f.number > ? ORDER BY f.number LIMIT ?
+"""
+
+
+_TIMES = "SELECT key, started, seconds FROM samples"
+
+
+_FAILED = "SELECT key, started, NULL FROM failures"
+
+
+@dataclass(frozen=True)
+class KernelOverview:
+    """What the store has of one kernel on one device.
+
+    Attributes
+    ----------
+    device, label
+        The device's full name, and what people call the kernel (the beginning of its digest where it has no name).
+    measurements
+        How many differ in sizes, driver, code or conditions.
+    samples, failures
+        How many there are of each.
+    first, last
+        The earliest and the latest start, in seconds since 1970, UTC.
+    median_s
+        Median time of one launch, over all samples, in seconds; None where there is no sample.
+    """
+
+    device: str
+    label: str
+    measurements: int
+    samples: int
+    failures: int
+    first: float
+    last: float
+    median_s: float | None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the facts for JSON."""
+        return {**vars(self), "first_utc": utc(self.first), "last_utc": utc(self.last)}
+
+
+@dataclass(frozen=True)
+class CountsSize:
+    """How much of the store are counts, which are made again when they are missing.
+
+    Attributes
+    ----------
+    kernels, scops, counts
+        Rows of each table.
+    text_bytes
+        Characters of all descriptions and counts.
+    """
+
+    kernels: int
+    scops: int
+    counts: int
+    text_bytes: int
+
+
+def utc(seconds: float) -> str:
+    """Return a time as ISO text, such as ``2026-03-01T12:00:00Z``; as a number where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:.0f}"
+
+
+def all_rows(store: MeasurementStore) -> Iterator[dict[str, Any]]:
+    """Yield every sample, then every failure, in the order added, as a mapping from `COLUMNS`.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be read.
+    """
+    for row in _portions(store, _SAMPLES, is_sound_sample):
+        session, trial, seconds, launches, started, _ = row[8:]
+        facts = {"session": session, "round": trial, "seconds": seconds, "launches": launches}
+        yield _exported("sample", row, facts, started)
+    for row in _portions(store, _FAILURES, is_sound_failure):
+        session, kind, message, started, _, _ = row[8:]
+        yield _exported("failure", row, {"session": session, "kind": kind, "message": message}, started)
+
+
+def _exported(record: str, row: Sequence[Any], facts: dict[str, Any], started: float) -> dict[str, Any]:
+    number, device, driver, label, kernel, sizes, conditions = row[:7]
+    known = {
+        "record": record, "number": number, "device": device, "driver": driver, "label": label, "kernel": kernel,
+        "sizes": dict(json.loads(sizes)) if sizes else {}, "conditions": conditions, "started": started,
+        "started_utc": utc(started), **facts,
+    }  # fmt: skip
+    return {name: known.get(name) for name in COLUMNS}
+
+
+def _portions(
+    store: MeasurementStore, query: str, is_sound: Callable[[Sequence[Any]], bool]
+) -> Iterator[tuple[Any, ...]]:
+    last = 0
+    while True:
+
+        def fetch(connection: sqlite3.Connection, after: int = last) -> list[tuple[Any, ...]]:
+            rows = connection.execute(query, (after, _PORTION)).fetchall()
+            if not all(is_sound(row[7:]) for row in rows):
+                msg = "a row's checksum is wrong"
+                raise DamageError(msg)
+            return rows
+
+        rows = store.use(fetch)
+        if not rows:
+            return
+        yield from rows
+        last = rows[-1][0]
+
+
+def overview(store: MeasurementStore) -> tuple[KernelOverview, ...]:
+    """Return what there is of each kernel on each device, sorted by both names.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be read.
+    """
+
+    def fetch(connection: sqlite3.Connection) -> tuple[KernelOverview, ...]:
+        names = connection.execute("SELECT number, device, label, kernel FROM measurement_keys").fetchall()
+        group_of = {number: (device, label or kernel[:12] or "(unnamed)") for number, device, label, kernel in names}
+        found: dict[tuple[str, str], list[tuple[int, float, float | None]]] = {}
+        for query in (_TIMES, _FAILED):
+            for row in connection.execute(query):
+                found.setdefault(group_of[row[0]], []).append(row)
+        return tuple(_summary(*group, rows) for group, rows in sorted(found.items()))
+
+    return store.use(fetch)
+
+
+def _summary(device: str, label: str, rows: Sequence[tuple[int, float, float | None]]) -> KernelOverview:
+    times = [seconds for _, _, seconds in rows if seconds is not None]
+    starts = [started for _, started, _ in rows]
+    return KernelOverview(
+        device,
+        label,
+        measurements=len({key for key, _, _ in rows}),
+        samples=len(times),
+        failures=len(rows) - len(times),
+        first=min(starts),
+        last=max(starts),
+        median_s=statistics.median(times) if times else None,
+    )
+
+
+def counts_size(store: MeasurementStore) -> CountsSize:
+    """Return how much of the store are counts.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be read.
+    """
+
+    def fetch(connection: sqlite3.Connection) -> CountsSize:
+        kernels = connection.execute("SELECT count(*) FROM kernels").fetchone()[0]
+        scops, scop_bytes = connection.execute("SELECT count(*), total(length(text)) FROM scops").fetchone()
+        counts, count_bytes = connection.execute("SELECT count(*), total(length(text)) FROM counts").fetchone()
+        return CountsSize(kernels, scops, counts, int(scop_bytes + count_bytes))
+
+    return store.use(fetch)
+
+
+def together(samples: int, failures: int, nameless: int = 0) -> str:
+    """Return numbers as words, such as ``1 sample and 0 failures``.
+
+    `nameless` are measurements whose kernel's name was lost to damage; they are mentioned where there are any.
+    """
+    text = f"{samples} sample{'s'[: samples != 1]} and {failures} failure{'s'[: failures != 1]}"
+    return text + (f" (kernels without their names: {nameless})" if nameless else "")

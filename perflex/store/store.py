@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from platformdirs import user_cache_path
 
+from perflex.errors import PerflexWarning
 from perflex.store.connection import DamageError, UnusableError, store_fault
 from perflex.store.file import StoreFile
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -51,8 +51,7 @@ from gpu_parts.report import report_text
 from gpu_parts.stencil import stencil_shapes
 from gpu_parts.workers import default_workers
 
-from perflex.errors import PerflexError
-from perflex.warnings import PerflexWarning
+from perflex.errors import PerflexError, PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,6 +14,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
+from perflex.errors import PerflexWarning
 from perflex.features import (
     ScopCounts,
     _cardinality,
@@ -28,7 +29,6 @@ from perflex.features import (
 from perflex.features.kept.kernel_key import kernel_key
 from perflex.features.scop.text import scop_from_text, scop_to_text
 from perflex.store.store import Store, using_store
-from perflex.warnings import PerflexWarning
 from sample_kernels import make, matmul, pointwise
 from uipick import ALL_GENERATORS
 

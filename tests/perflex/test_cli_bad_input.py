@@ -11,9 +11,8 @@ from perflex import Calibration
 from perflex.__main__ import main
 from perflex.calib_data import calibration_names, load_calibration
 from perflex.cli.session import Session
-from perflex.errors import CalibrationError, MeasurementError
+from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.timing.fake import FakeDevice
-from perflex.warnings import PerflexWarning
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 MADD = '[flops_madd_pattern, "dtype:float32", "groups_fit:True", "nelements:32768,65536", "m:64,128"]'

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perflex.__main__ import main
-from perflex.store.reading import COLUMNS, utc
+from perflex.store.overview import COLUMNS, utc
 from perflex.store.records import Failure, MeasurementKey, Sample
 from perflex.store.samples import MeasurementStore
 from perflex.store.store import Store
@@ -129,7 +129,7 @@ def test_export_to_a_full_disk(store: MeasurementStore, tmp_path: Path, capsys: 
 def test_export_reads_in_portions(store: MeasurementStore, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     assert run(store, "export") == 0
     whole = capsys.readouterr().out
-    monkeypatch.setattr("perflex.store.reading._PORTION", 3)
+    monkeypatch.setattr("perflex.store.overview._PORTION", 3)
     assert run(store, "export") == 0
     assert capsys.readouterr().out == whole
 

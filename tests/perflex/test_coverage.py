@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perflex import Model
+from perflex.errors import PerflexWarning
 from perflex.features.coverage import uncounted
-from perflex.warnings import PerflexWarning
 from sample_kernels import matmul, pointwise
 
 SIZES = {"n": 64}

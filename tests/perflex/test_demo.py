@@ -14,13 +14,12 @@ import pytest
 from perflex import Calibration
 from perflex.__main__ import main
 from perflex.calibration.gathering import kernel_feature_values
-from perflex.errors import CalibrationError, FileFormatError, MeasurementError
+from perflex.errors import CalibrationError, FileFormatError, MeasurementError, PerflexWarning
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.models.sizes import matrix_sizes, multiply_add_rate, scaled_tags
 from perflex.studies.demo import DemoRow, _pairs, _rows, run_demo, write_demo
 from perflex.timing.fake import FakeDevice
-from perflex.warnings import PerflexWarning
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from perflex.calibration.budget.guess import rough_parameters
 from perflex.calibration.budget.spending import device_time, expected_device_time, longest_launch, one_block
 from perflex.calibration.gathering import gather_feature_values
 from perflex.cli.arguments import ArgumentError, read_seconds
-from perflex.errors import CalibrationError, MeasurementError
+from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.timing.fake import FakeBackend, FakeDevice, FakeRunnable
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions
-from perflex.warnings import PerflexWarning
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from perflex.errors import (
     MissingSizeError,
     NoMatchError,
     PerflexError,
+    PerflexWarning,
     UnsupportedKernelError,
 )
 from perflex.expression.model import Model
@@ -37,7 +38,6 @@ from perflex.features import (
 from perflex.progress import progress_bar, progress_shown
 from perflex.store.store import Store, using_store
 from perflex.timing.fake import FakeDevice
-from perflex.warnings import PerflexWarning
 from sample_kernels import matmul, pointwise
 from uipick import ALL_GENERATORS, KernelCollection
 

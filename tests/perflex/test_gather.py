@@ -8,9 +8,15 @@ import pytest
 
 from perflex import gather_feature_values, scale_features_by_output
 from perflex.calibration.gathering import kernel_feature_values
-from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, NoMatchError, UnknownFeatureError
+from perflex.errors import (
+    CalibrationError,
+    MeasurementError,
+    MissingSizeError,
+    NoMatchError,
+    PerflexWarning,
+    UnknownFeatureError,
+)
 from perflex.timing.fake import FakeDevice
-from perflex.warnings import PerflexWarning
 from sample_kernels import matmul, pointwise
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -62,7 +68,7 @@ def test_failures_are_left_out_with_a_warning() -> None:
     assert len(table.dropped) == 1
 
 
-@pytest.mark.filterwarnings("ignore::perflex.warnings.PerflexWarning")
+@pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
 def test_nothing_but_failures_is_an_error() -> None:
     def law(label: str, sizes: dict) -> float:
         msg = f"{label}: broken driver"

@@ -96,7 +96,7 @@ def test_coverage_of_absolute_fits() -> None:
 
 
 @pytest.mark.parametrize("small", [0.0, 2e-11])
-@pytest.mark.filterwarnings("ignore::perflex.warnings.PerflexWarning")
+@pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
 def test_coverage_where_a_cost_is_often_at_its_bound(small: float) -> None:
     assert coverage(LINEAR, {**TRUTH, "p_b": small}) == pytest.approx(0.95, abs=0.025)
 

@@ -19,7 +19,7 @@ import pytest
 
 from failing_kernels import crashing, good
 from perflex import gather_feature_values
-from perflex.errors import ExecutorError, MissingExtraError
+from perflex.errors import ExecutorError, MissingExtraError, PerflexWarning
 from perflex.store.samples import MeasurementStore
 from perflex.timing.executors import dask as cluster_module
 from perflex.timing.executors import dask_executor, measure_on
@@ -27,7 +27,6 @@ from perflex.timing.executors.dask import DEVICE_RESOURCE
 from perflex.timing.fake import FakeDevice
 from perflex.timing.key import measurement_key
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perflex.__main__ import main
+from perflex.errors import PerflexWarning
 from perflex.store import connection as _store_connection
 from perflex.store.schema import MIGRATIONS
 from perflex.store.store import Store, current_store, store_at, using_store
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from perflex.errors import StoreError
+from perflex.errors import PerflexWarning, StoreError
 from perflex.store.lock import folder_lock
 from perflex.store.records import Failure, MeasurementKey, Sample
 from perflex.store.samples import MeasurementStore
 from perflex.store.store import Store
 from perflex.store.store_wal import FRAME_HEADER, WAL_HEADER, wal_is_damaged
 from perflex.store.verify import verify
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from perflex.features import extract_scop, scop_from_yaml
 from perflex.features.gpu import estimate_volumes
 from perflex.features.gpu.footprints import Layout, Toucher
 from perflex.features.gpu.geometry import Wave
-from perflex.features.gpu.instances import instances
+from perflex.features.gpu.images import instances
 from perflex.features.gpu.l2 import wave_volumes
 from perflex.features.gpu.resolved import resolve
 from perflex.features.scop.address_maps import describe

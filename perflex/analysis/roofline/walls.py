@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perflex.features.gpu.wavefronts_part1 import bank_conflicts, distinct
+from perflex.features.gpu.wavefronts import bank_conflicts, distinct
 
 __all__ = ["Wall", "global_walls", "local_walls", "pattern_transactions"]
 

@@ -13,11 +13,10 @@ from perflex.calibration.budget.basis import cheapest_basis
 from perflex.calibration.budget.choose import Choice, choose
 from perflex.calibration.budget.information import elasticities, information_share
 from perflex.calibration.budget.spending import expected_device_time, one_block
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, PerflexWarning
 from perflex.expression.roles import find_roles
 from perflex.fit.fitting import fit_model
 from perflex.fit.table import scale_features_by_output
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.budget.spending import device_time
+from perflex.errors import PerflexWarning
 from perflex.fit.table import FeatureInfo
 from perflex.timing.measuring import MeasurementFailure, measure
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

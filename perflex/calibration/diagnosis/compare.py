@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.calibration.diagnosis.held_out import held_out_by_generator
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, PerflexWarning
 from perflex.fit.fitting import fit_model
 from perflex.fit.table import scale_features_by_output
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

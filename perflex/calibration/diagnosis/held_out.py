@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.errors import CalibrationError, PerflexError
+from perflex.errors import CalibrationError, PerflexError, PerflexWarning
 from perflex.fit.fitting import fit_model
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.calibration.gathering import kernel_of
-from perflex.errors import MeasurementError
-from perflex.warnings import PerflexWarning
+from perflex.errors import MeasurementError, PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

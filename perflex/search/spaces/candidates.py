@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.gathering import kernel_feature_values, kernel_of
-from perflex.errors import CalibrationError, UnsupportedKernelError
+from perflex.errors import CalibrationError, PerflexWarning, UnsupportedKernelError
 from perflex.features.coverage import warn_uncounted
 from perflex.features.many import count_rows
 from perflex.machines.choice import else_machine, using_machine
@@ -20,7 +20,6 @@ from perflex.progress import progress_shown
 from perflex.search.spaces.extraction import ExtractedSpace
 from perflex.search.spaces.space import VariantSpace
 from perflex.store.store import using_store
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import SpaceError, UnsupportedKernelError
+from perflex.errors import PerflexWarning, SpaceError, UnsupportedKernelError
 from perflex.features.many import EXECUTOR_FAULTS, explained_fault, in_portions
 from perflex.machines.choice import Choice, chosen_machine, using_machine
 from perflex.progress import progress_shown
 from perflex.search.spaces.building import NotBuiltError, built, settings_text
 from perflex.store.store import current_store, using_store
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

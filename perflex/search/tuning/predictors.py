@@ -240,9 +240,9 @@ class ModelPredictor:
     def _predicted(self, rows: Indices, seconds: Array, wanted: Indices | None) -> Array:
         import warnings
 
+        from perflex.errors import PerflexWarning
         from perflex.fit.fitting import fit_model
         from perflex.fit.table import FeatureTable, scale_features_by_output
-        from perflex.warnings import PerflexWarning
 
         output, inputs = self._model.output_feature, self._model.input_features()
         names: Sequence[str] = [output, *inputs]

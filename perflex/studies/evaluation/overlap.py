@@ -20,7 +20,7 @@ from perflex.calibration.diagnosis.compare import aicc
 from perflex.calibration.diagnosis.held_out import relative_errors
 from perflex.fit.fitting import fit_model
 from perflex.fit.table import scale_features_by_output
-from perflex.warnings import PerflexWarning
+from perflex.errors import PerflexWarning
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perflex.errors import ExecutorError, MissingExtraError
+from perflex.errors import ExecutorError, MissingExtraError, PerflexWarning
 from perflex.timing.executors.pool import WorkersDiedError
-from perflex.warnings import PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MeasurementError, PerflexError
-from perflex.timing.launch.open_device import backend_of
+from perflex.timing.launch.backend import backend_of
 
 if TYPE_CHECKING:
     from perflex.timing.launch.backend import BuiltKernel, KernelBackend

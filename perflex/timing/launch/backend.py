@@ -10,10 +10,20 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
+    from perflex.devices.listing import Device
     from perflex.machines.resources import Resources
     from perflex.timing.launch.request import LaunchRequest
 
-__all__ = ["Backend", "BuiltKernel", "IsolatingDevice", "KernelBackend", "RunLimits", "Runnable", "TimedDevice"]
+__all__ = [
+    "Backend",
+    "BuiltKernel",
+    "IsolatingDevice",
+    "KernelBackend",
+    "RunLimits",
+    "Runnable",
+    "TimedDevice",
+    "backend_of",
+]
 
 
 class Runnable(Protocol):
@@ -109,3 +119,29 @@ class IsolatingDevice(Protocol):
     def isolated_backend(self, limits: RunLimits) -> Backend:
         """Return what runs and times kernels there, in another process."""
         ...
+
+
+def backend_of(device: Device, *, drivers_shown: bool = False) -> KernelBackend:
+    """Return what runs kernels on a device in this process.
+
+    Parameters
+    ----------
+    device
+        Which device.
+    drivers_shown
+        Whether OCL_ICD_VENDORS names all drivers already, so that none has to be tried first.
+
+    Raises
+    ------
+    DeviceError
+        This process cannot reach the device.
+    MissingExtraError
+        It is reached through a package that is not installed.
+    """
+    if device.api == "cuda":
+        from perflex.timing.launch.cuda import CudaBackend
+
+        return CudaBackend(device)
+    from perflex.timing.launch.opencl import OpenCLBackend
+
+    return OpenCLBackend(device, drivers_shown=drivers_shown)

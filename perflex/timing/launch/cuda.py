@@ -12,7 +12,6 @@ import numpy as np
 from perflex.errors import MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.cuda_context import CudaContext
-from perflex.timing.launch.cuda_log import compiled_resources
 from perflex.timing.launch.request import launch_request
 
 if TYPE_CHECKING:
@@ -24,10 +23,15 @@ if TYPE_CHECKING:
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
 
-__all__ = ["CudaBackend", "CudaRunnable"]
+__all__ = ["CudaBackend", "CudaRunnable", "compiled_resources"]
+
 
 _MESSAGE_LINES = 4
+
+
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+
+
 # A stream takes about a thousand commands before the host has to wait, which it must not while the stream is held.
 _MOST_COMMANDS = 400
 
@@ -238,3 +242,43 @@ class CudaRunnable:
     def _arguments(self, names: Sequence[str], buffers: Mapping[Slot, int]) -> tuple[Any, ...]:
         scalars, slots = self._request.launch.scalars, self._request.slots
         return tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)
+
+
+# What CuPy adds to the options it is given, and what changes code among it.
+_ADDED = ("-ftz=true",)
+
+
+def compiled_resources(
+    cupy: Any, source: str, options: Sequence[str], compute_capability: str
+) -> Mapping[str, Resources]:
+    """Return what a source's kernels take, by name, from compiling it once more.
+
+    CuPy keeps binaries on disk, without what the compiler said of them, and the driver does not tell spills.
+
+    Parameters
+    ----------
+    cupy
+        The package.
+    source
+        CUDA C++.
+    options
+        As the source was built with, ``--ptxas-options=-v`` among them.
+    compute_capability
+        Of the device: ``"9.0"``.
+
+    Returns
+    -------
+    Mapping
+        Empty where the compiler does not make machine code for this device.
+    """
+    nvrtc = cupy.cuda.nvrtc
+    words = (*options, *_ADDED, f"-arch=sm_{compute_capability.replace('.', '')}")
+    program = nvrtc.createProgram(source, "kernel.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, words)
+        log = nvrtc.getProgramLog(program)
+    except RuntimeError:
+        return {}
+    finally:
+        nvrtc.destroyProgram(program)
+    return resources_in_log(log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,15 +10,19 @@ import numpy as np
 from perflex.devices.cuda import first_line, load_cupy, properties_of
 from perflex.errors import DeviceError, MeasurementError
 from perflex.timing.launch.buffers import BufferPool
-from perflex.timing.launch.cuda_hold import Hold
-from perflex.timing.launch.cuda_memory import CudaMemory, out_of_cuda_memory
+from perflex.timing.launch.memory import CudaMemory, out_of_cuda_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from perflex.devices.listing import Device
 
-__all__ = ["CudaContext"]
+__all__ = ["HOLD_NAME", "CudaContext", "Hold"]
+
 
 _POOL_SHARE = 0.25
+
+
 _OUT_OF_RESOURCES = ("cudaErrorLaunchOutOfResources", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
 
 
@@ -117,3 +122,60 @@ def _number_of(cupy: Any, device: Device) -> int:
         msg = f"{device} is not visible in this process; CUDA_VISIBLE_DEVICES may hide it"
         raise DeviceError(msg, device=device)
     return same[device.ordinal]
+
+
+HOLD_NAME = "perflex_hold"
+
+
+# Should the host have to wait for the stream while it holds it, it goes on by itself; that run's times are too long.
+_LIMIT_NS = 200_000_000
+
+
+_SOURCE = f"""
+extern "C" __global__ void {HOLD_NAME}(volatile int const *go, unsigned long long limit_ns)
+{{
+  unsigned long long start, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+  do
+  {{
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  }}
+  while (*go == 0 && now - start < limit_ns);
+}}
+"""
+
+
+class Hold:
+    """Holds streams of one device.
+
+    Raises
+    ------
+    RuntimeError
+        The driver fails.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self._kernel = cupy.RawModule(code=_SOURCE, options=("--std=c++17",), backend="nvrtc").get_function(HOLD_NAME)
+        # Page-locked memory has the same address on the device.
+        self._memory = cupy.cuda.alloc_pinned_memory(np.dtype(np.int32).itemsize)
+        self._go = np.frombuffer(self._memory, np.int32, 1)
+        self._address = np.uintp(self._memory.ptr)
+        with self.held():  # loads the kernel, which may not happen while a stream is held
+            pass
+        cupy.cuda.runtime.deviceSynchronize()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the current stream: what is enqueued in the block runs after it.
+
+        Raises
+        ------
+        RuntimeError
+            The driver fails.
+        """
+        self._go[0] = 0
+        try:
+            self._kernel((1,), (1,), (self._address, np.uint64(_LIMIT_NS)))
+            yield
+        finally:
+            self._go[0] = 1

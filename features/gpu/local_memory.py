@@ -1,0 +1,38 @@
+"""Bank conflicts of local memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from perflex.features.gpu.facts import fact
+from perflex.features.gpu.group import instructions
+from perflex.features.gpu.sampling import alike, whole_grid
+from perflex.features.gpu.wavefronts import bank_conflicts
+
+if TYPE_CHECKING:
+    from perflex.features.gpu.facts import MachineFacts
+    from perflex.features.gpu.resolved import ResolvedLaunch
+
+__all__ = ["local_wavefronts"]
+
+
+def local_wavefronts(launch: ResolvedLaunch, machine: MachineFacts) -> dict[tuple[str, str], float]:
+    """Return the cycles that accesses of local arrays take in a launch, by array and direction.
+
+    An instruction takes as many as there are distinct words on one bank, over all sub-groups of a work-group; elements
+    of more than a word are served to parts of a sub-group in turn.
+    """
+    total: dict[tuple[str, str], float] = defaultdict(float)
+    if "local" not in launch.spaces.values():
+        return total
+    lanes, banks = fact(machine, "sub_group_size"), fact(machine, "local_banks")
+    word = fact(machine, "local_bank_bytes")
+    for group, weight in alike(launch, whole_grid(launch, 1), 1):
+        for item in instructions(launch, group, lanes, "local", {}):
+            width = max(item.itemsize, word)
+            parts = max(1, lanes * width // (banks * word))
+            split = item.addresses.reshape(*item.addresses.shape[:-1], parts, -1)
+            each = bank_conflicts(split, banks * word // width, width, width).sum(axis=(-1, -2))
+            total[item.array, item.direction] += weight * item.count * float(each @ item.weights)
+    return total
