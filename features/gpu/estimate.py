@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from perflex.errors import FeatureError, UnsupportedKernelError
 from perflex.features.gpu.geometry import resident_groups
+from perflex.features.gpu.local_memory import local_wavefronts
 from perflex.features.gpu.resolved import resolve
 from perflex.features.gpu.result import ArrayVolumes, Volumes
 from perflex.features.gpu.rules import VARIANTS
 from perflex.features.gpu.rules_current import current_volumes
 from perflex.features.gpu.rules_paper import paper_volumes
-from perflex.features.gpu.local_memory import local_wavefronts
 from perflex.features.scop.address_maps import describe
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.group import PERIOD, instructions
+from perflex.features.gpu.local_memory import local_wavefronts
 from perflex.features.gpu.resolved import resolve
 from perflex.features.gpu.sampling import alike, whole_grid
-from perflex.features.gpu.local_memory import local_wavefronts
 from perflex.features.gpu.wavefronts import distinct
 from perflex.features.scop.address_maps import describe
 

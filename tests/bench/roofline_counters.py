@@ -18,7 +18,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP)]
 sys.path.append(str(TOP / "tests" / "perflex"))
 
-from roofline_counter_rows import COUNTERS, classes_of, counter_rows, estimates  # noqa: E402
+from support.roofline_counter_rows import COUNTERS, classes_of, counter_rows, estimates  # noqa: E402
 
 
 def summary(title: str, errors: dict[str, list[float]]) -> None:

@@ -24,10 +24,9 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP)]
 sys.path.append(str(TOP / "tests" / "perflex"))
 
-from volume_kernels import star, stencil  # noqa: E402
-
 from perflex.features.gpu import estimate_volumes  # noqa: E402
 from perflex.machines import load_machine  # noqa: E402
+from support.volume_kernels import star, stencil  # noqa: E402
 
 DOMAIN, ARRAY = (632, 504, 504), (640, 512, 512)
 VALUES = ("f_l1_wavefronts", "f_vol_l2_l1_load", "f_vol_l2_l1_store", "f_vol_dram_load", "f_vol_dram_store")

@@ -1,6 +1,6 @@
 """NIST's Statistical Reference Datasets for nonlinear regression: 27 problems with certified solutions.
 
-The files in ``tests/perflex/nist_strd`` are NIST's own, unchanged: National Institute of Standards and Technology,
+The files in ``tests/fit/nist_strd`` are NIST's own, unchanged: National Institute of Standards and Technology,
 Statistical Reference Datasets, Nonlinear Regression (https://www.itl.nist.gov/div898/strd/nls/nls_main.shtml); works
 of the U.S. government, in the public domain. Each holds its data, its two starting points and its certified
 parameters, standard deviations and residual sum of squares, in 11 digits, computed by NIST with 128-bit numbers.
@@ -19,7 +19,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-FOLDER = Path(__file__).parents[1] / "perflex" / "nist_strd"
+FOLDER = Path(__file__).parents[1] / "fit" / "nist_strd"
 # Certified values have 11 digits: more cannot be confirmed.
 MOST_DIGITS = 11.0
 

@@ -1,0 +1,241 @@
+"""Devices that CUDA reaches: found, named, and used like those of OpenCL."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+import perflex.devices.listing as devices_module
+from perflex import Model, calibrate, gather_feature_values
+from perflex.calibration.calibrating import _facts
+from perflex.calibration.gathering import kernel_feature_values
+from perflex.devices import survey as survey_module
+from perflex.devices.listing import Device, DeviceInfo, find_device, mark_default
+from perflex.devices.names import matching, telling_names
+from perflex.devices.wall_time import device_of, wall_time_identifier
+from perflex.errors import DeviceError, FeatureError
+from perflex.machines import load_machine
+from perflex.machines.lookup import machine_of_device
+from perflex.machines.resources import Resources, most_of, resources_in_log, using_resources
+from perflex.timing.key import measurement_key
+from perflex.timing.measuring import MeasurementFailure, TimingOptions
+from perflex.timing.resource_use import resource_use
+from support.cuda_for_tests import fake_cupy, fake_gpu
+
+__all__ = ["fake_cupy", "fake_gpu"]
+
+H100 = "NVIDIA H100 80GB HBM3"
+THROUGH_OPENCL = Device("NVIDIA CUDA", "NVIDIA Corporation", H100, "580 (OpenCL 3.0 CUDA)", kind="gpu")
+THROUGH_CUDA = Device("CUDA", "NVIDIA Corporation", H100, "CUDA 13.0 (NVRTC 13.0)", kind="gpu", api="cuda")
+SECOND = replace(THROUGH_CUDA, ordinal=1)
+CPU = Device("Intel(R) OpenCL", "Intel(R) Corporation", "AMD EPYC", "1")
+ALL = (CPU, THROUGH_OPENCL, THROUGH_CUDA, SECOND)
+QUICK = TimingOptions(trials=2, min_trials=2, warmups=0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("cuda", [2, 3]),
+        ("CUDA:0", [2]),
+        ("cuda:1", [3]),
+        ("cuda:2", []),
+        ("cuda_h100_d1", [3]),
+        ("h100", [1]),
+        ("nvidia_h100", [1]),
+        ("opencl_h100", [1]),
+        ("opencl_epyc", [0]),
+        ("intel_epyc", [0]),
+    ],
+)
+def test_cuda_in_front_says_how_a_device_is_reached(spec: str, expected: list[int]) -> None:
+    assert matching(spec, ALL) == expected
+
+
+def test_without_opencl_that_works_names_mean_cuda() -> None:
+    assert matching("h100", [CPU, THROUGH_CUDA]) == [1]
+    assert matching("h100", ALL[:3], usable={0, 2}) == [2]
+    assert telling_names(ALL[:3]) == ["intel_epyc", "nvidia_h100", "cuda_h100"]
+    names = telling_names(ALL)
+    assert [matching(name, ALL) for name in names] == [[0], [1], [2], [3]]
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    infos = mark_default([DeviceInfo(device, usable=True, reason="", found_by="x") for device in ALL[:3]])
+    monkeypatch.setattr(devices_module, "_listed", lambda: (infos, ()))
+
+
+def test_output_features_tell_opencl_and_cuda_apart(listed: None) -> None:
+    assert device_of("f_cuda_wall_time_nvidia_h100") is THROUGH_CUDA
+    assert device_of("f_cuda_wall_time") is THROUGH_CUDA
+    assert device_of("f_cl_wall_time_nvidia_h100") is THROUGH_OPENCL
+    assert device_of("f_cl_wall_time") is THROUGH_OPENCL
+    assert wall_time_identifier(THROUGH_CUDA) == "f_cuda_wall_time_h100"
+    assert wall_time_identifier(THROUGH_OPENCL) == "f_cl_wall_time_nvidia_h100"
+    with pytest.raises(DeviceError, match="f_cuda_wall_time_intel"):
+        device_of("f_cuda_wall_time_intel_epyc")
+
+
+@pytest.mark.skipif(any(i.device.api == "cuda" for i in devices_module.list_devices()), reason="there is CUDA here")
+def test_no_cuda_says_what_is_missing() -> None:
+    for ask in (lambda: find_device("cuda"), lambda: device_of("f_cuda_wall_time_h100")):
+        with pytest.raises(DeviceError, match=r"CuPy is not installed \(pip install 'perflex\[cuda\]'\)") as caught:
+            ask()
+        assert "\n" not in caught.value.message
+
+
+def surveyed(monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
+    monkeypatch.setattr(survey_module, "find_vendors", tuple)
+    monkeypatch.setattr(survey_module, "show_to_loader", lambda _: None)
+    return survey_module.survey()
+
+
+def test_a_driver_without_cupy_is_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey_module, "cupy_is_installed", lambda: False)
+    monkeypatch.setattr(survey_module, "find_library", lambda _: "/usr/local/nvidia/lib64/libcuda.so.1")
+    infos, problems = surveyed(monkeypatch)
+    assert infos == ()
+    assert len(problems) == 1
+    assert "pip install 'perflex[cuda]'" in problems[0]
+
+
+def test_a_driver_that_is_too_old_is_a_remark(fake_cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDA_DRIVER", "12040")
+    infos, (problem,) = surveyed(monkeypatch)
+    assert infos == ()
+    assert "is made for CUDA 13.0, the driver supports CUDA 12.4" in problem
+
+
+def test_a_compiler_that_is_missing_is_a_remark(fake_cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDA_NVRTC", "0")
+    infos, (problem,) = surveyed(monkeypatch)
+    assert infos == ()
+    assert 'finds no compiler, NVRTC (Failure finding "libnvrtc.so.13"' in problem
+    assert "pip install nvidia-cuda-nvrtc," in problem
+
+
+def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDA_DEVICES", "2")
+    infos, problems = surveyed(monkeypatch)
+    assert not problems
+    assert [(info.device.ordinal, info.usable, info.reason) for info in infos] == [(0, True, ""), (1, True, "")]
+    device = infos[0].device
+    assert (device.api, device.sub_group_size, device.compute_units, device.compute_capability) == (
+        "cuda",
+        32,
+        132,
+        "9.0",
+    )
+    assert infos[0].found_by.startswith("CuPy")
+    monkeypatch.setattr(devices_module, "_listed", lambda: (infos, ()))
+    assert find_device("cuda:1") == infos[1].device
+
+    model = Model("f_cuda_wall_time_h100_d0", "p_load * f_mem_access_global_float32_load")
+    kernels = [(vector(), {"n": n}) for n in (256, 512)]
+    calibration = calibrate(model, kernels, timing=QUICK, store="off")
+    assert calibration.params["p_load"] > 0
+    assert calibration.device["api"] == "cuda"
+
+
+def vector(body: str = "b[i] = 2*a[i]") -> lp.TranslationUnit:
+    kernel = lp.make_kernel("{[i]: 0<=i<n}", body, assumptions="n>=1", lang_version=(2018, 2), name="vector")
+    kernel = lp.add_dtypes(kernel, {"a": np.float32, "b": np.float32})
+    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+
+def test_samples_of_one_gpu_are_kept_apart_by_interface() -> None:
+    keys = {measurement_key(vector(), {"n": 64}, device, TimingOptions()) for device in ALL}
+    assert len(keys) == len(ALL)
+    assert _facts(THROUGH_CUDA)["api"] == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    [
+        (H100, "H100-SXM"),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA A100-SXM4-40GB", "A100-40GB"),
+        ("NVIDIA H100 PCIe", "H100-PCIe"),
+    ],
+)
+def test_cudas_names_stand_for_machines(name: str, machine: str) -> None:
+    found = machine_of_device(name)
+    assert found is not None
+    assert found.name == machine
+
+
+LOG = """
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'first' for 'sm_90'
+ptxas info    : Function properties for first
+ptxas         .     16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 16 bytes cumulative stack size, 4096 bytes smem
+ptxas info    : Function properties for __internal_division
+    0 bytes stack frame, 99 bytes spill stores, 0 bytes spill loads
+ptxas info    : Compiling entry function 'second' for 'sm_90'
+ptxas info    : Function properties for second
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 40 registers
+"""
+
+
+def test_compilers_log_tells_registers_and_spills() -> None:
+    found = resources_in_log(LOG)
+    assert found == {"first": Resources(255, None, 12), "second": Resources(40, None, 0)}
+    assert most_of(found.values()) == Resources(255, None, 12)
+    assert most_of([Resources(1), Resources()]) == Resources()
+    assert resources_in_log("warning: nothing of the kind") == {}
+
+
+def test_registers_are_features_of_built_kernels(fake_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDA_REGISTERS", "96")
+    monkeypatch.setenv("FAKE_CUDA_PRIVATE", "24")
+    monkeypatch.setenv("FAKE_CUDA_SPILLS", "16")
+    names = ["f_registers", "f_private_bytes", "f_spill_bytes", "f_occupancy", "f_waves"]
+    kernels = [(vector(), {"n": 64 * 132})]
+    table = gather_feature_values(
+        ["f_cuda_wall_time_h100", *names], kernels, device=fake_gpu, timing=QUICK, store="off", machine="H100-SXM"
+    )
+    registers, private, spilt, occupancy, _ = table.values[0, 1:]
+    assert (registers, private, spilt) == (96, 24, 16)
+    # 64K registers in four parts: each holds 5 sub-groups of 32 * 96, of 16 that could be resident.
+    assert occupancy == pytest.approx(5 / 16)
+    assert kernel_feature_values(["f_occupancy"], *kernels[0], machine="H100-SXM")["f_occupancy"] == 1.0
+    [resources] = resource_use([(*kernels[0], "x")], fake_gpu, TimingOptions(isolate=False))
+    with using_resources(resources):
+        values = kernel_feature_values(names[:4], *kernels[0], machine=load_machine("H100-SXM"))
+    assert values == {"f_registers": 96, "f_private_bytes": 24, "f_spill_bytes": 16, "f_occupancy": 5 / 16}
+
+
+def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = (vector(), {"n": 64}, "x")
+    monkeypatch.setenv("FAKE_CUDA_KEPT", "1")
+    monkeypatch.setenv("FAKE_CUDA_SPILLS", "16")
+    assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 0, 0, 0)]
+    monkeypatch.setenv("FAKE_CUDA_PRIVATE", "24")
+    assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 24, 16, 0)]
+    assert not sys.modules["cupy._compiler"].PROGRAMS
+
+
+def test_registers_of_a_kernel_that_was_not_built_are_an_error() -> None:
+    with pytest.raises(FeatureError, match=r"f_registers of kernel 'vector' is known only of kernels built"):
+        kernel_feature_values(["f_registers"], vector(), {"n": 64})
+    with using_resources(Resources()), pytest.raises(FeatureError, match="is not told by the device's driver"):
+        kernel_feature_values(["f_spill_bytes"], vector(), {"n": 64})
+
+
+@pytest.mark.device
+def test_opencl_drivers_tell_private_memory(default_device: Device) -> None:
+    jobs = [(vector(), {"n": 64}, "fine"), (vector("b[i] = 2*a[j]"), {"n": 64}, "bad")]
+    for isolate in (True, False):
+        fine, bad = resource_use(jobs, default_device, TimingOptions(isolate=isolate))
+        assert isinstance(fine, Resources)
+        assert fine.private_bytes is not None
+        assert fine.registers is None
+        assert isinstance(bad, MeasurementFailure)

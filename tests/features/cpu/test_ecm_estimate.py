@@ -1,0 +1,257 @@
+"""The estimator of cache volumes: options, arrays of sizes, cycles, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
+from perflex.features import annotate, extract_scop
+from perflex.features.cpu import estimate_ecm
+from perflex.features.cpu.traced import Traced, inequality
+from perflex.machines import load_machine
+from support.ecm_kernels import jacobi2d, jacobi3d, loopy_kernel, on_grid, small_machine, wave3d
+from tests.oracles.star_stencil import star_stencil
+
+
+def test_arrays_of_sizes_and_blocks_are_single_estimates_side_by_side() -> None:
+    sizes = np.array([20, 60, 150, 400, 800])
+    blocks = {"j": np.array([5, 50, 7, 40, 800]), "i": np.array([20, 10, 150, 64, 33])}
+    together = estimate_ecm(jacobi3d(), {"M": 200, "N": sizes}, "rome", cores=4, blocks=blocks)
+    assert together.conditions == ()
+    for place, size in enumerate(sizes):
+        chosen = {name: int(block[place]) for name, block in blocks.items()}
+        alone = estimate_ecm(jacobi3d(), {"M": 200, "N": int(size)}, "rome", cores=4, blocks=chosen)
+        assert together.iterations[place] == alone.iterations
+        assert together.memory_stream[place] == alone.memory_stream
+        for level, single in zip(together.levels, alone.levels, strict=True):
+            assert level.load_bytes[place] == pytest.approx(single.load_bytes)
+            assert level.store_bytes[place] == pytest.approx(single.store_bytes)
+            assert level.launch_cycles[place] == pytest.approx(single.launch_cycles)
+
+
+def test_arrays_of_sizes_for_strided_and_for_blocked_accesses() -> None:
+    code = "b[j,i] = a[j,i-1] + a[j,i+1] + a[j-1,i]"
+    arrays = {"a": "(n,n)", "b": "(n,n)"}
+    columns = loopy_kernel("{[i,j]: 1<=i,j<n-1}", code, arrays, "i,j")
+    grid = on_grid(loopy_kernel("{[i,j]: 1<=i,j<n-1}", code, arrays), i=(0, 16), j=(1, 4))
+    sizes = np.array([17, 64, 500, 3000, 10000])
+    for kernel in (columns, grid):
+        scop = extract_scop(kernel)
+        together = estimate_ecm(scop, {"n": sizes}, "clx")
+        for place, size in enumerate(sizes):
+            alone = estimate_ecm(scop, {"n": int(size)}, "clx")
+            for level, single in zip(together.levels, alone.levels, strict=True):
+                assert level.bytes.dtype == np.float64
+                assert level.bytes[place] == pytest.approx(single.bytes)
+
+
+@pytest.mark.parametrize("sizes", [{"M": 90, "N": 40}, {"M": 500, "N": 300}, {"M": 30, "N": 5000}])
+def test_the_polynomials_of_conditions_have_the_values_that_decide(sizes: dict[str, int]) -> None:
+    found = estimate_ecm(jacobi3d(), sizes, "clx")
+    for condition in found.conditions:
+        assert condition.met == (
+            condition.needed_bytes < condition.cache_bytes
+            if condition.loop == "all"
+            else condition.needed_bytes <= condition.cache_bytes
+        )
+        if condition.largest is not None and condition.loop != "all":
+            assert condition.met == (sizes[condition.symbol] <= condition.largest)
+
+
+def test_register_traffic_is_what_the_accesses_load_and_store() -> None:
+    level = estimate_ecm(jacobi3d(), {"M": 50, "N": 50}, "clx").level("L1")
+    assert (level.load_bytes, level.store_bytes) == (48.0, 8.0)
+    assert level.launch_load_bytes == 48.0 * 48**3
+    assert level.cycles == max(48 / 128, 8 / 64)
+
+
+def test_cycles_follow_duplex_and_the_stream_that_fits() -> None:
+    machine = small_machine(1024, 8192)
+    sizes = {"M": 10**5, "N": 10**4}
+    # The rows are too long for either cache: 32 B of a, 8 B allocated for b, 8 B evicted.
+    both = estimate_ecm(jacobi2d(), sizes, machine)
+    assert both.level("L2").cycles == 32 / 32
+    halves = replace(machine, levels=tuple(replace(level, duplex=False) for level in machine.levels))
+    assert estimate_ecm(jacobi2d(), sizes, halves).level("L2").cycles == 32 / 32 + 8 / 16
+    assert both.memory_stream == "copy"
+    assert both.level("memory").cycles == pytest.approx(40 * 2e9 / 20e9)
+    loading = estimate_ecm(jacobi3d(), sizes, machine)
+    assert loading.memory_stream == "load"
+    assert loading.level("memory").cycles == pytest.approx(56 * 2e9 / 25e9)
+    slow = tuple(replace(level, load_bytes_per_cycle=None) for level in machine.levels)
+    bare = replace(machine, memory_streams=(), levels=slow)
+    assert {level.cycles for level in estimate_ecm(jacobi2d(), sizes, bare).levels} == {None}
+    assert estimate_ecm(jacobi2d(), sizes, replace(bare, dram_bandwidth=10e9)).level("mem").cycles == pytest.approx(8.0)
+
+
+def test_without_write_allocate_stores_are_not_loaded() -> None:
+    machine = small_machine(1024, 8192)
+    machine = replace(machine, levels=tuple(replace(level, write_allocate=False) for level in machine.levels))
+    found = estimate_ecm(jacobi2d(), {"M": 10**5, "N": 100}, machine).level("memory")
+    assert (found.load_bytes, found.store_bytes, found.allocate_bytes) == (8.0, 8.0, 0.0)
+    found = estimate_ecm(jacobi2d(), {"M": 10**5, "N": 100}, small_machine(1024, 8192)).level("memory")
+    assert (found.load_bytes, found.store_bytes, found.allocate_bytes) == (16.0, 8.0, 8.0)
+
+
+def test_an_update_in_place_needs_no_write_allocate() -> None:
+    kernel = loopy_kernel("{[i]: 0<=i<n}", "a[i] = 2*a[i] + b[i] {id=u, dep=}", {"a": "(n)", "b": "(n)"})
+    found = estimate_ecm(extract_scop(kernel), {"n": 10**7}, "clx").level("memory")
+    assert (found.load_bytes, found.store_bytes, found.allocate_bytes) == (16.0, 8.0, 0.0)
+
+
+def test_element_sizes_scale_conditions_and_volumes() -> None:
+    kernels = [
+        extract_scop(loopy_kernel("{[i]: 1<=i<n-1}", "b[i] = a[i-1] + a[i+1]", {"a": "(n)", "b": "(n)"}, dtype=dtype))
+        for dtype in (np.float32, np.float64)
+    ]
+    single, double = (estimate_ecm(kernel, {"n": 10**7}, "clx") for kernel in kernels)
+    assert (single.level("memory").bytes, double.level("memory").bytes) == (12.0, 24.0)
+    limits = [next(c.largest for c in found.conditions if c.level == "L1") for found in (single, double)]
+    assert limits == [32768 // 8 - 1, 32768 // 16 - 1]
+
+
+def test_a_shared_cache_is_divided_among_the_cores_that_share_it() -> None:
+    sizes = {"M": 10**6, "N": 400}
+    volumes = [estimate_ecm(jacobi3d(), sizes, "rome", cores=cores).level("memory").bytes for cores in (1, 2, 4, 32)]
+    assert volumes == [24.0, 24.0, 40.0, 40.0]
+
+
+def test_blocks_restore_reuse_that_the_whole_loop_loses() -> None:
+    scop, sizes = wave3d(4), {"M": 1000, "n": 800}
+    machine = load_machine("clx-snc-off")
+    plain = estimate_ecm(scop, sizes, machine, cores=20)
+    limit = star_stencil(scop).largest_square_block(machine.levels[2].bytes_per_core(20))
+    blocked = estimate_ecm(scop, sizes, machine, cores=20, blocks={"y": limit - 20, "z": limit - 20})
+    assert plain.level("memory").bytes == 104.0
+    # Halo lines of blocks come again.
+    assert 40.0 < blocked.level("memory").bytes < 55.0
+    larger = estimate_ecm(scop, sizes, machine, cores=20, blocks={"y": limit + 20, "z": limit + 20})
+    assert larger.level("memory").bytes > 100.0
+
+
+def test_a_block_as_large_as_the_loop_changes_nothing() -> None:
+    sizes = {"M": 100, "N": 300}
+    plain = estimate_ecm(jacobi3d(), sizes, "clx")
+    blocked = estimate_ecm(jacobi3d(), sizes, "clx", blocks={"k": 98, "j": 298, "i": 298})
+    for one, two in zip(plain.levels, blocked.levels, strict=True):
+        assert two.bytes == pytest.approx(one.bytes)
+
+
+def test_conditions_of_a_grid_are_solved_for_the_work_group() -> None:
+    code = "b[j,i] = a[j-1,i] + a[j+1,i] + a[j,i-1] + a[j,i+1]"
+    kernel = loopy_kernel("{[j,i]: 1<=i,j<n-1}", code, {"a": "(n,n)", "b": "(n,n)"})
+    scop = extract_scop(on_grid(kernel, i=(0, 64), j=(1, 4)))
+    machine = small_machine(2048, 65536)
+    found = estimate_ecm(scop, {"n": 4096}, machine)
+    (row,) = [c for c in found.conditions if (c.level, c.loop) == ("L1", "lid1")]
+    assert row.symbol == "lid0"
+    assert not row.met
+    fitting = estimate_ecm(scop, {"n": 4096}, machine, blocks={"lid0": row.largest})
+    (again,) = [c for c in fitting.conditions if (c.level, c.loop) == ("L1", "lid1")]
+    assert again.met
+    assert fitting.level("L2").bytes < found.level("L2").bytes
+
+
+def test_launches_and_repeats_add_up() -> None:
+    arrays = {"a": "(n,n)", "b": "(n,n)"}
+    one = loopy_kernel("{[i,j]: 0<=i,j<n}", "b[i,j] = 2*a[i,j]", arrays, "i,j")
+    code = "b[i,j] = 2*a[i,j] {id=p}\n... gbarrier {id=g, dep=p}\nc[x,y] = b[y,x] {dep=g}"
+    two = loopy_kernel("{[i,j,x,y]: 0<=i,j,x,y<n}", code, {**arrays, "c": "(n,n)"})
+    two = on_grid(two, i=(1, 1), j=(0, 16), x=(1, 1), y=(0, 16))
+    alone = estimate_ecm(extract_scop(one), {"n": 4096}, "clx").level("memory").launch_bytes
+    both = estimate_ecm(extract_scop(two), {"n": 4096}, "clx").level("memory").launch_bytes
+    assert both == pytest.approx(2 * alone, rel=0.02)
+
+
+def test_what_a_nest_has_touched_in_the_same_iteration_comes_from_the_cache() -> None:
+    code = """
+    for i
+        for j
+            b[i,j] = 2*a[i,j] {id=first}
+        end
+        for k
+            c[i,k] = b[i,k] + a[i,k] {dep=first}
+        end
+    end
+    """
+    kernel = loopy_kernel("{[i,j,k]: 0<=i,j,k<n}", code, dict.fromkeys("abc", "(n,n)"))
+    found = estimate_ecm(extract_scop(kernel), {"n": 1000}, "clx")
+    # Loads a, allocates b and c, evicts b and c: 40 B for one execution of each nest.
+    assert found.level("L2").bytes == pytest.approx(40.0)
+    long = estimate_ecm(extract_scop(kernel), {"n": 4000}, small_machine(8192))
+    assert long.level("memory").bytes > 50.0
+
+
+@pytest.mark.parametrize(
+    ("domain", "code", "arrays", "words"),
+    [
+        ("{[i,j]: 0<=i<n and 0<=j<=i}", "b[i,j] = a[j,i]", {"a": "(n,n)", "b": "(n,n)"}, r"loop .* depends on loop"),
+        ("{[i]: 0<=i<n}", "b[i] = a[(i+1)//2]", {"a": "(n)", "b": "(n)"}, r"a\[.* // 2\].* // or %"),
+        ("{[i,j]: 0<=i<n and 0<=j<=i}", "b[i,j] = a[i,j]", {"a": "(n,n)", "b": "(n,n)"}, r"of loop j .* on loop i"),
+        ("{[i]: 0<=i<n and i mod 2 = 0}", "b[i] = a[i]", {"a": "(n)", "b": "(n)"}, r"loop i .* leaves out iterations"),
+        ("{[i]: 0<=i<n}", "b[i] = a[i,i]", {"a": "(n,n)", "b": "(n)"}, r"a\[i, i\].* loop in two subscripts"),
+    ],
+)  # fmt: skip
+def test_accesses_without_a_reuse_distance_are_refused_by_name(
+    domain: str, code: str, arrays: dict[str, str], words: str
+) -> None:
+    scop = extract_scop(loopy_kernel(domain, code, arrays))
+    with pytest.raises(UnsupportedKernelError, match=words):
+        estimate_ecm(scop, {"n": 100}, "clx")
+
+
+def test_a_guard_on_every_other_work_item_is_refused_where_it_halves_the_domain() -> None:
+    code = "if i % 2 == 0\n    b[i] = a[i]\nend"
+    kernel = on_grid(loopy_kernel("{[i]: 0<=i<n}", code, {"a": "(n)", "b": "(n)"}), i=(0, 64))
+    # Half of the work-items, but all of the cache lines.
+    with pytest.raises(UnsupportedKernelError, match=r"leaves out iterations .* count both branches"):
+        estimate_ecm(extract_scop(annotate(kernel, branches="domain")), {"n": 1 << 20}, "clx")
+    assert estimate_ecm(extract_scop(kernel), {"n": 1 << 20}, "clx").level("L2").load_bytes == pytest.approx(16)
+
+
+def test_wrong_arguments_are_named() -> None:
+    sizes = {"M": 100, "N": 100}
+    with pytest.raises(MachineError, match="V100 has no cache levels"):
+        estimate_ecm(jacobi3d(), sizes, "V100")
+    with pytest.raises(MissingSizeError, match="N"):
+        estimate_ecm(jacobi3d(), {"M": 100}, "clx")
+    with pytest.raises(FeatureError, match="reference or paper"):
+        estimate_ecm(jacobi3d(), sizes, "clx", convention="other")
+    with pytest.raises(FeatureError, match="0 working cores"):
+        estimate_ecm(jacobi3d(), sizes, "clx", cores=0)
+    with pytest.raises(UnsupportedKernelError, match=r"no loop 'x'.* i, j, k"):
+        estimate_ecm(jacobi3d(), sizes, "clx", blocks={"x": 5})
+    with pytest.raises(FeatureError, match="block of loop 'i'"):
+        estimate_ecm(jacobi3d(), sizes, "clx", blocks={"i": 0})
+    with pytest.raises(FeatureError, match=r"block of loop 'i' .* whole number"):
+        estimate_ecm(jacobi3d(), sizes, "clx", blocks={"i": 2.5})
+    with pytest.raises(UnsupportedKernelError, match=r"no loop 'x'.* to fold .* it has k, j, i"):
+        estimate_ecm(jacobi3d(), sizes, "clx", fold={"x": 2})
+    with pytest.raises(UnsupportedKernelError, match="fold of 0 along loop 'i'"):
+        estimate_ecm(jacobi3d(), sizes, "clx", fold={"i": 0})
+    with pytest.raises(FeatureError, match="0 lanes"):
+        estimate_ecm(jacobi3d(), sizes, "clx", lanes=0)
+    with pytest.raises(MachineError, match="has 20 cores, not 21"):
+        estimate_ecm(jacobi3d(), sizes, "clx", cores=21)
+    empty = extract_scop(lp.make_kernel("{:}", "<float32> t = 1", [], name="nothing", lang_version=(2018, 2)))
+    with pytest.raises(UnsupportedKernelError, match="accesses no global or local memory"):
+        estimate_ecm(empty, {}, "clx")
+
+
+def test_box_stencils_are_no_star_stencils() -> None:
+    box = "b[k,j,i] = a[k-1,j,i] + a[k+1,j,i] + a[k,j-1,i-1] + a[k,j+1,i+1]"
+    kernel = loopy_kernel("{[k,j,i]: 1<=i,j,k<n-1}", box, {"a": "(n,n,n)", "b": "(n,n,n)"}, "k,j,i")
+    with pytest.raises(UnsupportedKernelError, match="offset along two axes"):
+        star_stencil(extract_scop(kernel))
+
+
+def test_inequalities_are_in_lowest_terms() -> None:
+    n, m = Traced.symbol("n", 10), Traced.symbol("m", 3)
+    assert inequality(48 * n - 32, 32768, strict=False) == "3*n <= 2050"
+    assert inequality(16 * m * n * n, 32768, strict=True) == "m*n^2 < 2048"
+    assert inequality(8 * n * n - 8 * n + 4 * m, 1000, strict=False) == "2*n^2 + m - 2*n <= 250"
+    assert inequality((n + 1) / 2, 7, strict=False) == "n <= 13"

@@ -1,0 +1,188 @@
+"""Cache volumes against a cache simulated access by access, away from the thresholds of layer conditions."""
+
+from __future__ import annotations
+
+import random
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from oracles.lru import Reference, lru_crossings, trace_of
+from perflex.features import extract_scop
+from perflex.features.cpu import estimate_ecm
+from support.ecm_kernels import loopy_kernel, on_grid, small_machine, star_offsets, terms
+
+A, B, C, D, E = (place << 26 for place in range(5))
+
+
+def assert_agrees(kernel, sizes, traces, iterations, caches, *, rel=0.12, least=1, **options):
+    """Compare each cache that no condition is near to; at least so many must be."""
+    lines, stores = (np.concatenate(parts) for parts in zip(*traces, strict=True))
+    estimate = estimate_ecm(extract_scop(kernel), sizes, small_machine(*caches), **options)
+    compared = 0
+    for number, cache in enumerate(caches):
+        needs = [entry.needed_bytes / cache for entry in estimate.conditions if entry.level == f"L{number + 1}"]
+        if any(0.7 < need < 1.45 for need in needs):
+            continue
+        found, wanted = estimate.levels[number + 1], lru_crossings(lines, stores, cache)
+        if needs[0] > 1:  # the simulation's cache is empty at first
+            assert found.load_bytes == pytest.approx(64 * wanted.loads / iterations, rel=rel)
+            assert found.store_bytes == pytest.approx(64 * wanted.evicts / iterations, rel=rel, abs=0.05)
+            compared += 1
+    assert compared >= least
+
+
+def rows(*strides):
+    """Bytes per iteration of loops, for elements of 8 bytes."""
+    return tuple(8 * stride for stride in strides)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_stencils_in_either_order_of_loops(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    n = 112
+    offsets = sorted({(rng.randint(-2, 2), rng.randint(-2, 2)) for _ in range(rng.randint(2, 6))})
+    order = rng.choice(["j,i", "i,j"]) if seed else "i,j"
+    code = f"b[j,i] = {terms('a', 'ji', offsets)}"
+    kernel = loopy_kernel("{[i,j]: 2<=i,j<n-2}", code, {"a": "(n,n)", "b": "(n,n)"}, order)
+    coefficients = rows(n, 1) if order == "j,i" else rows(1, n)
+    references = [Reference(A, coefficients, 8 * (n * y + x)) for y, x in offsets]
+    references.append(Reference(B, coefficients, 0, store=True))
+    trace = trace_of([range(2, n - 2)] * 2, references)
+    assert_agrees(kernel, {"n": n}, [trace], (n - 4) ** 2, (2048, 16384, 65536), rel=0.15)
+
+
+def test_a_star_in_three_dimensions() -> None:
+    n, m = 48, 22
+    offsets = star_offsets(3, 1)
+    domain = "{[k,j,i]: 1<=k<m-1 and 1<=j<n-1 and 1<=i<n-1}"
+    kernel = loopy_kernel(domain, f"b[k,j,i] = {terms('a', 'kji', offsets)}", {"a": "(m,n,n)", "b": "(m,n,n)"}, "k,j,i")
+    coefficients = rows(n * n, n, 1)
+    references = [Reference(A, coefficients, 8 * (n * n * z + n * y + x)) for z, y, x in offsets]
+    references.append(Reference(B, coefficients, 0, store=True))
+    trace = trace_of([range(1, m - 1), range(1, n - 1), range(1, n - 1)], references)
+    assert_agrees(kernel, {"n": n, "m": m}, [trace], 46 * 46 * 20, (1024, 16384, 131072), rel=0.2, least=3)
+
+
+@pytest.mark.parametrize("order", ["i,j,k", "i,k,j", "j,k,i", "k,i,j"])
+def test_matrix_products_in_any_order_of_loops(order: str) -> None:
+    n = 48
+    code = "c[i,j] = c[i,j] + a[i,k]*b[k,j] {id=update, dep=}"
+    kernel = loopy_kernel("{[i,j,k]: 0<=i,j,k<n}", code, dict.fromkeys("abc", "(n,n)"), order)
+    strides = {"a": {"i": n, "k": 1}, "b": {"k": n, "j": 1}, "c": {"i": n, "j": 1}}
+    along = {name: rows(*(own.get(loop, 0) for loop in order.split(","))) for name, own in strides.items()}
+    references = [Reference(C, along["c"]), Reference(A, along["a"]), Reference(B, along["b"])]
+    references.append(Reference(C, along["c"], 0, store=True))
+    trace = trace_of([range(n)] * 3, references)
+    assert_agrees(kernel, {"n": n}, [trace], n**3, (512, 1024, 2048, 8192, 32768), least=2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_transposition(dtype: type) -> None:
+    n, size = 192, np.dtype(dtype).itemsize
+    kernel = loopy_kernel("{[i,j]: 0<=i,j<n}", "b[i,j] = a[j,i]", {"a": "(n,n)", "b": "(n,n)"}, "i,j", dtype=dtype)
+    references = [Reference(A, (size, size * n)), Reference(B, (size * n, size), 0, store=True)]
+    trace = trace_of([range(n)] * 2, references)
+    assert_agrees(kernel, {"n": n}, [trace], n * n, (1024, 4096, 32768), least=3)
+
+
+def test_a_sliding_window() -> None:
+    n, m = 300, 200
+    code = "b[i] = b[i] + a[i+k]*w[k] {id=update, dep=}"
+    kernel = loopy_kernel("{[i,k]: 0<=i<n and 0<=k<m}", code, {"a": "(n+m)", "b": "(n)", "w": "(m)"}, "i,k")
+    references = [Reference(B, (8, 0)), Reference(A, (8, 8)), Reference(C, (0, 8)), Reference(B, (8, 0), 0, store=True)]
+    trace = trace_of([range(n), range(m)], references)
+    assert_agrees(kernel, {"n": n, "m": m}, [trace], n * m, (1024, 2048, 5120), least=3)
+
+
+def test_parts_of_lines() -> None:
+    n = 160
+    strided = loopy_kernel("{[i,j]: 0<=i,j<n}", "b[i,j] = a[i,2*j] + a[i,2*j+1]", {"a": "(n,2*n)", "b": "(n,n)"}, "i,j")
+    references = [Reference(A, rows(2 * n, 2), 8 * part) for part in range(2)]
+    trace = trace_of([range(n)] * 2, [*references, Reference(B, rows(n, 1), 0, store=True)])
+    assert_agrees(strided, {"n": n}, [trace], n * n, (1024, 16384), least=2)
+    structures = loopy_kernel(
+        "{[i,j]: 0<=i,j<n}", "b[i,j] = a[i,j,0] + a[i,j,1] + a[i,j,2]", {"a": "(n,n,3)", "b": "(n,n)"}, "i,j"
+    )
+    references = [Reference(A, rows(3 * n, 3), 8 * part) for part in range(3)]
+    trace = trace_of([range(n)] * 2, [*references, Reference(B, rows(n, 1), 0, store=True)])
+    assert_agrees(structures, {"n": n}, [trace], n * n, (1024, 16384), least=2)
+
+
+def test_subscripts_that_repeat_or_stay() -> None:
+    n, m = 256, 128
+    again = loopy_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "b[i,j] = a[i % 16, j]", {"a": "(16,m)", "b": "(n,m)"}, "i,j")
+    inside = [range(n // 16), range(16), range(m)]
+    references = [Reference(A, rows(0, m, 1)), Reference(B, rows(16 * m, m, 1), 0, store=True)]
+    assert_agrees(again, {"n": n, "m": m}, [trace_of(inside, references)], n * m, (4096, 131072), least=2)
+    slow = loopy_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "b[i,j] = a[i // 2, j]", {"a": "(n,m)", "b": "(n,m)"}, "i,j")
+    inside = [range(n // 2), range(2), range(m)]
+    references = [Reference(A, rows(m, 0, 1)), Reference(B, rows(2 * m, m, 1), 0, store=True)]
+    assert_agrees(slow, {"n": n, "m": m}, [trace_of(inside, references)], n * m, (1024, 8192), least=2)
+
+
+@pytest.mark.parametrize(("block_j", "block_i"), [(124, 20), (10, 30), (8, 8), (31, 62)])
+def test_blocked_loops(block_j: int, block_i: int) -> None:
+    n = 128
+    offsets = [(0, 0), *star_offsets(2, 2)]
+    kernel = loopy_kernel(
+        "{[j,i]: 2<=i,j<n-2}", f"b[j,i] = {terms('a', 'ji', offsets)}", {"a": "(n,n)", "b": "(n,n)"}, "j,i"
+    )
+    blocks = [range(124 // block_j), range(124 // block_i), range(block_j), range(block_i)]
+    coefficients = rows(n * block_j, block_i, n, 1)
+    references = [Reference(A, coefficients, 8 * (n * (y + 2) + x + 2)) for y, x in offsets]
+    references.append(Reference(B, coefficients, 8 * (2 * n + 2), store=True))
+    iterations = np.prod([len(block) for block in blocks])
+    chosen = {"i": block_i, "j": block_j}
+    assert_agrees(kernel, {"n": n}, [trace_of(blocks, references)], iterations, (4096, 16384, 65536), blocks=chosen)
+
+
+@pytest.mark.parametrize(("items_0", "items_1"), [(16, 4), (8, 8), (64, 1)])
+def test_work_items_that_sweep_through_planes(items_0: int, items_1: int) -> None:
+    n, m, lanes = 64, 16, 8
+    padded = n + 2
+    offsets = [(0, 0, 0), *star_offsets(3, 1)]
+    shifted = [tuple(step + 1 for step in offset) for offset in offsets]
+    kernel = loopy_kernel(
+        "{[i,j,k]: 0<=k<m and 0<=i,j<n}",
+        f"b[k,j,i] = {terms('a', 'kji', shifted)}",
+        {"a": "(m+2,n+2,n+2)", "b": "(m,n,n)"},
+    )
+    kernel = on_grid(lp.assume(kernel, "n mod 64 = 0"), i=(0, items_0), j=(1, items_1))
+    loops = [range(n // items_1), range(n // items_0), range(items_1), range(items_0 // lanes), range(m), range(lanes)]
+    over_a = rows(padded * items_1, items_0, padded, lanes, padded * padded, 1)
+    over_b = rows(n * items_1, items_0, n, lanes, n * n, 1)
+    references = [Reference(A, over_a, 8 * (padded * padded * z + padded * y + x)) for z, y, x in shifted]
+    references.append(Reference(B, over_b, 0, store=True))
+    trace = trace_of(loops, references)
+    assert_agrees(kernel, {"n": n, "m": m}, [trace], n * n * m, (1024, 16384, 65536), lanes=lanes, rel=0.15)
+
+
+def test_tiles_in_local_memory() -> None:
+    n, tile = 96, 16
+    kernel = loopy_kernel("{[i,j,k]: 0<=i,j,k<n}", "c[i,j] = sum(k, a[i,k]*b[k,j])", dict.fromkeys("abc", "(n,n)"))
+    kernel = on_grid(lp.assume(kernel, "n mod 16 = 0"), i=(1, tile), j=(0, tile))
+    kernel = lp.split_iname(kernel, "k", tile)
+    kernel = lp.add_prefetch(kernel, "a", ["k_inner", "i_inner"], default_tag="l.auto")
+    kernel = lp.add_prefetch(kernel, "b", ["k_inner", "j_inner"], default_tag="l.auto")
+    local_a, local_b = D, D + 8 * tile * tile
+    square, tall = [range(tile)] * 2, [range(tile)] * 3
+    traces = []
+    for row in range(0, n, tile):
+        for column in range(0, n, tile):
+            for depth in range(0, n, tile):
+                own = [
+                    Reference(A, rows(n, 1), 8 * (n * row + depth)),
+                    Reference(local_a, rows(tile, 1), 0, store=True),
+                ]
+                traces.append(trace_of(square, own))
+                own = [
+                    Reference(B, rows(n, 1), 8 * (n * depth + column)),
+                    Reference(local_b, rows(tile, 1), 0, store=True),
+                ]
+                traces.append(trace_of(square, own))
+                own = [Reference(local_a, rows(tile, 0, 1)), Reference(local_b, rows(0, 1, tile))]
+                traces.append(trace_of(tall, own))
+            traces.append(trace_of(square, [Reference(C, rows(n, 1), 8 * (n * row + column), store=True)]))
+    assert_agrees(kernel, {"n": n}, traces, n**3, (16384, 65536), lanes=1, least=1)

@@ -1,0 +1,252 @@
+"""Static instructions and transactions: by hand, point by point, and against what Oclgrind executes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from oracles import oclgrind
+from perflex.errors import MachineError, MissingSizeError, UnknownFeatureError, UnsupportedKernelError
+from perflex.features import (
+    Array,
+    Launch,
+    Operation,
+    QuasiPolynomial,
+    Scop,
+    Statement,
+    annotate,
+    extract_scop,
+    parse_feature,
+)
+from perflex.features.instructions.instructions import instructions_of
+from perflex.isl import isl
+from perflex.machines import load_machine, using_machine
+from sample_kernels import matmul
+from support.roofline_brute import executed, transactions
+from uipick import ALL_GENERATORS, KernelCollection
+
+TXN = ("f_txn_global", "f_txn_local", "f_txn_l1", "f_txn_l2", "f_txn_dram")
+
+
+def one(*tags):
+    (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+    return kernel
+
+
+def scop_of(kernel):
+    return extract_scop(annotate(kernel.kernel, branches="domain"))
+
+
+def inst(scop, sizes, name, lanes=32):
+    return parse_feature(f"f_inst_{name}").value(scop, sizes, lanes)
+
+
+def test_a_matrix_product_by_hand() -> None:
+    # Two tiles of 16 x 16 in local memory; 8 sub-groups in each work-group; the inner loop of 16 is unrolled.
+    scop, n = extract_scop(matmul(prefetch=True)), 64
+    sub_groups = (n // 16) ** 2 * 8
+    sizes = {"n": n}
+    assert inst(scop, sizes, "fp32") == sub_groups * n
+    assert inst(scop, sizes, "fp64") == 0
+    assert inst(scop, sizes, "ldst_local") == sub_groups * (2 * n + 2 * (n // 16))
+    assert inst(scop, sizes, "ldst_global") == sub_groups * (2 * (n // 16) + 1)
+    # A branch for each iteration of the outer loop, its two barriers, and the end.
+    assert inst(scop, sizes, "control") == sub_groups * (3 * (n // 16) + 1)
+    assert inst(scop, sizes, "thread") == 32 * inst(scop, sizes, "total")
+    assert inst(scop, sizes, "predication") == 1.0
+    sums = [inst(scop, sizes, kind) for kind in ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")]
+    assert inst(scop, sizes, "total") == sum(sums)
+
+
+def test_address_arithmetic_by_hand() -> None:
+    # a[32 gid1 + lid1, 32 gid0 + lid0] to out[32 gid0 + lid1, 32 gid1 + lid0]: four indices and two axes each.
+    naive = one("transpose", "variant:naive", "lsize:8", "dtype:float32", "groups_fit:True", "n:64")
+    scop = scop_of(naive)
+    assert inst(scop, naive.sizes, "int") == 64 * 2 * (2 + 2 * 2)
+    # A loop over m with known trips takes an addition and a comparison, and one addition for each address.
+    gemv = one(
+        "gemv", "layout:rows", "prefetch:False", "dtype:float32", "lsize_0:32", "groups_fit:True", "n:64", "m:640"
+    )
+    here = scop_of(gemv)
+    more = dict(gemv.sizes, m=672)
+    assert inst(here, more, "int") - inst(here, gemv.sizes, "int") == 2 * 32 * (2 + 2)
+    assert inst(here, more, "control") - inst(here, gemv.sizes, "control") == 2 * 32
+
+
+def test_counts_are_symbolic_and_take_arrays() -> None:
+    scop = extract_scop(matmul(prefetch=False))
+    sizes = np.array([16, 48, 160])
+    for name in ("total", "thread", "int", "predication"):
+        found = inst(scop, {"n": sizes}, name)
+        np.testing.assert_array_equal(found, [inst(scop, {"n": int(n)}, name) for n in sizes])
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        ["transpose", "variant:tiled", "lsize:8", "rows:2", "dtype:float32", "groups_fit:False", "n:21"],
+        ["transpose", "variant:padded", "lsize:16", "rows:1", "dtype:float32", "groups_fit:True", "n:32"],
+        ["conv2d", "filter_size:3", "tile_x:2", "tile_y:1", "local:True", "dtype:float32", "lsize_0:8", "lsize_1:6",
+         "groups_fit:False", "nx:21", "ny:7"],
+        ["gsrb", "variant:branch", "colour:0", "dtype:float64", "lsize_0:10", "lsize_1:4", "lsize_2:1", "chunk:2",
+         "groups_fit:False", "nx:11", "ny:3", "nz:2"],
+        ["gsrb", "variant:stride2", "colour:1", "dtype:float32", "lsize_0:10", "lsize_1:4", "lsize_2:1", "chunk:1",
+         "groups_fit:False", "nx:22", "ny:3", "nz:1"],
+    ],
+    ids=["tiled", "padded", "convolution", "branch", "stride2"],
+)  # fmt: skip
+def test_accesses_and_transactions_point_by_point(tags) -> None:
+    kernel = one(*tags)
+    scop = scop_of(kernel)
+    sizes = kernel.sizes
+    with using_machine("V100"):
+        txn = {name: parse_feature(name).value(scop, sizes, 32) for name in TXN[:3]}
+    expected = transactions(scop, sizes)
+    assert (txn["f_txn_global"], txn["f_txn_local"]) == expected
+    assert txn["f_txn_l1"] == expected[0] + 4 * expected[1]
+    wanted = {"ldst_global": [0, 0], "ldst_local": [0, 0]}
+    for statement in scop.statements:
+        counts = executed(scop, sizes, statement)
+        for access in statement.accesses:
+            space = scop.array(access.array).space
+            if space != "private":
+                wanted[f"ldst_{space}"] = [a + b for a, b in zip(wanted[f"ldst_{space}"], counts, strict=True)]
+    for kind, (sub_groups, work_items) in wanted.items():
+        assert instructions_of(scop, 32)[kind].evaluate(sizes) == sub_groups
+        assert instructions_of(scop, None)[kind].evaluate(sizes) == work_items
+
+
+def test_a_guard_is_tested_by_all_and_passed_by_some() -> None:
+    # 100 work-items in four work-groups of 32: in the last one 4 pass. One comparison and branch; the end is a branch.
+    kernel = one("axpy", "dtype:float32", "lsize_0:32", "groups_fit:False", "n:100")
+    scop = scop_of(kernel)
+    assert inst(scop, {"n": 100}, "control") == 4 + 4
+    fitting = one("axpy", "dtype:float32", "lsize_0:32", "groups_fit:True", "n:128")
+    whole = scop_of(fitting)
+    assert inst(whole, {"n": 128}, "control") == 4
+    assert inst(scop, {"n": 128}, "int") == inst(whole, {"n": 128}, "int") + 4
+    passed = sum(instructions_of(scop, None)[kind].evaluate({"n": 100}) for kind in ("fp32", "ldst_global"))
+    assert passed == 100 * 4
+    assert instructions_of(scop, 32)["ldst_global"].evaluate({"n": 100}) == 4 * 3
+    assert inst(whole, {"n": 128}, "predication") == 1.0
+    # A partial sub-group: work-groups of 8 use a quarter of each.
+    quarter = one("axpy", "dtype:float32", "lsize_0:8", "groups_fit:True", "n:128")
+    assert inst(scop_of(quarter), {"n": 128}, "predication") == 0.25
+
+
+def test_a_branch_that_every_other_work_item_takes() -> None:
+    common = ["gsrb", "colour:0", "dtype:float64", "lsize_0:32", "lsize_1:4", "lsize_2:1", "chunk:8",
+              "groups_fit:True", "nx:64", "ny:64", "nz:64"]  # fmt: skip
+    fp, branch, pairs = (one(*common, f"variant:{name}") for name in ("fp", "branch", "stride2"))
+    scops = [scop_of(kernel) for kernel in (fp, branch, pairs)]
+    sizes = fp.sizes
+    for kind in ("fp64", "ldst_global"):
+        warp, thread = (instructions_of(scops[1], lanes)[kind].evaluate(sizes) for lanes in (32, None))
+        assert thread == 32 * warp / 2
+    assert inst(scops[0], sizes, "predication") == inst(scops[2], sizes, "predication") == 1.0
+    assert 0.5 < inst(scops[1], sizes, "predication") < 0.75
+    # Without the note on branches all work-items count on both sides.
+    assert inst(extract_scop(branch.kernel), sizes, "predication") == 1.0
+
+
+def described(space: str, operations=()) -> Scop:
+    """32 work-items that load one element of an array each; the loop over it has no schedule."""
+    relation = isl.Map("{ [g, l, k] -> [l + k] }")
+    from perflex.features import Access
+
+    size = QuasiPolynomial.constant(64)
+    return Scop(
+        "described",
+        (),
+        isl.Set("{ : }"),
+        (Launch((QuasiPolynomial.constant(2),), (32,)),),
+        (Array("x", space, "float32", (size,), (QuasiPolynomial.constant(1),)),),
+        (Statement("s", isl.Set("{ [g, l, k] : 0 <= g < 2 and 0 <= l < 32 and 0 <= k < 40 }"),
+                   (Access("x", "load", relation),), operations),),
+    )  # fmt: skip
+
+
+def test_a_description_by_hand() -> None:
+    operations = (Operation("mul", "complex64"), Operation("atomic", "float32"), Operation("add", "int64"))
+    scop = described("global", operations)
+    assert inst(scop, {}, "fp32") == 2 * 40 * 4
+    assert inst(scop, {}, "control") == 2 * 40 + 2
+    # The addition, the loop's two, one for the address's step; and the address.
+    assert inst(scop, {}, "int") == 2 * 40 * 4 + 2
+
+
+def test_without_global_accesses_there_is_local_memory_only() -> None:
+    scop = described("local")
+    with using_machine("V100"):
+        assert parse_feature("f_txn_local").value(scop, {}, 32) == 80
+        assert parse_feature("f_txn_local").matches(scop, {})
+        assert not parse_feature("f_txn_global").matches(scop, {})
+    private = described("private")
+    with using_machine("V100"), pytest.raises(UnsupportedKernelError, match="no global or local memory"):
+        parse_feature("f_txn_global").value(private, {}, 32)
+    assert inst(private, {}, "ldst_global") == 0
+    assert not parse_feature("f_inst_ldst_global").matches(private, {})
+
+
+def test_what_is_missing_is_named() -> None:
+    scop = extract_scop(matmul(prefetch=True))
+    with pytest.raises(MissingSizeError, match="n"):
+        inst(scop, {}, "total")
+    with pytest.raises(MachineError, match="f_txn_global"):
+        parse_feature("f_txn_global").value(scop, {"n": 64}, 32)
+    with pytest.raises(UnknownFeatureError, match="f_inst_total"):
+        parse_feature("f_inst_totl")
+    cpu = replace(load_machine("V100"), name="Xeon", kind="cpu")
+    bare = replace(load_machine("V100"), l2_effective_bytes=None)
+    for name in TXN:
+        with using_machine(cpu), pytest.raises(MachineError, match="Xeon is a CPU"):
+            parse_feature(name).value(scop, {"n": 64}, 32)
+    with using_machine(bare):
+        assert parse_feature("f_txn_global").value(scop, {"n": 64}, 32) > 0
+        with pytest.raises(MachineError, match="l2_effective_bytes"):
+            parse_feature("f_txn_l2").value(scop, {"n": 64}, 32)
+
+
+@oclgrind.needs_oclgrind
+def test_classes_against_executed_instructions() -> None:
+    """Arithmetic and memory instructions are Oclgrind's; of integers and branches it executes more.
+
+    It executes LLVM's intermediate code as it comes, with address arithmetic that is neither shared between accesses
+    nor moved along with loops, and loops that are not unrolled.
+    """
+    kernels = [
+        one("matmul_sq", "prefetch:True", "lsize_0:8", "lsize_1:8", "dtype:float32", "groups_fit:True", "n:32"),
+        one("axpy", "dtype:float32", "lsize_0:8", "groups_fit:False", "n:60"),
+        one("stencil3d", "points:7", "variant:plain", "chunk:4", "dtype:float64", "groups_fit:True", "lsize_0:8",
+            "lsize_1:4", "lsize_2:1", "nx:16", "ny:16", "nz:8"),
+        one("gsrb", "variant:branch", "colour:0", "dtype:float64", "lsize_0:8", "lsize_1:4", "lsize_2:1", "chunk:4",
+            "groups_fit:True", "nx:16", "ny:8", "nz:8"),
+    ]  # fmt: skip
+    runs = oclgrind.run_jobs([(kernel.kernel, dict(kernel.sizes)) for kernel in kernels], options=())
+    integer = ("add", "sub", "mul", "shl", "lshr", "ashr", "and", "or", "xor", "icmp", "srem", "sdiv", "select")
+    for kernel, run in zip(kernels, runs, strict=True):
+        found = {kind: count.evaluate(kernel.sizes) for kind, count in instructions_of(scop_of(kernel), None).items()}
+        assert found["fp32"] + found["fp64"] == run.adds + run.muls + run.divs + run.madds()
+        for space in ("global", "local"):
+            assert found[f"ldst_{space}"] == run.load(space).count + run.store(space).count
+        executed_integers = sum(run.instructions.get(opcode, 0) for opcode in integer)
+        branches = run.instructions.get("br", 0) + run.instructions.get("ret", 0) + run.barriers
+        assert 0.1 < found["int"] / executed_integers < 1.0
+        assert 0.05 < found["control"] / branches < 1.0
+
+
+def test_where_nothing_runs_nothing_is_predicated() -> None:
+    kernel = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "b[i] = a[i]",
+        [lp.GlobalArg("a, b", np.float64, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n>=0",
+        lang_version=(2018, 2),
+    )
+    scop = extract_scop(lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0"))
+    assert inst(scop, {"n": 0}, "predication") == 1
+    assert inst(scop, {"n": np.array([0, 8, 64])}, "predication")[[0, 2]] == pytest.approx(1)
+    assert inst(scop, {"n": 8}, "predication") < 1

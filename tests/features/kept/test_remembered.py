@@ -1,0 +1,273 @@
+"""Descriptions and counts from the store are what would be counted, and only for what they were counted for."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex.errors import PerflexWarning
+from perflex.features import ScopCounts, count_features, counts_of, extract_scop, scop_from_yaml, scop_to_yaml
+from perflex.features.from_loopy import extract as _loopy_extract
+from perflex.features.kept import scops_and_counts as _remembered
+from perflex.features.kept.kernel_key import kernel_key
+from perflex.features.polynomials import cardinality as _cardinality
+from perflex.features.scop.text import scop_from_text, scop_to_text
+from perflex.store.store import Store, using_store
+from sample_kernels import make, matmul, pointwise
+from uipick import ALL_GENERATORS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class CountedAgainError(Exception):
+    """Something was extracted or counted that should have been remembered."""
+
+
+def _again(*_: object, **__: object) -> None:
+    raise CountedAgainError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+def fresh(kernel: lp.TranslationUnit) -> lp.TranslationUnit:
+    """An equal kernel that this process has not seen, as another process would make it."""
+    return pickle.loads(pickle.dumps(kernel))
+
+
+def everything(kernel: lp.TranslationUnit, sizes: dict[str, int]) -> list:
+    scop = extract_scop(kernel)
+    return [
+        count_features(scop),
+        count_features(scop, sizes),
+        count_features(scop, sizes, sub_group_size=8, per_work_item=True),
+    ]
+
+
+@pytest.mark.parametrize("generator", ALL_GENERATORS, ids=lambda generator: generator.name)
+def test_remembered_is_counted(generator: object, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measurement = generator.generate(next(a for a in generator.combinations({}) if generator.violated(a) is None))
+    kernel, sizes = measurement.kernel, dict(measurement.sizes)
+    with using_store("off"):
+        counted = everything(fresh(kernel), sizes)
+    with using_store(path):
+        assert everything(fresh(kernel), sizes) == counted
+    monkeypatch.setattr(_loopy_extract, "_linearized", _again)
+    monkeypatch.setattr("perflex.features.polynomials.quasipolynomial.card", _again)
+    with using_store(Store(path)):
+        assert everything(fresh(kernel), sizes) == counted
+    with using_store("off"), pytest.raises(CountedAgainError):
+        extract_scop(fresh(kernel))
+
+
+def test_counts_that_are_deferred_to_given_sizes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = matmul(prefetch=True, fit=False)
+    monkeypatch.setattr(_cardinality, "_EXISTENTIAL", -1)
+    with using_store("off"):
+        counted = count_features(extract_scop(fresh(kernel)), {"n": 37})
+    assert any("counted at given sizes" in entry.expression for entry in counted)
+    for _ in range(2):
+        with using_store(Store(path)):
+            assert count_features(extract_scop(fresh(kernel)), {"n": 37}) == counted
+
+
+def test_scops_by_hand_are_remembered_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = scop_to_yaml(extract_scop(matmul(prefetch=True)))
+    with using_store(path):
+        counted = count_features(scop_from_yaml(text), {"n": 64})
+    monkeypatch.setattr("perflex.features.polynomials.quasipolynomial.card", _again)
+    with using_store(Store(path)):
+        assert count_features(scop_from_yaml(text), {"n": 64}) == counted
+
+
+def test_a_scop_from_its_text_is_equal() -> None:
+    for kernel in (matmul(prefetch=True), pointwise("x[i // 2] + y[i % 4]")):
+        scop = extract_scop(kernel)
+        again = scop_from_text(scop_to_text(scop))
+        assert again == scop
+        assert hash(again) == hash(scop)
+        assert scop_to_yaml(again) == scop_to_yaml(scop)
+        assert pickle.loads(pickle.dumps(scop)) == scop
+        assert copy.deepcopy(again) == scop
+        assert repr(again) == repr(scop)
+
+
+def test_nothing_is_parsed_that_is_not_needed() -> None:
+    scop = scop_from_text(scop_to_text(extract_scop(matmul(prefetch=True))))
+    assert "domain" not in scop.statements[0].__dict__
+    assert scop.statements[0].domain is scop.statements[0].domain
+    assert "domain" in scop.statements[0].__dict__
+    with pytest.raises(AttributeError, match="'Statement' object has no attribute 'nonsense'"):
+        scop.statements[0].nonsense  # noqa: B018
+
+
+def test_counts_stay_with_their_scop(monkeypatch: pytest.MonkeyPatch) -> None:
+    scop = extract_scop(matmul(prefetch=True))
+    counts = counts_of(scop)
+    first = count_features(scop, {"n": 64})
+    monkeypatch.setattr("perflex.features.polynomials.quasipolynomial.card", _again)
+    assert counts_of(scop) is counts
+    assert count_features(scop, {"n": 64}) == first
+
+
+def test_a_statement_of_no_scop_is_counted() -> None:
+    scop = extract_scop(matmul(prefetch=True))
+    statement = scop.statements[-1]
+    stranger = copy.copy(statement)
+    assert ScopCounts(scop).instances(stranger) == ScopCounts(scop).instances(statement)
+
+
+def extracted(kernel: lp.TranslationUnit, path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a kernel is extracted anew."""
+    with monkeypatch.context() as patched, using_store(Store(path)):
+        patched.setattr(_loopy_extract, "_linearized", _again)
+        try:
+            extract_scop(fresh(kernel))
+        except CountedAgainError:
+            return True
+    return False
+
+
+def test_another_version_counts_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = pointwise("x[i] + y[i]")
+    with using_store(path):
+        count_features(extract_scop(fresh(kernel)))
+    assert not extracted(kernel, path, monkeypatch)
+    monkeypatch.setattr(_remembered, "counting_version", lambda: "another")
+    assert extracted(kernel, path, monkeypatch)
+    with using_store(Store(path)):
+        assert _remembered.kept_counts(extract_scop(kernel)) == {}
+
+
+def test_the_version_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "counting.py"
+    monkeypatch.setattr(_remembered, "_sources", lambda: [source])
+    seen = set()
+    for content in ("a = 1\n", "a = 2\n", "a = 1\n"):
+        source.write_text(content)
+        seen.add(_remembered.counting_version.__wrapped__())
+    assert len(seen) == 2
+    assert _remembered.counting_version() not in seen
+
+
+def test_old_versions_are_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = pointwise("x[i] + y[i]")
+    for number in range(12):
+        monkeypatch.setattr(_remembered, "counting_version", lambda number=number: f"version {number}")
+        with using_store(Store(path)):
+            count_features(extract_scop(fresh(kernel)), {"n": 64})
+    store = Store(path)
+    kept = [(f"version {number}",) for number in range(4, 12)]
+    for table in ("versions", "kernels", "counts"):
+        assert sorted(set(store.read(f"SELECT version FROM {table}"))) == sorted(kept)  # noqa: S608
+    assert store.read("SELECT count(*) FROM scops") == [(1,)]
+
+
+@pytest.mark.parametrize("table", ["scops", "counts"])
+def test_changed_rows_are_not_believed(table: str, path: Path) -> None:
+    kernel = matmul(prefetch=True)
+    with using_store("off"):
+        counted = count_features(extract_scop(fresh(kernel)), {"n": 64})
+    with using_store(path):
+        count_features(extract_scop(fresh(kernel)), {"n": 64})
+    connection = sqlite3.connect(path)
+    connection.execute(f"UPDATE {table} SET text = replace(text, '16', '17')")  # noqa: S608
+    connection.commit()
+    connection.close()
+    with using_store(Store(path)), pytest.warns(PerflexWarning, match=r"is damaged .*it is now"):
+        assert count_features(extract_scop(fresh(kernel)), {"n": 64}) == counted
+    assert len(list(path.parent.glob("*.damaged-*"))) >= 1
+
+
+def test_a_store_that_fails_fails_no_count(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with using_store(tmp_path / "file" / "store.sqlite"), pytest.warns(PerflexWarning, match="cannot be made") as told:
+        values = [count_features(extract_scop(pointwise(f"x[i] + {k}"))) for k in range(3)]
+    assert len(told) == 1
+    assert all(values)
+
+
+# keys
+
+
+CHANGES = {
+    "name": lambda: make("{[i]: 0<=i<n}", "out[i] = x[i] + 1", {"x": np.float32}, name="other"),
+    "type": lambda: make("{[i]: 0<=i<n}", "out[i] = x[i] + 1", {"x": np.float64}),
+    "number": lambda: make("{[i]: 0<=i<n}", "out[i] = x[i] + 2", {"x": np.float32}),
+    "kind of number": lambda: make("{[i]: 0<=i<n}", "out[i] = x[i] + 1.0", {"x": np.float32}),
+    "operation": lambda: make("{[i]: 0<=i<n}", "out[i] = x[i] * 1", {"x": np.float32}),
+    "domain": lambda: make("{[i]: 0<=i<=n}", "out[i] = x[i] + 1", {"x": np.float32}),
+    "tag": lambda: make("{[i]: 0<=i<n}", "out[i] = x$a[i] + 1", {"x": np.float32}),
+    "assumption": lambda: lp.assume(base(), "n mod 4 = 0"),
+    "axis": lambda: lp.tag_inames(base(), "i:g.0"),
+    "layout": lambda: lp.tag_array_axes(base(), "x", "stride:2"),
+    "target": lambda: base().copy(target=lp.OpenCLTarget()),
+}
+
+
+def base() -> lp.TranslationUnit:
+    return make("{[i]: 0<=i<n}", "out[i] = x[i] + 1", {"x": np.float32})
+
+
+def test_equal_kernels_have_equal_keys() -> None:
+    assert kernel_key(base()) == kernel_key(base()) == kernel_key(fresh(base()))
+
+
+def test_everything_changes_the_key() -> None:
+    keys = {kernel_key(make_changed()) for make_changed in CHANGES.values()}
+    assert len(keys | {kernel_key(base())}) == len(CHANGES) + 1
+    assert kernel_key(base(), "options") != kernel_key(base())
+
+
+KEYS = """
+from perflex.features.kept.kernel_key import kernel_key
+from uipick import ALL_GENERATORS
+for generator in ALL_GENERATORS:
+    arguments = next(a for a in generator.combinations({}) if generator.violated(a) is None)
+    print(generator.name, kernel_key(generator.generate(arguments).kernel))
+"""
+
+
+def test_keys_are_the_same_in_every_process() -> None:
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", KEYS], env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE
+        )
+        for seed in ("1", "2", "3")
+    ]
+    printed = [run.communicate(timeout=120)[0] for run in runs]
+    assert printed[0].count(b"\n") == len(ALL_GENERATORS)
+    assert printed[0] == printed[1] == printed[2]
+
+
+def test_a_kernel_without_a_key_is_counted(path: Path) -> None:
+    table = lp.TemporaryVariable(
+        "table", initializer=np.arange(8.0), shape=(8,), read_only=True, address_space=lp.AddressSpace.GLOBAL
+    )
+    kernel = lp.make_kernel(
+        "{[i]: 0<=i<8}", "out[i] = table[i]*2", [table, "..."], target=lp.PyOpenCLTarget(), lang_version=(2018, 2)
+    )
+    with pytest.raises(TypeError):
+        kernel_key(kernel)
+    with using_store(path):
+        assert count_features(extract_scop(kernel))
+
+
+def test_attributes_of_other_kernels_arguments_do_not_matter():
+    kernel = pointwise("x[i] + y[i]")
+    before = kernel_key(fresh(kernel), "")
+    # loopy's records list the attributes of all instances of their class.
+    kernel.default_entrypoint.args[0].register_fields({"strides"})
+    assert kernel_key(fresh(kernel), "") == before

@@ -1,0 +1,284 @@
+"""Counting in an executor: the same values in the same order, failures kept apart."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from perflex import calibrate, gather_feature_values
+from perflex.calibration.gathering import kernel_feature_values
+from perflex.errors import (
+    CalibrationError,
+    ExecutorError,
+    MissingSizeError,
+    NoMatchError,
+    PerflexError,
+    PerflexWarning,
+    UnsupportedKernelError,
+)
+from perflex.expression.model import Model
+from perflex.features import extract_scop, register_feature, unregister_feature
+from perflex.features.counting import counts as _counts
+from perflex.features.polynomials import quasipolynomial as _quasipolynomial
+from perflex.features.scop import scop as _scop
+from perflex.progress import progress_bar, progress_shown
+from perflex.store.store import Store, using_store
+from perflex.timing.fake import FakeDevice
+from sample_kernels import matmul, pointwise
+from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import ModuleType
+
+FEATURES = [
+    "f_op_float32_madd",
+    "f_op_float32_add",
+    "f_mem_access_global_float32",
+    "f_mem_access_global_float32_load_lstrides:{0:1}_afr:>1",
+    "f_mem_access_local_float32",
+    "f_sync_barrier_local",
+    "f_chain_float32_madd",
+    "f_thread_groups",
+    "f_sub_groups",
+]
+
+
+class HereExecutor(Executor):
+    """The least an executor can be: does the work when it is handed in."""
+
+    def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
+        future: Future = Future()
+        try:
+            future.set_result(function(*arguments, **options))
+        except PerflexError as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+def unknown(kernels: list) -> list:
+    """The same kernels as objects that nothing is remembered of; those that share an object still do."""
+    copies = {id(one.kernel): pickle.loads(pickle.dumps(one.kernel)) for one in kernels}
+    return [replace(one, kernel=copies[id(one.kernel)]) for one in kernels]
+
+
+def catalog() -> list:
+    """One kernel of each generator."""
+    kernels = [
+        generator.generate(next(a for a in generator.combinations({}) if generator.violated(a) is None))
+        for generator in ALL_GENERATORS
+    ]
+    return unknown(kernels)
+
+
+def several() -> list:
+    tags = ["matmul_sq", "dtype:float32", "groups_fit:True", "n:64,96,128"]
+    return unknown(KernelCollection(ALL_GENERATORS).generate_kernels(tags))
+
+
+@pytest.fixture(params=["threads", "here", "processes"])
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    if request.param == "processes":
+        yield request.getfixturevalue("processes")
+    else:
+        with ThreadPoolExecutor(4) if request.param == "threads" else HereExecutor() as pool:
+            yield pool
+
+
+@pytest.mark.parametrize("store", ["off", "a file"])
+def test_the_catalog_in_an_executor(executor: Executor, store: str, tmp_path: Path) -> None:
+    place = "off" if store == "off" else str(tmp_path / "store.sqlite")
+    serial = gather_feature_values(FEATURES, catalog(), store="off")
+    for _ in range(1 if store == "off" else 2):
+        table = gather_feature_values(FEATURES, catalog(), executor=executor, store=place)
+        assert table.kernels == serial.kernels
+        assert table.groups == serial.groups
+        assert np.array_equal(table.values, serial.values)
+        assert table.info == serial.info
+    if store != "off":
+        assert Store(tmp_path / "store.sqlite").read("SELECT count(*) FROM kernels") == [(len(ALL_GENERATORS),)]
+
+
+def test_rows_come_back_in_order(executor: Executor) -> None:
+    kernels = several()
+    mixed = [kernels[i] for i in np.random.default_rng(1).permutation(len(kernels))]
+    told: list[tuple[int, int, str]] = []
+    table = gather_feature_values(
+        FEATURES[:1], mixed, executor=executor, progress=lambda *step: told.append(step)
+    )  # fmt: skip
+    assert table.kernels == tuple(kernel.name for kernel in mixed)
+    assert table.column(FEATURES[0]).tolist() == [kernel.sizes["n"] ** 3 / 32 for kernel in mixed]
+    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
+    assert {total for _, total, _ in told} == {len(mixed)}
+
+
+def test_a_kernel_that_cannot_be_counted_drops_only_itself(executor: Executor) -> None:
+    indirect = pointwise("x[idx[i]] * 2", {"x": np.float32, "idx": np.int32})
+    kernels = [(pointwise("x[i] * 2"), {"n": 64}), (indirect, {"n": 64}), (pointwise("x[i] * 3"), {"n": 96})]
+    with pytest.warns(PerflexWarning, match=r"^knl\(n=64\) #2 is left out: .*is indirect"):
+        table = gather_feature_values(["f_op_float32_mul"], kernels, executor=executor)
+    assert table.kernels == ("knl(n=64)", "knl(n=96)")
+    assert table.column("f_op_float32_mul").tolist() == [2.0, 3.0]
+    assert [label for label, _ in table.dropped] == ["knl(n=64) #2"]
+
+
+def test_errors_are_the_projects_own(executor: Executor) -> None:
+    with pytest.raises(MissingSizeError, match="needs a value for size n") as caught:
+        gather_feature_values(["f_op_float32_mul"], [(pointwise("x[i] * 2"), {})], executor=executor)
+    assert caught.value.parameters == ("n",)
+    with pytest.raises(NoMatchError, match=r"f_op_float32_exp matches nothing.*f_op_float32_madd"):
+        gather_feature_values(["f_op_float32_exp"], several(), executor=executor)
+    indirect = pointwise("x[idx[i]] * 2", {"x": np.float32, "idx": np.int32})
+    with pytest.raises(CalibrationError, match=r"none of the kernels can be counted.*is indirect"):
+        gather_feature_values(["f_op_float32_mul"], [(indirect, {"n": 64})], executor=executor)
+
+
+def test_scops_are_sent_too(executor: Executor) -> None:
+    scop = extract_scop(matmul(prefetch=True))
+    table = gather_feature_values(FEATURES[:1], [(scop, {"n": 64})], executor=executor)
+    assert table.column(FEATURES[0]).tolist() == [64**3 / 32]
+
+
+def test_the_first_error_in_order_is_raised() -> None:
+    kernels = [(pointwise(f"x[i] * {k}"), {"n": 64} if k < 3 else {"m": k}) for k in range(8)]
+    for pool in (None, ThreadPoolExecutor(4)):
+        with pytest.raises(MissingSizeError, match="needs a value for size n"):
+            gather_feature_values(["f_op_float32_mul"], kernels, executor=pool)
+
+
+def test_threads_may_predict_one_kernel() -> None:
+    kernel = unknown(several())[0].kernel
+    sizes = [{"n": 16 * k} for k in range(1, 41)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda at: kernel_feature_values(FEATURES, kernel, at), sizes))
+    assert found == [kernel_feature_values(FEATURES, several()[0].kernel, at) for at in sizes]
+
+
+@pytest.mark.parametrize("module", [_counts, _quasipolynomial, _scop], ids=lambda module: module.__name__)
+def test_no_attribute_waits_for_isl_with_a_lock_held(module: ModuleType) -> None:
+    classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+    assert classes
+    for one in classes:
+        assert not [name for name, value in vars(one).items() if isinstance(value, cached_property)]
+
+
+# executors that fail
+
+
+def ends_its_process(scop: object, sizes: object) -> float:
+    os._exit(3)
+
+
+def test_workers_that_die() -> None:
+    register_feature("f_my_end")(ends_its_process)
+    try:
+        with (
+            ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+            pytest.raises(
+                ExecutorError, match=r"the ProcessPoolExecutor ended before all kernels were counted .*give a"
+            ),
+        ):
+            gather_feature_values(["f_my_end"], several(), executor=pool)
+    finally:
+        unregister_feature("f_my_end")
+
+
+def test_features_that_cannot_be_sent(processes: ProcessPoolExecutor) -> None:
+    register_feature("f_my_local")(lambda *_: 1.0)
+    try:
+        with pytest.raises(ExecutorError, match=r"cannot be sent to the workers .*or use a ThreadPoolExecutor"):
+            gather_feature_values(["f_my_local"], several(), executor=processes)
+        with ThreadPoolExecutor(2) as threads:
+            assert set(gather_feature_values(["f_my_local"], several(), executor=threads).column("f_my_local")) == {1.0}
+    finally:
+        unregister_feature("f_my_local")
+
+
+def test_an_executor_that_was_shut_down() -> None:
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with pytest.raises(ExecutorError, match="takes no more work"):
+        gather_feature_values(FEATURES[:1], several(), executor=pool)
+
+
+def test_faults_of_features_are_not_the_executors() -> None:
+    def faulty(scop: object, sizes: object) -> float:
+        msg = "a fault of the user's"
+        raise TypeError(msg)
+
+    register_feature("f_my_fault")(faulty)
+    try:
+        with ThreadPoolExecutor(2) as pool, pytest.raises(TypeError, match="a fault of the user's"):
+            gather_feature_values(["f_my_fault"], several(), executor=pool)
+    finally:
+        unregister_feature("f_my_fault")
+
+
+def test_errors_cross_process_borders() -> None:
+    error = UnsupportedKernelError("cause; fix", kernel="k", parameters=("n", 3), place=lambda: None, scop=object())
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.message, again.kernel, again.parameters) == (type(error), "cause; fix", "k", ("n", 3))
+    assert again.scop.startswith("<object object")
+
+
+def test_calibrate_passes_both_on(tmp_path: Path) -> None:
+    device = FakeDevice(lambda _, sizes: 1e-9 * sizes["n"] ** 3)
+    model = Model("f_cl_wall_time_fake", "p_madd * f_op_float32_madd")
+    with ThreadPoolExecutor(2) as pool:
+        fitted = calibrate(model, several(), device=device, executor=pool, store=tmp_path / "store.sqlite")
+    assert fitted.params["p_madd"] == pytest.approx(32e-9)
+    assert Store(tmp_path / "store.sqlite").read("SELECT count(*) FROM kernels") == [(2,)]
+
+
+# the progress bar
+
+
+def test_the_bar_tells_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    shown = io.StringIO()
+    with progress_bar("gather:", Console(file=shown, force_terminal=True, width=100)) as show:
+        show(1, 4, "counting [a]")
+        show(3, 4, "timing b")
+    assert "gather: timing b" in shown.getvalue()
+    assert "75 %" in shown.getvalue()
+
+
+def test_a_bar_is_shown_on_a_terminal_only(capsys: pytest.CaptureFixture) -> None:
+    gather_feature_values(FEATURES[:1], several(), progress=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_may_be_anything() -> None:
+    def mine(done: int, total: int, what: str) -> None:
+        pass
+
+    for given in (None, False):
+        with progress_shown(given, "x") as report:
+            assert report is None
+    with progress_shown(mine, "x") as report:
+        assert report is mine
+    with progress_shown(True, "x") as report:
+        assert callable(report)
+
+
+def test_the_store_of_a_call(tmp_path: Path) -> None:
+    with using_store("off"):
+        gather_feature_values(FEATURES[:1], several(), store=tmp_path / "mine.sqlite")
+    assert Store(tmp_path / "mine.sqlite").read("SELECT count(*) FROM kernels") == [(2,)]

@@ -1,0 +1,345 @@
+"""Measured spaces on disk, descriptions, pruning, and the strategy for Kernel Tuner."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from perflex import Promise
+from perflex.errors import CalibrationError, FileFormatError
+from perflex.search.described.description_file import load_description
+from perflex.search.described.prune import prune_described
+from perflex.search.described.space_file import MeasuredSpace, read_space
+from support.described_data import convolution_space, times_of
+
+DESCRIPTION = """
+schema: perflex-description/1
+name: small
+description: a kernel
+tunables:
+  items: {meaning: work-items, values: [32, 64, 128]}
+  depth: {meaning: unrolling, values: [1, 2, 4], dead_when: items == 32}
+constants: {size: 1024}
+constraints: [items*depth <= 256]
+features:
+  f_groups: ceil_div(size, items*depth)
+  f_work: f_groups*items*depth
+model: p_time*(f_work + p_group*f_groups)
+parameters:
+  p_time: {meaning: time of an item, unit: ms, prior: 0.001, spread: 2}
+  p_group: {meaning: a work-group, unit: item, prior: 10, spread: 1}
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(DESCRIPTION)
+    return load_description(path)
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    monkeypatch.setattr("perflex.search.described.hybrid._TREES", 40)
+    monkeypatch.setattr("perflex.search.described.hybrid._FOLD_TREES", 15)
+
+
+def cache(rows, **more):
+    entries = {str(i): dict(zip(("items", "depth", "time"), row, strict=True)) for i, row in enumerate(rows)}
+    return {"device_name": "A GPU", "tune_params_keys": ["items", "depth"], "cache": entries, **more}
+
+
+ROWS = [
+    (64, 1, 3.0), (64, 2, 2.0), (128, 1, 1.0), (128, 4, 9.0), (32, 1, 5.0), (32, 2, 7.0), (64, 1, 5.0),
+    (64, 4, "CompilationFailedConfig"), (128, 2, float("nan")), (128, 2, -1.0), ("x", 2, 1.0),
+]  # fmt: skip
+
+
+def check_small(found):
+    rows = sorted(zip(found.settings["items"], found.settings["depth"], found.times, strict=True))
+    assert [row[2] for row in rows] == [6.0, 4.0, 2.0, 1.0]
+    assert found.excluded == {
+        "failed or without a time": 3,
+        "settings that are no numbers": 1,
+        "against the constraints": 1,
+        "the same kernel as another": 2,
+    }
+
+
+def test_cache_files(small, tmp_path):
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps(cache(ROWS)))
+    found = read_space(path, small)
+    check_small(found)
+    assert found.device == "A GPU"
+    packed = tmp_path / "cache.json.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    check_small(read_space(packed, small))
+
+
+def test_cache_that_was_left_open(small, tmp_path):
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps(cache(ROWS))[:-2] + ",")
+    check_small(read_space(path, small))
+
+
+def test_t4_files_and_units(small, tmp_path):
+    def results(unit):
+        for items, depth, time in ROWS:
+            configuration = {"items": items, "depth": depth}
+            if isinstance(time, str):
+                yield {"configuration": configuration, "invalidity": "compile", "measurements": []}
+            else:
+                value = {"name": "time", "value": time * 1000, "unit": unit}
+                yield {"configuration": configuration, "invalidity": "correct", "measurements": [value]}
+
+    path = tmp_path / "t4.json"
+    path.write_text(json.dumps({"results": list(results("us"))}))
+    check_small(read_space(path, small))
+    for unit in ("", "parsec"):
+        path.write_text(json.dumps({"results": list(results(unit))}))
+        with pytest.raises(FileFormatError, match="unit"):
+            read_space(path, small)
+
+
+def test_tables(small, tmp_path):
+    path = tmp_path / "GPU.csv"
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([("items", "depth", "time_ms"), *ROWS])
+    check_small(read_space(path, small))
+    assert read_space(path, small).device == "GPU"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", "{", "damaged"),
+        ("a.json", "[]", "neither a 'cache'"),
+        ("a.json", '{"cache": {}}', "tune_params_keys"),
+        ("a.json", json.dumps(cache([])), "holds no valid configuration: it is empty"),
+        ("a.json", json.dumps(cache([(64, 1, "failed"), (64, 2, None)])), "2 failed"),
+        ("a.json", json.dumps(cache([(128, 4, 1.0)])), "fulfils the constraints"),
+        ("a.json", json.dumps(cache(ROWS, objective="energy")), "'energy'"),
+        ("a.json", '{"results": [3]}', "no T4"),
+        ("a.csv", "items,depth,time\n64,1,3\n", "time_ms"),
+        ("a.csv", "items,time_ms\n64,3\n", "no tunable depth"),
+        ("a.json", json.dumps({**cache(ROWS), "tune_params_keys": [["items"]]}), "list of names"),
+        ("a.json", '{"results": [{"configuration": {"items": 64, "depth": 1}, "measurements": null}]}', "1 failed"),
+        ("a.csv", "items,depth,time_ms\n64," + "1" * 200000 + ",3\n", "line 1"),
+        ("a.txt", "", "convert"),
+        ("a.json.gz", "no gzip", "cannot read"),
+    ],
+)
+def test_bad_files_are_named(small, tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(FileFormatError, match=message) as caught:
+        read_space(path, small)
+    assert str(path) in str(caught.value)
+    with pytest.raises(FileFormatError, match="cannot read"):
+        read_space(tmp_path / "nothing.json", small)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("ceil_div(size, items*depth)", "ceil_div(size, itms*depth)", "'itms' is not known here; did you mean 'items'"),
+        ("ceil_div(size, items*depth)", "size.real", "features.f_groups"),
+        ("p_time*(f_work", "p_time*(f_wrk", "f_wrk is neither a feature nor a parameter"),
+        ("p_time*(f_work", "p_time*p_*(f_work", "model"),
+        ("p_group*f_groups", "f_groups", "does not use p_group"),
+        ("[1, 2, 4]", "[1, 1]", "different finite numbers"),
+        ("prior: 10", "prior: 0", "must be positive"),
+        ("constants: {size", "other: 1\nconstants: {size", "no such field"),
+        ("f_work: ", "size: ", "already"),
+        ("[1, 2, 4]", "[.nan, 1]", "finite numbers"),
+        ("constants: {size: 1024}", "constants: {size: 1024, items: 3}", "items stands for two things"),
+        ("f_groups*items*depth", "f_groups*1" + "0" * 400, "too large"),
+        ("p_group: {meaning", "f_groups: {meaning", "begins with p_"),
+        ("[items*depth <= 256]", "[f_groups > 2]", "'f_groups' is not known here"),
+    ],
+)
+def test_bad_descriptions_are_named(tmp_path, old, new, message):
+    assert old in DESCRIPTION
+    path = tmp_path / "bad.yaml"
+    path.write_text(DESCRIPTION.replace(old, new, 1))
+    with pytest.raises(FileFormatError, match=message):
+        load_description(path)
+
+
+def test_a_description_is_a_name_or_a_file():
+    with pytest.raises(FileFormatError, match="by its name or its file"):
+        load_description(5)
+
+
+def test_the_same_settings_of_two_sizes_are_two_kernels(small, tmp_path):
+    path = tmp_path / "sizes.csv"
+    path.write_text("items,depth,size,time_ms\n64,1,1024,1\n64,1,4096,4\n64,1,4096,6\n")
+    found = read_space(path, small)
+    assert found.settings["size"].tolist() == [1024, 4096]
+    assert found.times.tolist() == [1.0, 5.0]
+
+
+def test_rows_that_only_fail_to_be_numbers_are_counted(small, tmp_path):
+    path = tmp_path / "cache.json"
+    rows = [(64, 1, 3.0), (64, 2, 10**400), (10**400, 1, 1.0), (float("nan"), 1, 1.0)]
+    document = cache(rows)
+    document["cache"] |= {"none": None, "short": {"items": 64, "time": 1.0}}
+    path.write_text(json.dumps(document))
+    found = read_space(path, small)
+    assert found.times.tolist() == [3.0]
+    assert found.excluded == {"failed or without a time": 1, "settings that are no numbers": 4}
+
+
+def test_tables_of_spreadsheets_and_damaged_archives(small, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("items,depth,time_ms\n64,1,3\n", encoding="utf-8-sig")
+    assert read_space(path, small).times.tolist() == [3.0]
+    content = bytearray(gzip.compress(json.dumps(cache(ROWS * 20)).encode()))
+    content[20:30] = b"\xff" * 10
+    packed = tmp_path / "a.json.gz"
+    packed.write_bytes(bytes(content))
+    with pytest.raises(FileFormatError, match="cannot read"):
+        read_space(packed, small)
+
+
+def test_model_that_gives_no_time(small, tmp_path):
+    path = tmp_path / "zero.yaml"
+    path.write_text(DESCRIPTION.replace("f_work + p_group*f_groups", "f_groups - 4 + 0*p_group*f_work"))
+    space = MeasuredSpace({"items": np.array([64.0, 64, 128]), "depth": np.array([1.0, 2, 1])}, np.ones(3), {})
+    with pytest.raises(CalibrationError, match=r"gives the time 0 for items=64, depth=4"):
+        prune_described(space, load_description(path), learned=False)
+    whole = prune_described(space, small, keep=1.0, learned=False)
+    # All but those that were measured and are not the fastest.
+    batch = np.isfinite(whole.measured)
+    assert len(whole.kept) == len(whole.predicted) - batch.sum() + 1
+    assert batch[whole.kept].sum() == 1
+
+
+def test_too_many_combinations(tmp_path):
+    many = "".join(f"  t{i}: {{meaning: x, values: {list(range(20))}}}\n" for i in range(9))
+    path = tmp_path / "many.yaml"
+    path.write_text(DESCRIPTION.replace("constants:", many + "constants:"))
+    with pytest.raises(FileFormatError, match="4608000000000 combinations"):
+        load_description(path).space()
+
+
+def test_constraint_without_a_value_is_not_fulfilled(tmp_path):
+    path = tmp_path / "nan.yaml"
+    path.write_text(DESCRIPTION.replace("items*depth <= 256", "size % (depth - 1)"))
+    found = load_description(path).valid({"items": np.array([64.0, 64]), "depth": np.array([1.0, 4])})
+    assert found.tolist() == [False, True]
+
+
+def test_constraints_that_contradict(tmp_path):
+    path = tmp_path / "none.yaml"
+    path.write_text(DESCRIPTION.replace("[items*depth <= 256]", "[items > 64, items < 64]"))
+    with pytest.raises(FileFormatError, match="contradict"):
+        load_description(path).space()
+    with pytest.raises(FileFormatError, match="did you mean 'convolution'"):
+        load_description("convolutions")
+
+
+def test_feature_that_is_not_finite(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(DESCRIPTION.replace("f_groups*items*depth", "1/(items - 64)"))
+    with pytest.raises(FileFormatError, match=r"f_work .* items=64"):
+        load_description(path).compute({"items": [32, 64], "depth": [1, 1]}, {})
+
+
+@pytest.fixture(scope="module")
+def measured():
+    space = convolution_space(400)
+    return MeasuredSpace(space.settings, times_of(space), {}, "A4000")
+
+
+def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
+    pytest.importorskip("sklearn")
+    by_number = prune_described(measured, "convolution", samples=60, keep=12)
+    analytic = [prune_described(measured, "convolution", samples=60, keep=k, learned=False) for k in (12, 0.03)]
+    assert analytic[0].kept.tolist() == analytic[1].kept.tolist()
+    assert by_number.covered
+    for pruning in (by_number, *analytic):
+        batch = np.isfinite(pruning.measured)
+        assert len(pruning.kept) == 12
+        # Of the batch only its fastest is kept.
+        assert pruning.kept[batch[pruning.kept]].tolist() == [np.nanargmin(pruning.measured)]
+    others = analytic[0].kept[~batch[analytic[0].kept]]
+    assert sorted(analytic[0].predicted[others]) == sorted(analytic[0].predicted[~batch])[:11]
+    assert set(by_number.errors) == {"analytic", "with the correction"}
+    promised = prune_described(measured, "convolution", samples=60, keep=Promise(0.05, 0.9))
+    assert promised.decision.met
+    assert promised.covered
+    assert len(promised.kept) < 200
+    by_number.to_csv(tmp_path / "kept.csv")
+    with (tmp_path / "kept.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert (len(rows), sum(row["kept"] == "1" for row in rows)) == (400, 12)
+    assert sum(row["batch"] == "1" for row in rows) == 60
+
+
+def test_pruning_of_all_that_the_description_allows(measured):
+    found = prune_described(measured, "convolution", keep=10, learned=False)
+    assert len(found.predicted) == 4362
+    assert np.isfinite(found.measured).sum() == 400
+    assert found.covered is None
+    assert found.errors == {}
+    assert found.table(1)[0]["predicted_ms"] == found.predicted.min()
+
+
+@pytest.mark.parametrize(
+    ("samples", "keep", "message"),
+    [
+        (401, 5, "401 samples"),
+        (0, 5, "0 samples"),
+        (20, 0, "at least one"),
+        (20, 1.5, "share"),
+        (20, float("nan"), "share"),
+        (20, "5%", "keep"),
+        (20, True, "keep"),
+        (2.5, 5, "2.5 samples"),
+    ],
+)
+def test_pruning_refuses_nonsense(measured, samples, keep, message):
+    with pytest.raises(CalibrationError, match=message):
+        prune_described(measured, "convolution", samples=samples, keep=keep, learned=False)
+
+
+def test_strategy_in_kernel_tuners_simulation_mode(tmp_path):
+    pytest.importorskip("sklearn")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed (extra tuner)")
+    from perflex.search.described.kernel_tuner_strategy import KernelTunerStrategy
+
+    description = load_description("convolution")
+    tunables = {name: [int(value) for value in tunable.values] for name, tunable in description.tunables.items()}
+    tunables |= {"block_size_x": [32, 64], "use_padding": [0], "block_size_y": [1, 2, 4]}
+    whole = {name: column.ravel() for name, column in zip(tunables, np.meshgrid(*tunables.values()), strict=True)}
+    from perflex.search.described.space import DescribedSpace
+
+    times = times_of(DescribedSpace(description, whole, "A100"))
+    rows = np.column_stack(list(whole.values())).tolist()
+    entries = {
+        ",".join(map(str, row)): {**dict(zip(tunables, row, strict=True)), "time": time}
+        for row, time in zip(rows, times, strict=True)
+    }
+    document = {
+        "schema_version": "1.0.0", "device_name": "A100", "kernel_name": "k", "problem_size": [1], "objective": "time",
+        "tune_params_keys": list(tunables), "tune_params": tunables, "cache": entries,
+    }  # fmt: skip
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps(document))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results, _ = kernel_tuner.tune_kernel(
+            "k", "__global__ void k(){}", (1,), [], tunables, simulation_mode=True, cache=str(path), lang="CUDA",
+            strategy=KernelTunerStrategy("convolution", device="A100"), strategy_options={"max_fevals": 30}, quiet=True,
+        )  # fmt: skip
+    assert len(results) == 30
+    assert min(result["time"] for result in results) <= 1.05 * times.min()

@@ -1,0 +1,203 @@
+"""The analytic model of described kernels, its learned correction, and the tuner, on times of a known model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perflex.errors import CalibrationError, MissingExtraError
+from perflex.search.described.analytic import AnalyticFit
+from perflex.search.described.description_file import description_names, load_description
+from perflex.search.described.hybrid import HybridPrediction, predict_hybrid
+from perflex.search.described.platform import platform_of
+from perflex.search.described.space import DescribedSpace, ReadingFit
+from perflex.search.described.tuner import DescribedTuner, first_batch, most_promising, tune_described
+from support.described_data import TRUTH, convolution_space, times_of
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    monkeypatch.setattr("perflex.search.described.hybrid._TREES", 40)
+    monkeypatch.setattr("perflex.search.described.hybrid._FOLD_TREES", 15)
+
+
+def error(predicted, times):
+    return float(np.expm1(np.mean(np.abs(np.log(predicted / times)))))
+
+
+def batch(space, count, seed=0):
+    return np.random.default_rng(seed).choice(len(space), count, replace=False)
+
+
+def test_few_measurements_determine_a_model_with_priors():
+    space = convolution_space()
+    times = times_of(space)
+    index = batch(space, 50)
+    found = space.fit_analytic(index, times[index])
+    assert found.reading == 0
+    assert error(found.predicted, times) < 0.06
+    assert found.fit.parameters["p_time"] == pytest.approx(TRUTH["p_time"], rel=0.5)
+
+
+def test_fit_does_not_depend_on_the_unit():
+    space = convolution_space()
+    times = times_of(space)
+    index = batch(space, 60)
+    in_ms, in_s = (space.fit_analytic(index, times[index] * unit) for unit in (1.0, 1e-3))
+    assert in_s.predicted == pytest.approx(in_ms.predicted * 1e-3, rel=1e-3)
+
+
+def test_a_few_freaks_do_not_bend_the_rest():
+    space = convolution_space()
+    times = times_of(space)
+    index = batch(space, 80)
+    bent = times[index].copy()
+    bent[:4] *= 30
+    assert error(space.fit_analytic(index, bent).predicted, times) < 0.12
+
+
+def test_measurements_tell_a_build_that_ignores_a_tunable():
+    space = convolution_space()
+    times = times_of(space, reading=1)
+    index = batch(space, 60)
+    found = space.fit_analytic(index, times[index])
+    assert found.reading == 1
+    assert error(found.predicted, times) < 0.08
+
+
+@pytest.mark.parametrize("name", description_names())
+@pytest.mark.parametrize("device", ["A100", "Some Future GPU", "Radeon Something", "MI250X", ""])
+def test_unknown_devices_work(name, device):
+    description = load_description(name)
+    whole = description.space()
+    some = np.random.default_rng(0).choice(len(next(iter(whole.values()))), 60, replace=False)
+    space = DescribedSpace(description, {key: column[some] for key, column in whole.items()}, device)
+    drawn = np.exp(np.random.default_rng(1).normal(0, 0.3, 60))
+    assert (space.fit_analytic(np.arange(30), drawn[:30]).predicted > 0).all()
+
+
+def test_makers_are_told_by_name():
+    assert platform_of("gfx1100")["m_amd"] == platform_of("Radeon_RX_9999")["m_amd"] == 1
+    assert platform_of("RTX_A6000")["m_amd"] == platform_of("")["m_amd"] == 0
+    assert platform_of("A100")["m_units"] == 108
+
+
+def test_shares_say_what_a_cost_adds():
+    space = convolution_space(40)
+    fit = AnalyticFit(space.description, TRUTH, 0.0, 0.0)
+    shares = fit.shares(space.readings[0])
+    assert np.sum(list(shares.values()), axis=0) == pytest.approx(np.ones(40))
+    for name in ("p_local", "p_latency"):
+        less = AnalyticFit(space.description, TRUTH | {name: TRUTH[name] * 0.999}, 0.0, 0.0)
+        fallen = 1 - less.predict(space.readings[0]) / fit.predict(space.readings[0])
+        assert shares[name] == pytest.approx(1e3 * fallen, rel=1e-2, abs=1e-6)
+
+
+@pytest.mark.parametrize("times", [[], [1.0, -1.0], [1.0, np.nan]])
+def test_times_must_be_times(times):
+    space = convolution_space(50)
+    with pytest.raises(CalibrationError, match="positive and finite"):
+        space.fit_analytic(np.arange(len(times)), np.array(times))
+
+
+def test_correction_learns_what_the_model_does_not_know():
+    pytest.importorskip("sklearn")
+    space = convolution_space()
+    unknown = 1 + 0.8 * (space.settings["tile_size_y"] == 3) * (space.settings["use_shmem"] == 1)
+    times = times_of(space) * unknown
+    index = batch(space, 150)
+    found = predict_hybrid(space, index, times[index])
+    rest = np.setdiff1d(np.arange(len(space)), index)
+    assert error(found.predicted[rest], times[rest]) < 0.6 * error(found.analytic.predicted[rest], times[rest])
+    assert sum(found.weights.values()) == pytest.approx(1)
+    assert sorted(found.order) == list(range(len(space)))
+
+
+def test_correction_does_no_harm_where_there_is_nothing_to_learn():
+    pytest.importorskip("sklearn")
+    space = convolution_space()
+    times = times_of(space, noise=0.1)
+    for seed in range(2):
+        index = batch(space, 50, seed)
+        found = predict_hybrid(space, index, times[index], seed=seed)
+        assert error(found.predicted, times) < 1.15 * error(found.analytic.predicted, times)
+    few = predict_hybrid(space, index[:10], times[index[:10]])
+    assert few.predicted.tolist() == few.analytic.predicted.tolist()
+
+
+def test_correction_needs_its_extra(monkeypatch):
+    monkeypatch.setattr("perflex.search.described.hybrid.find_spec", lambda _: None)
+    space = convolution_space(60)
+    with pytest.raises(MissingExtraError, match=r"perflex\[learn\]"):
+        predict_hybrid(space, np.arange(20), np.ones(20))
+
+
+def test_order_keeps_what_either_prediction_puts_first():
+    places = np.arange(100.0)
+    analytic = ReadingFit(AnalyticFit(load_description("gemm"), {}, 0.1, 0.0), 0, 1 + np.roll(places, 50))
+    found = HybridPrediction(analytic, 1 + places, {}, None)
+    assert {0, 50} <= set(found.order[:4].tolist())
+    assert found.order[0] == 0
+    alike = HybridPrediction(analytic, analytic.predicted, {}, None)
+    assert alike.order.tolist() == np.argsort(analytic.predicted).tolist()
+
+
+def test_first_batch_has_every_setting_of_the_switches():
+    space = convolution_space()
+    chosen = first_batch(space, 25, 0)
+    assert len(set(chosen.tolist())) == 25
+    for name in ("use_shmem", "read_only"):
+        assert set(space.settings[name][chosen]) == {0, 1}
+    assert space.expected()[chosen].max() <= np.quantile(space.expected(), 0.51)
+
+
+def test_what_is_measured_next_is_new_and_of_several_groups():
+    space = convolution_space(200)
+    times = times_of(space)
+    fit = space.fit_analytic(np.arange(30), times[:30])
+    found = HybridPrediction(fit, times, {}, None)
+    measured = np.argsort(times)[:20]
+    chosen = np.concatenate([most_promising(space, found, measured, 5, seed) for seed in range(8)])
+    assert not set(chosen.tolist()) & set(measured.tolist())
+    shape = ("read_only", "tile_size_x", "tile_size_y")
+    groups = set(zip(*(space.settings[name][chosen] for name in shape), strict=True))
+    assert len(groups) >= 4
+    far = np.concatenate([most_promising(space, found, measured, 5, seed, reach=3.0) for seed in range(8)])
+    assert np.median(times[far]) > np.median(times[chosen])
+    assert sorted(most_promising(space, found, np.arange(197), 5, 0)) == [197, 198, 199]
+
+
+def test_tuner_finds_the_best_and_survives_failures():
+    pytest.importorskip("sklearn")
+    space = convolution_space(400)
+    times = times_of(space)
+    failing = set(np.argsort(times)[3:40:4].tolist())
+    tuner = tune_described(space, lambda i: float("nan") if i in failing else float(times[i]), 40)
+    assert len(set(tuner.index)) == len(tuner.index) == 40
+    assert tuner.best[1] <= 1.05 * times.min()
+    assert tuner.best[1] == times[tuner.best[0]]
+
+
+@pytest.mark.parametrize("given", [{"budget": 0}, {"budget": 2.5}, {"batch": 0}, {"batch": True}])
+def test_tuning_of_nothing_is_refused(given):
+    with pytest.raises(CalibrationError, match=f"the {next(iter(given))} must be a positive whole number"):
+        tune_described(convolution_space(30), lambda _: 1.0, **{"budget": 5, **given})
+
+
+@pytest.mark.parametrize("time", [None, "CompilationFailedConfig"])
+def test_a_measurement_without_a_time_is_refused(time):
+    pytest.importorskip("sklearn")
+    with pytest.raises(CalibrationError, match="must be a number, nan if it failed"):
+        tune_described(convolution_space(30), lambda _: time, 5)
+
+
+def test_tuner_ends_with_its_space():
+    pytest.importorskip("sklearn")
+    space = convolution_space(30)
+    times = times_of(space)
+    tuner = tune_described(space, lambda i: float(times[i]), 100)
+    assert sorted(tuner.index) == list(range(30))
+    with pytest.raises(CalibrationError, match="not of this space"):
+        DescribedTuner(space).tell(30, 1.0)
+    with pytest.raises(CalibrationError, match="told before"):
+        tuner.tell(3, 1.0)

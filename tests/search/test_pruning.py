@@ -1,0 +1,252 @@
+"""Pruning of loopy variants against a known law: what is kept, why, and what the promise rests on."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from perflex import Calibration, Model, Promise, Pruning, VariantSpace, prune, rank
+from perflex.calibration.calibrating import calibration_from_table
+from perflex.errors import CalibrationError, PerflexError, UnsupportedKernelError
+from perflex.fit.table import FeatureTable
+from perflex.search.pruning.costs import dominating, feature_kind, model_costs
+from perflex.search.pruning.pruning import _require_positive
+from perflex.search.pruning.report import check_pruning, draw_pruning
+from support.spaces_for_tests import scaled, small_space
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODEL = Model(
+    "f_cl_wall_time",
+    "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + p_mul * f_op_float32_mul "
+    "+ p_load * f_mem_access_global_float32_load + p_store * f_mem_access_global_float32_store",
+)
+LAW = {"p_launch": 1e-6, "p_group": 2e-8, "p_mul": 1e-9, "p_load": 1e-11, "p_store": 1e-11}
+
+
+def made(error: float = 0.0, rows: int = 60) -> Calibration:
+    """A calibration from invented kernels that obey the law up to errors."""
+    chance = np.random.default_rng(0)
+    inputs = np.exp(chance.uniform(0, 8, (rows, 5)))
+    inputs[:, 0] = 1
+    seconds = inputs @ np.array(list(LAW.values())) * np.exp(error * chance.normal(size=rows))
+    table = FeatureTable(
+        MODEL.output_feature,
+        tuple(MODEL.all_features()),
+        tuple(f"k{number % 6}({number})" for number in range(rows)),
+        np.column_stack([seconds, inputs]),
+        groups=tuple(f"k{number % 6}" for number in range(rows)),
+    )
+    return calibration_from_table(MODEL, table)
+
+
+@pytest.fixture(scope="module")
+def calibration() -> Calibration:
+    return made(0.05)
+
+
+@pytest.fixture(scope="module")
+def pruning(calibration: Calibration) -> Pruning:
+    return prune(small_space(), calibration, {"n": 4096}, keep=3)
+
+
+def test_the_fastest_predicted_are_kept(pruning: Pruning, calibration: Calibration) -> None:
+    assert len(pruning.kept) == 3
+    assert len(pruning.variants) == 9
+    assert [variant.rank for variant in pruning.variants] == list(range(1, 10))
+    assert max(v.predicted for v in pruning.kept) <= min(v.predicted for v in pruning.dropped)
+    for variant in pruning.variants:
+        kernel = scaled(**variant.settings)
+        assert variant.predicted == pytest.approx(calibration.predict(kernel, {"n": 4096}))
+        interval = calibration.predict_interval(kernel, {"n": 4096})
+        assert (variant.low, variant.high) == pytest.approx((interval.low, interval.high))
+        assert sum(variant.costs.values()) == pytest.approx(variant.predicted)
+
+
+def unbuildable(**_: object) -> None:
+    pytest.fail("nothing is to be built")
+
+
+@pytest.mark.parametrize("keep", [0, 1.5, -0.1, "5%", math.nan, None])
+def test_keep_is_checked_before_anything_is_built(calibration: Calibration, keep: object) -> None:
+    with pytest.raises(CalibrationError, match=r"kept|keep"):
+        prune(VariantSpace(unbuildable, {"a": (1, 2)}), calibration, {"n": 4096}, keep=keep)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_predictions_that_are_not_finite_are_refused(pruning: Pruning, calibration: Calibration, value: float) -> None:
+    predicted = np.array([1.0] * 8 + [value])
+    name = pruning.candidates.names[8]
+    with pytest.raises(CalibrationError, match=f"variant '{name}' is predicted to take {value} s"):
+        _require_positive(predicted, pruning.candidates)
+    columns = {**pruning.candidates.columns, "f_thread_groups": predicted}
+    with pytest.raises(PerflexError, match="gives no finite number"):
+        prune(replace(pruning.candidates, columns=columns), calibration, keep=3)
+
+
+def test_rank_agrees(pruning: Pruning, calibration: Calibration) -> None:
+    places = rank(small_space(), calibration, {"n": 4096})
+    assert [place.name for place in places] == [variant.name for variant in pruning.variants]
+    assert [place.predicted for place in places] == [variant.predicted for variant in pruning.variants]
+
+
+@pytest.mark.parametrize(("keep", "count"), [(0.1, 1), (0.5, 5), (1.0, 9), (1, 1), (20, 9), (0.001, 1)])
+def test_numbers_and_shares(keep: float, count: int, pruning: Pruning, calibration: Calibration) -> None:
+    assert len(prune(pruning.candidates, calibration, keep=keep).kept) == count
+
+
+@pytest.mark.parametrize("keep", [0, -1, 0.0, 1.5, math.nan, True, "5%"])
+def test_bad_keep(keep: object, pruning: Pruning, calibration: Calibration) -> None:
+    with pytest.raises(CalibrationError, match=r"keep|kept"):
+        prune(pruning.candidates, calibration, keep=keep)
+
+
+def test_reasons_and_dominating_cost(pruning: Pruning) -> None:
+    slowest = pruning.variants[-1]
+    assert not slowest.kept
+    assert f"predicted {slowest.ratio:.3g} times the fastest; {slowest.dominating} dominates" in slowest.reason
+    # 16 work-items per group: 256 groups at 2e-8 s each and many half-empty sub-groups.
+    assert {variant.dominating for variant in pruning.variants} <= {"on-chip", "overhead"}
+    by_hand = max(slowest.costs, key=lambda kind: slowest.costs[kind])
+    assert slowest.dominating == by_hand
+
+
+def test_measured_variants(pruning: Pruning, calibration: Calibration) -> None:
+    names = [variant.name for variant in pruning.variants]
+    found = prune(pruning.candidates, calibration, keep=3, measured={names[5]: 2e-5, names[0]: 3e-5})
+    kept = {variant.name: variant.reason for variant in found.kept}
+    assert kept[names[5]] == "the fastest measured"
+    assert names[0] not in kept
+    assert len(kept) == 3
+    dropped = next(variant for variant in found.dropped if variant.name == names[0])
+    assert dropped.reason == "measured 1.5 times the fastest"
+
+
+def test_a_promise_from_the_calibration_says_what_it_rests_on(pruning: Pruning, calibration: Calibration) -> None:
+    found = prune(pruning.candidates, calibration, keep=Promise(0.05, 0.9))
+    threshold = found.decision.threshold_ratio
+    assert {v.name for v in found.kept} == {v.name for v in found.variants if v.ratio <= threshold}
+    assert 1 <= threshold < 2
+    assert "held-out measurement kernels" in found.decision.explanation
+    assert len(found.kept) < 9
+    wider = prune(pruning.candidates, made(0.5), keep=Promise(0.05, 0.9))
+    assert wider.decision.threshold_ratio > threshold
+    with pytest.raises(CalibrationError, match="needs 198 measurement kernels"):
+        prune(pruning.candidates, calibration, keep=Promise(0.05, 0.99))
+
+
+def test_a_promise_from_a_batch(pruning: Pruning, calibration: Calibration) -> None:
+    times = {variant.name: variant.predicted * 1.1 for variant in pruning.variants}
+    small = prune(pruning.candidates, calibration, keep=Promise(), measured=dict(list(times.items())[:4]))
+    assert not small.decision.met
+    assert len(small.kept) == 6
+    whole = prune(pruning.candidates, calibration, keep=Promise(0.05, 0.8), measured=dict(list(times.items())[2:6]))
+    assert whole.decision.met
+    assert {variant.rank for variant in whole.kept} <= {1, 2, 3}
+
+
+def test_repeated_kernels_may_be_measured_under_each_name(calibration: Calibration) -> None:
+    space = VariantSpace(scaled, {"lsize": (16, 32), "repeats": (1,), "dead": (0, 1)})
+    found = prune(space, calibration, {"n": 1024}, keep=1, measured={"lsize=16, repeats=1, dead=1": 1e-6})
+    assert [variant.name for variant in found.kept] == ["lsize=16, repeats=1, dead=0"]
+    assert found.excluded == {"same kernel as another setting": 2}
+
+
+@pytest.mark.parametrize(
+    ("measured", "text"),
+    [
+        ({"other": 1.0}, "none of the 9 variants"),
+        ({"lsize=16, repeats=1": math.nan}, "must be positive"),
+        ({"lsize=16, repeats=1": "x"}, "is 'x'; it must be positive"),
+        ({"lsize=16, repeats=1": None}, "is None; it must be positive"),
+        ([1.0], "by name, e.g. .*, not as list"),
+    ],
+)
+def test_bad_measurements(measured: dict[str, float], text: str, pruning: Pruning, calibration: Calibration) -> None:
+    with pytest.raises(CalibrationError, match=text):
+        prune(pruning.candidates, calibration, measured=measured)
+
+
+def test_kernels_by_name(calibration: Calibration) -> None:
+    kernels = {"slow": scaled(lsize=16, repeats=4), "fast": scaled(lsize=64, repeats=1)}
+    found = prune(kernels, calibration, {"n": 4096}, keep=0.5)
+    assert [variant.name for variant in found.kept] == ["fast"]
+    assert found.kernel(found.kept[0]) is kernels["fast"]
+    with pytest.raises(CalibrationError, match="no variants"):
+        prune([], calibration, {"n": 1})
+    with pytest.raises(CalibrationError, match="'slow': sizes must be one number each"):
+        prune(kernels, calibration, {"n": [4096, 8192]})
+    with pytest.raises(CalibrationError, match="needs sizes"):
+        prune(kernels, calibration)
+
+
+def test_kernels_that_cannot_be_described_are_left_out_and_told(calibration: Calibration) -> None:
+    kernels = {"good": scaled(lsize=16, repeats=1), "bad": scaled(lsize=16, repeats=1).with_entrypoints(frozenset())}
+    with pytest.warns(UserWarning, match="bad is left out"):
+        found = prune(kernels, calibration, {"n": 1024}, keep=5)
+    assert [variant.name for variant in found.kept] == ["good"]
+    assert sum(found.excluded.values()) == 1
+    with (
+        pytest.warns(UserWarning, match="bad is left out"),
+        pytest.raises(UnsupportedKernelError, match="none of the 1"),
+    ):
+        prune({"bad": kernels["bad"]}, calibration, {"n": 1024})
+
+
+def test_table_csv_and_repr(pruning: Pruning, tmp_path: Path) -> None:
+    path = tmp_path / "pruning.csv"
+    pruning.to_csv(path)
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["variant"] for row in rows] == [variant.name for variant in pruning.variants]
+    assert [float(row["predicted_s"]) for row in rows] == [variant.predicted for variant in pruning.variants]
+    assert repr(pruning).startswith("3 of 9 variants kept (33.3 %)")
+
+
+def test_report(pruning: Pruning, tmp_path: Path) -> None:
+    times = {variant.name: variant.predicted * 1.1 for variant in pruning.variants}
+    check = check_pruning(pruning, times)
+    assert check.measured == 9
+    assert check.geomean_error == pytest.approx(1 - 1 / 1.1)
+    assert check.spearman == pytest.approx(1)
+    assert check.loss == pytest.approx(0)
+    assert check.coverage == 1
+    times[pruning.variants[-1].name] = pruning.variants[0].predicted
+    assert check_pruning(pruning, times).loss == pytest.approx(0.1)
+    draw_pruning(pruning, tmp_path / "a.png", times)
+    draw_pruning(pruning, tmp_path / "b.png")
+    assert (tmp_path / "a.png").read_bytes()[:4] == (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_costs_by_hand() -> None:
+    model = Model(
+        "f_cl_wall_time",
+        "p_a * f_mem_access_global_float32 "
+        "+ 2 * (p_b * f_op_float32_add + p_c * f_sync_barrier_local * f_thread_groups) "
+        "+ max(p_b * f_op_float32_mul, p_a * f_mem_access_tag:t) + p_l",
+    )
+    columns = {
+        "f_mem_access_global_float32": np.array([1.0, 1.0]),
+        "f_op_float32_add": np.array([2.0, 0.0]),
+        "f_sync_barrier_local": np.array([3.0, 3.0]),
+        "f_thread_groups": np.array([4.0, 4.0]),
+        "f_op_float32_mul": np.array([50.0, 1.0]),
+        "f_mem_access_tag:t": np.array([5.0, 5.0]),
+    }
+    params = {"p_a": 1.0, "p_b": 1.0, "p_c": 1.0, "p_l": 7.0}
+    costs = model_costs(model, params, columns)
+    assert costs["memory"].tolist() == [1, 6]
+    assert costs["on-chip"].tolist() == [54, 0]
+    assert costs["overhead"].tolist() == [31, 31]
+    assert sum(costs.values()).tolist() == np.asarray(model.evaluate(params, columns)).tolist()
+    kinds, shares = dominating(costs)
+    assert kinds == ["on-chip", "overhead"]
+    assert shares.tolist() == pytest.approx([54 / 86, 31 / 37])
+    local = model_costs(model, params, columns, lambda name: feature_kind(name, "local"))
+    assert local["memory"].tolist() == [1, 1]

@@ -1,0 +1,351 @@
+"""The tuner finds the optimum of known laws, keeps to its budget, and does not take its own successes for a promise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from perflex import Model, Promise, Tuner, VariantSpace, tune
+from perflex.errors import CalibrationError, MeasurementError
+from perflex.search.tuning.first_batch import first_batch
+from perflex.search.tuning.predictors import GaussianPredictor, ModelPredictor
+from perflex.search.tuning.tuning import TuningResult
+from perflex.timing.fake import FakeBackend, FakeDevice
+from perflex.timing.measuring import TimingOptions
+from support.spaces_for_tests import scaled, small_space, strided
+
+if TYPE_CHECKING:
+    from perflex.devices.listing import Device
+
+GRID = np.array(list(itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1))), dtype=float)
+
+
+def law(point: np.ndarray) -> float:
+    x, y, z, switch = np.log2(point[0]), np.log2(point[1]), np.log2(point[2]), point[3]
+    return float(np.exp(0.1 * (x - 3) ** 2 + 0.15 * (y - 1.5) ** 2 + 0.1 * abs(z - x / 2) + 0.3 * switch))
+
+
+TIMES = np.array([law(point) for point in GRID])
+
+
+def run(tuner: Tuner, times: np.ndarray, together: int = 3) -> Tuner:
+    while asked := tuner.ask(together):
+        for each in asked:
+            tuner.tell(each, times[each.number])
+    return tuner
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_optimum_is_found_with_few_measurements(seed: int) -> None:
+    tuner = run(Tuner(GRID, budget=36, first=12, seed=seed), TIMES)
+    assert len(tuner.history) <= 36
+    assert tuner.best is not None
+    assert tuner.best.predicted <= 1.02 * TIMES.min()
+    # The 36 best of 240 by chance alone would hold the best one in 15 % of cases.
+    assert [step.best for step in tuner.history] == sorted((step.best for step in tuner.history), reverse=True)
+
+
+def test_each_variant_is_asked_once_and_the_budget_holds() -> None:
+    tuner = Tuner(GRID, budget=25, first=10)
+    seen: list[int] = []
+    while asked := tuner.ask(4):
+        seen += [each.number for each in asked]
+        for each in asked:
+            tuner.tell(each.number, None if each.number % 5 == 0 else TIMES[each.number])
+    assert len(seen) == len(set(seen)) == 25
+    assert tuner.done
+    assert tuner.ask() == []
+    assert not math.isnan(tuner.best.predicted)
+
+
+def test_seconds_are_a_budget_too() -> None:
+    tuner = Tuner(GRID, budget_s=50.0, first=5)
+    while asked := tuner.ask():
+        tuner.tell(asked[0], TIMES[asked[0].number], cost_s=10.0)
+    assert len(tuner.history) == 5
+
+
+def test_a_prior_is_used() -> None:
+    bests = {}
+    for name, prior in (("without", None), ("with", TIMES * np.exp(0.1 * np.sin(np.arange(240))))):
+        found = [
+            run(Tuner(GRID, prior=prior, budget=10, first=6, seed=seed), TIMES).best.predicted for seed in range(6)
+        ]
+        bests[name] = np.mean(found)
+    assert bests["with"] < bests["without"]
+    assert bests["with"] <= 1.1 * TIMES.min()
+
+
+def test_the_promise_ends_the_search_and_holds() -> None:
+    held, spent = 0, []
+    for seed in range(10):
+        tuner = run(Tuner(GRID, first=40, seed=seed, promise=Promise(0.1, 0.9)), TIMES)
+        held += tuner.best.predicted <= 1.1 * TIMES.min()
+        spent.append(len(tuner.history))
+        assert tuner.done
+    assert held >= 9
+    assert np.median(spent) < 200
+
+
+def test_predictions_are_available() -> None:
+    tuner = Tuner(GRID, budget=80, first=60)
+    with pytest.raises(CalibrationError, match="before 2 variants"):
+        _ = tuner.predicted
+    run(tuner, TIMES)
+    assert np.corrcoef(np.log(tuner.predicted), np.log(TIMES))[0, 1] > 0.98
+
+
+def test_leave_one_out_is_what_refits_give() -> None:
+    batch = np.arange(0, 240, 9)
+    predictor = GaussianPredictor(GRID)
+    forecast = predictor.forecast(batch, TIMES[batch])
+    assert forecast.unseen.shape == batch.shape
+    # Predictions at measured points interpolate; those without the point itself do not.
+    inside = np.abs(forecast.logs[batch] - np.log(TIMES[batch])).max()
+    assert inside < np.abs(forecast.unseen - np.log(TIMES[batch])).max()
+    honest = np.abs(forecast.logs - np.log(TIMES)).mean()
+    assert 0.3 < np.abs(forecast.unseen - np.log(TIMES[batch])).mean() / honest < 3
+
+
+def test_a_model_string_learns_too() -> None:
+    columns = {
+        "f_op_float32_add": GRID[:, 0] * 1e6,
+        "f_thread_groups": GRID[:, 1] * 1e3,
+        "f_sync_kernel_launch": np.ones(240),
+    }
+    model = Model("f_cl_wall_time", "p_l * f_sync_kernel_launch + p_a * f_op_float32_add + p_g * f_thread_groups")
+    times = 1e-5 + 3e-11 * columns["f_op_float32_add"] + 1e-8 * columns["f_thread_groups"]
+    predictor = ModelPredictor(model, columns)
+    tuner = run(Tuner(GRID, predictor=predictor, budget=20, first=8), times)
+    assert tuner.best.predicted == pytest.approx(times.min())
+    assert tuner.predicted == pytest.approx(times)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"budget": 0}, "budget must be positive"),
+        ({"budget_s": -1.0}, "budget must be positive"),
+        ({"prior": [1.0]}, "prior must be a positive time"),
+        ({"names": ["a"]}, "a name for each"),
+        ({"budget": 1.5}, "whole number of variants, not 1.5"),
+        ({"first": -1}, "first batch must be positive"),
+        ({"budget_s": math.nan}, "budget must be positive"),
+        ({"prior": [math.inf] * 240}, "prior must be a positive time"),
+        ({"prior": [1.0] * 239 + [math.nan]}, "prior must be a positive time"),
+        ({"prior": ["soon"] * 240}, "prior must be a positive time"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, object], text: str) -> None:
+    with pytest.raises(CalibrationError, match=text):
+        Tuner(GRID, **arguments)
+
+
+def test_bad_features_and_times() -> None:
+    with pytest.raises(CalibrationError, match="same features"):
+        Tuner(np.ones((5, 2)))
+    with pytest.raises(CalibrationError, match="finite"):
+        Tuner(np.array([[1.0], [math.nan]]))
+    tuner = Tuner(GRID)
+    tuner.tell(3, 1.0)
+    for which, seconds, text in ((3, 1.0, "told before"), (4, -1.0, "must be positive"), (999, 1.0, "no variant 999")):
+        with pytest.raises(CalibrationError, match=text):
+            tuner.tell(which, seconds)
+
+
+@pytest.mark.parametrize("features", [["a", "b"], [[1.0], [1.0, 2.0]], [[[1.0]]], [[], []], [None, {}]])
+def test_features_that_are_no_table(features: list[object]) -> None:
+    with pytest.raises(CalibrationError, match="finite table of numbers"):
+        Tuner(features)
+
+
+def test_one_variant_is_measured_and_kept() -> None:
+    tuner = Tuner([[4.0, 2.0]])
+    (asked,) = tuner.ask(3)
+    tuner.tell(asked, 2.0)
+    assert tuner.done
+    assert tuner.ask() == []
+    assert tuner.best.predicted == 2.0
+    assert tuner.promise.met
+    assert tuner.promise.kept.tolist() == [0]
+    with pytest.raises(CalibrationError, match="before 2 variants"):
+        _ = tuner.predicted
+
+
+def test_variants_are_told_by_name() -> None:
+    tuner = Tuner(GRID[:3], names=["tile=4", "tile=8", "tile=8"])
+    tuner.tell("tile=4", 3.0)
+    assert tuner.best.number == 0
+    for which, text in (
+        ("tile=8", "2 variants are named"),
+        ("tile=9", "no variant 'tile=9'"),
+        ([1], "number, name or settings"),
+        (None, "number, name or settings"),
+        (1.5, "number, name or settings"),
+        ({"tile": 8}, "no variant"),
+    ):
+        with pytest.raises(CalibrationError, match=text):
+            tuner.tell(which, 1.0)
+
+
+def test_what_is_no_time_is_refused() -> None:
+    tuner = Tuner(GRID)
+    for seconds in ("CompilationFailedConfig", "1.0", [1.0], math.inf, 0.0):
+        with pytest.raises(CalibrationError, match="None if it failed"):
+            tuner.tell(0, seconds)
+    with pytest.raises(CalibrationError, match="cost of measuring"):
+        tuner.tell(0, 1.0, cost_s=math.nan)
+    assert tuner.history == ()
+
+
+def test_the_first_batch_is_spread_and_reproducible() -> None:
+    batch = first_batch(GRID, 30, None, 1)
+    assert batch == first_batch(GRID, 30, None, 1)
+    assert len(set(batch)) == 30
+    for column in GRID.T:
+        assert set(column[batch]) == set(column)
+    leaning = first_batch(GRID, 30, TIMES, 1)
+    assert np.median(TIMES[leaning]) < np.median(TIMES)
+
+
+def fake_seconds(label: str, sizes: object) -> float:
+    words = dict(word.split("=") for word in label.split(", "))
+    if words["repeats"] == "4":
+        msg = f"{label}: does not build"
+        raise MeasurementError(msg)
+    return 1e-3 * int(words["repeats"]) + 1e-4 * abs(int(words["lsize"]) - 32)
+
+
+def test_tuning_on_a_device() -> None:
+    found = tune(small_space(), {"n": 1024}, device=FakeDevice(fake_seconds), budget=9, first=3)
+    assert isinstance(found, TuningResult)
+    assert dict(found.best.settings) == {"lsize": 32, "repeats": 1}
+    assert found.best.predicted == pytest.approx(1e-3)
+    assert sum(found.failures.values()) == sum(math.isnan(step.seconds) for step in found.history) > 0
+    assert "scaled" in found.kernel().entrypoints
+    assert "best: lsize=32, repeats=1: 1 ms" in repr(found)
+
+
+def test_tuning_where_nothing_runs() -> None:
+    space = VariantSpace(scaled, {"lsize": (16, 32), "repeats": (4,)})
+    with pytest.raises(MeasurementError, match="none of the 2 variants that were tried could be timed"):
+        tune(space, {"n": 1024}, device=FakeDevice(fake_seconds))
+
+
+def reasonless_seconds(label: str, sizes: object) -> float:
+    msg = ""
+    raise MeasurementError(msg)
+
+
+def test_failures_without_a_reason_are_counted() -> None:
+    space = VariantSpace(scaled, {"lsize": (16, 32), "repeats": (1,)})
+    with pytest.raises(MeasurementError, match=r"no reason given \(2\)"):
+        tune(space, {"n": 1024}, device=FakeDevice(reasonless_seconds))
+
+
+def test_a_variant_that_builds_no_more_loses_nothing() -> None:
+    built: list[int] = []
+
+    def once(*, lsize: int, repeats: int) -> object:
+        built.append(lsize)
+        if lsize == 32 and built.count(32) > 1:
+            msg = "out of licences"
+            raise OSError(msg)
+        return scaled(lsize=lsize, repeats=repeats)
+
+    space = VariantSpace(once, {"lsize": (16, 32, 64), "repeats": (1,)})
+    found = tune(space, {"n": 1024}, device=FakeDevice(fake_seconds))
+    assert dict(found.failures) == {"build: OSError: out of licences": 1}
+    assert {step.name: math.isnan(step.seconds) for step in found.history} == {
+        "lsize=16, repeats=1": False,
+        "lsize=32, repeats=1": True,
+        "lsize=64, repeats=1": False,
+    }
+    assert found.best.name == "lsize=16, repeats=1"
+
+
+def test_tuning_a_space_of_one_variant() -> None:
+    found = tune(VariantSpace(scaled, {"lsize": (32,), "repeats": (1,)}), {"n": 1024}, device=FakeDevice(fake_seconds))
+    assert found.best.predicted == pytest.approx(1e-3)
+    assert found.kept_promise
+    assert "1 of 1" in repr(found)
+
+
+class Inline(Executor):
+    """Works at once, and remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.functions: list[str] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.functions.append(fn.__name__)
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
+def test_code_is_generated_in_the_executor(default_device: Device) -> None:
+    space = VariantSpace(strided, {"lsize": (16, 32), "stride": (1, 2, 2**24)}, name="strided")
+    executor = Inline()
+    timing = TimingOptions(trials=3, min_trials=2, budget_s=0.05)
+    found = tune(space, {"n": 4096}, device=default_device, executor=executor, timing=timing, budget=6, first=6)
+    assert executor.functions.count("_generated") == 6
+    assert len(found.history) == 6
+    assert {step.name for step in found.history if math.isnan(step.seconds)} == {
+        f"lsize={lsize}, stride={2**24}" for lsize in (16, 32)
+    }
+    assert sum(found.failures.values()) == 2
+    assert all(cause.startswith("prepare: ") and "strided" not in cause for cause in found.failures)
+    assert found.best.settings["stride"] < 2**24
+
+
+def test_code_of_worker_processes_is_what_runs(default_device: Device) -> None:
+    timing = TimingOptions(trials=3, min_trials=2, budget_s=0.05)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        found = tune(small_space(), {"n": 4096}, device=default_device, executor=executor, timing=timing, budget=4)
+    assert len(found.history) == 4
+    assert not found.failures
+    assert found.best.predicted > 0
+
+
+def test_budgets_of_tuning_are_checked_before_anything_is_built() -> None:
+    with pytest.raises(CalibrationError, match="first batch"):
+        tune(VariantSpace(None, {"a": (1, 2)}), device=FakeDevice(fake_seconds), first=-1)  # type: ignore[arg-type]
+
+
+class LuckyRunnable:
+    """Looks fast in its first timings."""
+
+    def __init__(self, lucky: int, seconds: float) -> None:
+        self.lucky = lucky
+        self.seconds = seconds
+
+    def run(self, launches: int) -> tuple[float, ...]:
+        self.lucky -= 1
+        return (0.2 * self.seconds if self.lucky >= 0 else self.seconds,) * launches
+
+
+class LuckyBackend(FakeBackend):
+    def prepare(self, kernel: object, sizes: object, label: str) -> LuckyRunnable:  # type: ignore[override]  # noqa: ARG002
+        # Two runs while it starts, then three timings, each after a warm-up.
+        return LuckyRunnable(8 if label.startswith("lsize=64, repeats=1") else 0, fake_seconds(label, sizes))
+
+
+class LuckyDevice(FakeDevice):
+    def backend(self) -> LuckyBackend:
+        return LuckyBackend(self)
+
+
+def test_fastest_few_are_timed_again() -> None:
+    timing = TimingOptions(trials=3, min_trials=3)
+    found = tune(small_space(), {"n": 1024}, device=LuckyDevice(fake_seconds), budget=9, first=9, timing=timing)
+    lucky = min((step for step in found.history if not math.isnan(step.seconds)), key=lambda step: step.seconds)
+    assert lucky.name == "lsize=64, repeats=1"
+    assert found.best.name == "lsize=32, repeats=1"
+    assert found.best.predicted == pytest.approx(1e-3)

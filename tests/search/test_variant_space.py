@@ -1,0 +1,245 @@
+"""Spaces: enumeration against brute force, constraints, causes, repeated kernels, workers."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perflex import VariantSpace
+from perflex.errors import ExecutorError, MissingSizeError, SpaceError
+from support.spaces_for_tests import scaled, small_space
+
+FEATURES = ("f_op_float32_mul", "f_thread_groups", "f_mem_access_global_float32_load")
+
+
+def nothing(**_: object) -> None:
+    return None
+
+
+def is_small(a: int) -> bool:
+    return a < 9
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    limits=st.lists(st.integers(0, 9), min_size=0, max_size=3),
+)
+def test_enumeration_and_counts_agree_with_brute_force(sizes: list[int], limits: list[int]) -> None:
+    names = "abcd"[: len(sizes)]
+    values = {name: tuple(range(1, size + 1)) for name, size in zip(names, sizes, strict=True)}
+    texts = [f"{' + '.join(names[: 1 + place])} <= {limit}" for place, limit in enumerate(limits) if place < len(names)]
+    space = VariantSpace(nothing, values, texts)
+    excluded: Counter[str] = Counter()
+    found = list(space.enumerate(excluded))
+    expected = [
+        dict(zip(names, each, strict=True))
+        for each in itertools.product(*values.values())
+        if all(sum(each[: 1 + place]) <= limit for place, limit in enumerate(limits) if place < len(names))
+    ]
+    assert found == expected
+    assert len(found) + sum(excluded.values()) == space.combinations
+
+
+def test_enumeration_is_lazy() -> None:
+    space = VariantSpace(nothing, {name: range(1000) for name in "abcdef"}, ["a % 2 == 1", "f > 997"])
+    assert list(itertools.islice(space, 2)) == [
+        {"a": 1, "b": 0, "c": 0, "d": 0, "e": 0, "f": 998},
+        {"a": 1, "b": 0, "c": 0, "d": 0, "e": 0, "f": 999},
+    ]
+
+
+def test_values_of_numpy_become_plain() -> None:
+    values = {
+        "a": 2 ** np.arange(2),
+        "b": np.array([True]),
+        "c": np.array(["x"]),
+        "d": [np.float32(0.5)],
+        "e": np.int8(3),
+    }
+    (first, second) = VariantSpace(nothing, values)
+    assert list(first.values()) == [1, True, "x", 0.5, 3]
+    assert [type(value) for value in second.values()] == [int, bool, str, float, int]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        (None, r"with their values, e\.g\. .*, not None"),
+        ([("a", (1, 2))], "with their values"),
+        ({"a": None}, "not NoneType"),
+        ({"a": np.ones((2, 2))}, "not ndarray"),
+        ({"a": object}, "not type"),
+    ],
+)
+def test_what_is_no_parameter(parameters: object, text: str) -> None:
+    with pytest.raises(SpaceError, match=text):
+        VariantSpace(nothing, parameters)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [[1024, 2048], np.array([1024]), "1024", None])
+def test_a_size_is_one_number(size: object) -> None:
+    with pytest.raises(SpaceError, match="size n must be one number"):
+        small_space().extract(FEATURES, {"n": size})
+
+
+@pytest.mark.parametrize("constraints", [None, (), "a < 9", is_small, [is_small]])
+def test_constraints_are_one_or_several_or_none(constraints: object) -> None:
+    space = VariantSpace(nothing, {"a": (1, 2)}, constraints)  # type: ignore[arg-type]
+    assert len(list(space)) == 2
+    again = pickle.loads(pickle.dumps(space))
+    assert list(again) == list(space)
+
+
+def test_a_number_is_no_constraint() -> None:
+    with pytest.raises(SpaceError, match="a text or a function"):
+        VariantSpace(nothing, {"a": (1, 2)}, 5)  # type: ignore[arg-type]
+
+
+def test_functions_are_constraints_too() -> None:
+    def small(a: int, c: str) -> bool:
+        return a < 2 or c == "y"
+
+    space = VariantSpace(nothing, {"a": (1, 2), "b": (True, False), "c": ("x", "y")}, [small, lambda **s: s["b"]])
+    assert [tuple(each.values()) for each in space] == [(1, True, "x"), (1, True, "y"), (2, True, "y")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a * b == 4", [(1, 4), (2, 2), (4, 1)]),
+        ("1 < a < b", [(2, 4)]),
+        ("a in (1, 2) and not b != 4", [(1, 4), (2, 4)]),
+        ("max(a, b) // min(a, b) ** 2 == 4", [(1, 4), (4, 1)]),
+        ("(a if b > 1 else 9) == 4", [(4, 2), (4, 4)]),
+        ("abs(a - b) == -(-3)", [(1, 4), (4, 1)]),
+        ("a / b == 0.5", [(1, 2), (2, 4)]),
+    ],
+)
+def test_texts_mean_what_python_means(text: str, expected: list[tuple[int, int]]) -> None:
+    space = VariantSpace(nothing, {"a": (1, 2, 4), "b": (1, 2, 4)}, text)
+    assert [tuple(each.values()) for each in space] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rws <= 2", "did you mean 'rows'"),
+        ("rows <=", "cannot read constraint"),
+        ("__import__('os')", "which is not allowed"),
+        ("rows.real", "Attribute, which is not allowed"),
+        ("[x for x in (1, 2)]", "not allowed|no parameter"),
+        ("rows @ 2", "not allowed"),
+        ("max(rows, key=abs)", "not allowed"),
+        ("(lambda: 1)()", "not allowed"),
+        ("rows <= 2" + " " * 3000, "characters is refused"),
+    ],
+)
+def test_texts_that_are_refused(text: str, message: str) -> None:
+    with pytest.raises(SpaceError, match=message):
+        VariantSpace(nothing, {"rows": (1, 2)}, [text])
+
+
+@pytest.mark.parametrize(
+    "text", ["1 % (rows - 1) == 0", "'x' * 1000000000 == rows", "rows ** 10 ** 9 > 1", "rows < 'x'"]
+)
+def test_texts_that_cannot_be_evaluated(text: str) -> None:
+    with pytest.raises(SpaceError, match="cannot be evaluated for rows=1"):
+        list(VariantSpace(nothing, {"rows": (1, 2)}, [text]))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "no parameters"),
+        ({"a": ()}, "has no values"),
+        ({"a": (1, 1)}, "twice"),
+        ({"a b": (1,)}, "identifier"),
+        ({"a": ([1],)}, "must be numbers, texts or truth values"),
+    ],
+)
+def test_bad_parameters(parameters: dict[str, tuple[object, ...]], message: str) -> None:
+    with pytest.raises(SpaceError, match=message):
+        VariantSpace(nothing, parameters)
+
+
+def test_build_must_take_the_parameters() -> None:
+    with pytest.raises(SpaceError, match="cannot be called with lsize, other"):
+        VariantSpace(scaled, {"lsize": (8,), "other": (1,)})
+
+
+def test_contradicting_constraints_are_told() -> None:
+    space = VariantSpace(nothing, {"a": (1, 2), "b": (1, 2)}, ["a < b", "a > b"])
+    with pytest.raises(SpaceError, match=r"contradict.*a < b \(3\); a > b \(1\)"):
+        space.extract(FEATURES)
+    space = VariantSpace(nothing, {"a": (1, 2)}, ["a > 0", "a > 5"])
+    with pytest.raises(SpaceError, match="no setting fulfils the constraint 'a > 5'"):
+        space.extract(FEATURES)
+
+
+def test_no_valid_variant() -> None:
+    with pytest.raises(SpaceError, match=r"no valid variant of 2 combinations: build returned no kernel \(2\)"):
+        VariantSpace(nothing, {"a": (1, 2)}).extract(FEATURES)
+
+
+def test_extraction_counts_causes_and_repeated_kernels() -> None:
+    found = small_space(dead=(0, 1, 7, 8)).extract(FEATURES, {"n": 1024})
+    assert len(found) == 9
+    assert found.excluded == {
+        "build returned no kernel": 9,
+        "build: ValueError: cannot make # of #": 9,
+        "same kernel as another setting": 9,
+    }
+    assert {len(others) for others in found.same.values()} == {1}
+    assert sum(found.excluded.values()) + len(found) == found.space.combinations
+    expected = {(lsize, repeats): 1024 // 32 * repeats for lsize in (16, 32, 64) for repeats in (1, 2, 4)}
+    for each, row in zip(found.settings, found.values, strict=True):
+        groups = 1024 // each["lsize"]
+        # Sub-groups of 32 are half empty in work-groups of 16.
+        multiplications = expected[each["lsize"], each["repeats"]] * (2 if each["lsize"] == 16 else 1)
+        assert row[1] == groups
+        assert row[0] == pytest.approx(multiplications)
+
+
+def test_workers_give_the_same() -> None:
+    here = small_space(dead=(0, 7)).extract(FEATURES, {"n": 1024}, store="off")
+    told = []
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as executor:
+        there = small_space(dead=(0, 7)).extract(
+            FEATURES, {"n": 1024}, executor=executor, store="off", progress=lambda *step: told.append(step)
+        )
+    assert there.settings == here.settings
+    assert (there.values == here.values).all()
+    assert there.excluded == here.excluded
+    assert told[-1][:2] == (18, 18)
+
+
+def test_a_function_that_cannot_be_sent() -> None:
+    space = VariantSpace(lambda a: scaled(lsize=16, repeats=a), {"a": (1, 2)})
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("fork")) as executor,
+        pytest.raises(ExecutorError, match="cannot be sent"),
+    ):
+        space.extract(FEATURES, {"n": 64}, executor=executor)
+
+
+def test_missing_sizes_are_an_error_not_an_exclusion() -> None:
+    with pytest.raises(MissingSizeError):
+        small_space().extract(FEATURES)
+
+
+def test_kernels_are_built_anew() -> None:
+    found = small_space().extract(FEATURES, {"n": 1024})
+    assert found.names[0] == "lsize=16, repeats=1"
+    assert "scaled" in found.kernel(0).entrypoints
+    assert np.isfinite(found.columns["f_thread_groups"]).all()
+    with pytest.raises(SpaceError, match="missing or unknown: repeats"):
+        found.space.kernel({"lsize": 16})

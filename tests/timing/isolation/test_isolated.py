@@ -1,0 +1,357 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from failing_kernels import crashing, endless, good, not_compiling
+from perflex.errors import DeviceError, MeasurementError, MissingSizeError
+from perflex.timing.isolation.backend import IsolatedBackend
+from perflex.timing.isolation.process import WorkerLostError, WorkerProcess, _LastWords
+from perflex.timing.launch.backend import RunLimits
+from perflex.timing.launch.opencl import OpenCLBackend
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perflex.devices.listing import Device
+
+pytestmark = pytest.mark.device
+
+LIMITS = RunLimits(launch_s=0.2, build_s=60)
+QUICK = TimingOptions(trials=6, limit_s=1)
+TESTS = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def backend(default_device: Device) -> Iterator[IsolatedBackend]:
+    opened = IsolatedBackend(default_device, LIMITS)
+    yield opened
+    opened.close()
+
+
+def process_of(backend: IsolatedBackend) -> subprocess.Popen[bytes]:
+    return backend.worker()._process
+
+
+def gone(pid: int, within: float = 5.0) -> bool:
+    """Whether a process is no more, or a zombie that somebody else has to bury."""
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def children() -> set[int]:
+    return {
+        int(pid)
+        for path in Path("/proc/self/task").glob("*/children")
+        for pid in path.read_text(encoding="ascii").split()
+    }
+
+
+def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[Device]) -> None:
+    bad = {"no end": endless(), "crash": crashing(), "no code": not_compiling()}
+    for device in real_devices:
+        before = children()
+        jobs: list[Any] = []
+        for index, (label, kernel) in enumerate(bad.items()):
+            jobs += [(good(index + 1, f"good{index}"), {"n": 1 << 16}, f"good{index}"), (kernel, {"n": 4096}, label)]
+        jobs.append((good(9, "last"), {"n": 1 << 16}, "last"))
+        outcomes = measure(jobs, device, QUICK)
+        failures = {outcome.label: outcome for outcome in outcomes if isinstance(outcome, MeasurementFailure)}
+        assert {label: failure.kind for label, failure in failures.items()} == {
+            "no end": "hang",
+            "crash": "crash",
+            "no code": "prepare",
+        }
+        assert all(failure.reason.startswith(f"{label}: ") for label, failure in failures.items())
+        assert "does not end; raise limit_s if it is only slow (no end within 4 s)" in failures["no end"].reason
+        assert "crash: crashes its process (SIG" in failures["crash"].reason
+        assert "no_such_function" in failures["no code"].reason
+        assert [outcome.label for outcome in outcomes if isinstance(outcome, Timing)] == [
+            "good0",
+            "good1",
+            "good2",
+            "last",
+        ]
+        assert children() == before
+
+
+def test_results_are_those_of_this_process(backend: IsolatedBackend, default_device: Device) -> None:
+    inside = OpenCLBackend(default_device)
+    theirs = backend.prepare(good(), {"n": 1 << 20}, "good")
+    own = inside.prepare(good(), {"n": 1 << 20}, "good")
+    times = np.array([(own.run(1)[0], theirs.run(1)[0]) for _ in range(30)])
+    inside.close()
+    assert len(theirs.run(3)) == 3
+    assert backend.timer_resolution_s == inside.timer_resolution_s
+    # Taken by the device's clock on the same device, beside whatever else the machine does.
+    assert 0.2 < np.median(times[:, 1]) / np.median(times[:, 0]) < 5
+
+
+def test_after_a_crash_the_others_are_built_again_when_needed(backend: IsolatedBackend) -> None:
+    fine = backend.prepare(good(), {"n": 1000}, "good")
+    fine.run(1)
+    first = process_of(backend)
+    with pytest.raises(MeasurementError, match=r"^bad: crashes its process \(SIG") as caught:
+        backend.prepare(crashing(), {"n": 4096}, "bad").run(1)
+    assert caught.value.kind == "crash"
+    assert first.returncode < 0
+    assert len(fine.run(2)) == 2
+    assert process_of(backend) is not first
+    assert gone(first.pid)
+
+
+def test_a_worker_that_was_killed_while_idle_is_nobodys_fault(backend: IsolatedBackend) -> None:
+    fine = backend.prepare(good(), {"n": 1000}, "good")
+    first = process_of(backend)
+    first.kill()
+    first.wait(5)
+    assert fine.run(1)[0] > 0
+    assert process_of(backend) is not first
+
+
+def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend: IsolatedBackend) -> None:
+    backend.limits = RunLimits(launch_s=1000, build_s=60)
+    fine = backend.prepare(good(), {"n": 1000}, "good")
+    assert fine._limit(1) > 1000
+    fine.run(1)
+    assert fine._limit(1) < 60
+    assert fine._limit(1000) > fine._limit(1)
+
+
+def test_after_a_hang_larger_sizes_are_not_tried(backend: IsolatedBackend) -> None:
+    kernel = endless()
+    with pytest.raises(MeasurementError, match=r"^middle: does not end; .*no end within 3\.2 s"):
+        backend.prepare(kernel, {"n": 4096}, "middle").run(1)
+    start = time.monotonic()
+    with pytest.raises(MeasurementError, match=r"^large: not tried, for middle is the same code") as caught:
+        backend.prepare(kernel, {"n": 8192}, "large")
+    assert time.monotonic() - start < 2
+    assert caught.value.kind == "hang"
+    backend.prepare(kernel, {"n": 2048}, "small")
+    backend.prepare(good(), {"n": 8192}, "good").run(1)
+
+
+def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(
+    default_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = WorkerProcess.__init__
+    started: list[Device] = []
+
+    def once(self: WorkerProcess, device: Device) -> None:
+        if started:
+            msg = f"cannot open {device}"
+            raise DeviceError(msg, device=device)
+        started.append(device)
+        start(self, device)
+
+    def end_worker_at_the_third(*_: object) -> None:
+        if recorder.add.call_count == 3:
+            for pid in children() - before:
+                os.kill(pid, signal.SIGKILL)
+
+    recorder = Mock()
+    recorder.earlier.return_value = ()
+    recorder.failure.return_value = None
+    recorder.add.side_effect = end_worker_at_the_third
+    before = children()
+    monkeypatch.setattr(WorkerProcess, "__init__", once)
+    jobs: list[Any] = [(good(k, f"good{k}"), {"n": 1000}, f"good{k}") for k in (1, 2, 3)]
+    with pytest.raises(DeviceError, match="cannot open"):
+        measure(jobs, default_device, QUICK, recorder=recorder)
+    assert recorder.add.call_count == 3
+    assert children() <= before
+
+
+def test_errors_of_kernels_arrive_as_they_are(backend: IsolatedBackend) -> None:
+    with pytest.raises(MissingSizeError, match="parameter n"):
+        backend.prepare(good(), {}, "no size")
+    with pytest.raises(MeasurementError, match=r"^no code: does not build on .*no_such_function") as caught:
+        backend.prepare(not_compiling(), {"n": 64}, "no code")
+    assert "no_such_function" in str(caught.value.log)
+    worker = backend.worker()
+    assert backend.prepare(good(), {"n": 64}, "good").run(1)[0] > 0
+    assert backend.worker() is worker
+
+
+def test_a_source_that_crashes_the_compiler_is_tried_once(
+    backend: IsolatedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(self: WorkerProcess, what: str, *_: object) -> None:
+        asked.append(what)
+        reason = "SIGABRT; its last words: LLVM ERROR: cannot select"
+        raise WorkerLostError(reason, kind="crash")
+
+    asked: list[str] = []
+    monkeypatch.setattr(WorkerProcess, "ask", crash)
+    kernel = good()
+    for n in (64, 128, 256):
+        with pytest.raises(
+            MeasurementError, match=rf"^n={n}: building it crashes the compiler \(SIGABRT; .*LLVM ERROR"
+        ):
+            backend.prepare(kernel, {"n": n}, f"n={n}")
+    assert asked == ["build"]
+
+
+def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) -> None:
+    roomy = replace(default_device, max_allocation_bytes=1 << 62, global_memory_bytes=1 << 62)
+    # Every element lies 2**18 bytes after the one before.
+    sparse = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "b[i] = 1",
+        [lp.GlobalArg("b", np.float32, shape="n", strides=(1 << 16,)), lp.ValueArg("n", np.int64)],
+        assumptions="n>=1",
+        lang_version=(2018, 2),
+        name="sparse",
+        index_dtype=np.int64,
+    )
+    jobs: list[Any] = [(sparse, {"n": n}, f"n={n}") for n in (10, 1 << 29, 20)]
+    for options in (QUICK, replace(QUICK, isolate=False)):
+        first, large, last = measure(jobs, roomy, options)
+        assert isinstance(first, Timing)
+        assert isinstance(last, Timing)
+        assert isinstance(large, MeasurementFailure)
+        assert large.kind == "memory"
+        assert "no room for a buffer of 140737488" in large.reason
+
+
+def test_last_words_of_a_worker_are_told(default_device: Device) -> None:
+    worker = WorkerProcess(default_device)
+    worker._start()
+    with pytest.raises(WorkerLostError, match=r"^exit code 1; its last words: KeyError: 7$") as caught:
+        worker.ask("run", 7, 1, 10)
+    assert caught.value.kind == "crash"
+    assert not worker.alive
+
+
+def test_a_device_that_is_gone_is_one_clear_error(default_device: Device) -> None:
+    missing = replace(default_device, name="Gone With The Wind")
+    before = children()
+    with pytest.raises(DeviceError, match="Gone With The Wind"):
+        measure([(good(), {"n": 64}, "good")], missing, QUICK)
+    assert children() == before
+
+
+def test_a_worker_that_does_not_start_is_one_clear_error(
+    default_device: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    jobs: list[Any] = [(good(), {"n": 64}, "good")]
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(DeviceError, match=r"did not start: .*No such file.*isolate=False"):
+        measure(jobs, default_device, QUICK)
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho no module >&2\nexit 3\n", encoding="ascii")
+    program.chmod(0o755)
+    with pytest.raises(DeviceError, match=r"did not start: exit code 3; its last words: no module; .*isolate=False"):
+        measure(jobs, default_device, QUICK)
+
+
+def test_stack_dumps_are_no_last_words() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as stream:
+        words = _LastWords(stream)
+        os.write(write, b"earlier\n")
+        while words.count < 8:
+            time.sleep(0.001)
+        dump = [
+            "LLVM ERROR: Cannot select: intrinsic",
+            "PLEASE submit a bug report to https://x.org and include the crash backtrace.",
+            "Stack dump:",
+            "0.\tRunning pass 'X86 DAG->DAG'",
+            " #0 0x00007f33 llvm::sys::PrintStackTrace (/usr/lib/libLLVM.so+0xd4f4)",
+            "/lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f2]",
+            "",
+        ]
+        os.write(write, "\n".join(dump).encode())
+        os.close(write)
+        words.finish()
+        assert words.since(8) == "LLVM ERROR: Cannot select: intrinsic"
+        assert words.since(words.count) == ""
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+print("main runs", flush=True)
+import perflex
+from failing_kernels import endless, good
+from perflex.devices.listing import find_device
+from perflex.timing.measuring import TimingOptions, measure
+
+device = find_device()
+hanging = "hang" in sys.argv
+label = lambda done, total, what: print("at", what, flush=True)
+kernel = endless() if hanging else good()
+[outcome] = measure([(kernel, {{"n": 4096}}, "k")], device, TimingOptions(trials=5, limit_s=50), label)
+print(type(outcome).__name__, getattr(outcome, "reason", ""), flush=True)
+"""
+
+
+def script(tmp_path: Path, *words: str) -> list[str]:
+    """A script that a careless user writes: nothing guards its main part."""
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT.format(tests=str(TESTS)), encoding="utf-8")
+    (tmp_path / "models.py").write_text("raise SystemExit('the wrong models')\n", encoding="utf-8")
+    return [sys.executable, "-W", "error", str(path), *words]
+
+
+def test_a_script_without_guard_runs_once(tmp_path: Path, default_device: Device) -> None:
+    done = subprocess.run(script(tmp_path), capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines().count("main runs") == 1
+    assert done.stdout.splitlines()[-1].startswith("Timing")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_worker_outlives_its_parent(number: signal.Signals, tmp_path: Path, default_device: Device) -> None:
+    # Without -W error: an interrupt in the middle of anything leaves objects that Python warns of.
+    words = [word for word in script(tmp_path, "hang") if word not in {"-W", "error"}]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as parent:
+        try:
+            for line in parent.stdout or ():
+                if line.startswith("at k"):
+                    break
+            worker = _running_worker(parent.pid)
+            parent.send_signal(number)
+            _, complaint = parent.communicate(timeout=20)
+        finally:
+            parent.kill()
+    assert gone(worker)
+    assert parent.returncode != 0
+    if number == signal.SIGINT:
+        assert "KeyboardInterrupt" in complaint
+
+
+def _running_worker(parent: int) -> int:
+    """Return the worker's process once it computes: its kernel runs."""
+    end = time.monotonic() + 40
+    while time.monotonic() < end:
+        for path in Path(f"/proc/{parent}/task").glob("*/children"):
+            with suppress(OSError):
+                for pid in map(int, path.read_text(encoding="ascii").split()):
+                    if b"perflex.timing.isolation.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        ticks = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                        if int(ticks[11]) > 300:  # three seconds of computing, which no start takes
+                            return pid
+        time.sleep(0.05)
+    pytest.fail("the worker never computed")

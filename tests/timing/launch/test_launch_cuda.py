@@ -1,0 +1,265 @@
+"""Kernels as CUDA C++ have the values that they have as OpenCL, and what goes wrong on a GPU is one clear error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex.devices.cuda import load_cupy
+from perflex.errors import DeviceError, MeasurementError, MissingExtraError, MissingSizeError
+from perflex.timing.launch.cuda import CudaBackend
+from perflex.timing.launch.plan import plan_launch
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from support.cuda_for_tests import drop_cupy, fake_cupy, fake_gpu, state
+from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from perflex.devices.listing import Device
+    from perflex.timing.launch.opencl import OpenCLBackend
+
+__all__ = ["fake_cupy", "fake_gpu"]
+
+VERSION = (2018, 2)
+
+
+def vector(body: str, name: str = "vector", **dtypes: Any) -> lp.TranslationUnit:
+    kernel = lp.make_kernel("{[i]: 0<=i<n}", body, assumptions="n>=1", lang_version=VERSION, name=name)
+    kernel = lp.add_dtypes(kernel, dtypes)
+    return lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+def good(name: str = "good", factor: float = 2.0) -> lp.TranslationUnit:
+    return vector(f"b[i] = {factor}*a[i]", name, a=np.float32, b=np.float32)
+
+
+@pytest.fixture
+def cuda(fake_gpu: Device) -> Iterator[CudaBackend]:
+    opened = CudaBackend(fake_gpu)
+    yield opened
+    opened.close()
+    assert not state().allocated
+
+
+@pytest.fixture
+def opencl(default_device: Device) -> Iterator[OpenCLBackend]:
+    opened = default_device.backend()
+    yield opened
+    opened.close()
+
+
+def outputs(runnable: Any) -> dict[str, np.ndarray]:
+    runnable.run(2)
+    return {name: runnable.read(name) for name, (slot, _) in runnable._request.slots.items() if slot.role != "in"}
+
+
+def agree(kernel: Any, sizes: dict[str, int], cuda: CudaBackend, opencl: OpenCLBackend) -> None:
+    expected = outputs(opencl.prepare(kernel, sizes, "x"))
+    found = outputs(cuda.prepare(kernel, sizes, "x"))
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        tolerance = 2e-5 if values.dtype == np.float32 else 1e-12
+        np.testing.assert_allclose(found[name], values, rtol=tolerance, atol=tolerance * np.abs(values).max())
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        "matmul_sq dtype:float32 prefetch:True groups_fit:False n:37 lsize_0:8 lsize_1:8",  # barriers, guards
+        "dot dtype:float64 ngroups:4 lsize_0:64 groups_fit:False n:1000",  # two device programs
+        "gmem_triad dtype:float64 lsize_0:32 width:4 groups_fit:True nelements:4096",  # vectors CUDA has not
+        "nbody dtype:float32 prefetch:True groups_fit:False lsize_0:32 n:100",  # rsqrt, local memory
+        "wave3d dtype:float32 variant:plain speed:constant radius:1 groups_fit:True nx:32 ny:16 nz:4",  # array "new"
+        "axpy dtype:float32 lsize_0:64 groups_fit:False n:1000",  # an array that is updated
+        "iops_bit_pattern groups_fit:True lsize_0:16 lsize_1:16 nvars:32 nelements:65536 m:64",
+    ],
+)
+@pytest.mark.device
+def test_generated_kernels_compute_what_they_do_in_opencl(tags: str, cuda: CudaBackend, opencl: OpenCLBackend) -> None:
+    kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags.split())[0]
+    agree(kernel.kernel, dict(kernel.sizes), cuda, opencl)
+
+
+@pytest.mark.parametrize(
+    ("body", "dtypes"),
+    [
+        ("b[i] = fmax(sqrt(a[i]), cos(a[i])) + a[i]**2 + abs(a[i] - 1)", {"a": np.float32, "b": np.float32}),
+        ("b[i] = fmin(exp(a[i]), rsqrt(a[i])) + a[i]**3", {"a": np.float64, "b": np.float64}),
+        ("b[i] = a[i] * ((i - 5) // 3) + (i - 7) % 4", {"a": np.int32, "b": np.int32}),
+        ("b[i] = a[i] + 1.5", {"a": np.int64, "b": np.float64}),
+    ],
+)
+@pytest.mark.device
+def test_functions_and_types_mean_the_same(
+    body: str, dtypes: dict[str, Any], cuda: CudaBackend, opencl: OpenCLBackend
+) -> None:
+    agree(vector(body, **dtypes), {"n": 77}, cuda, opencl)
+
+
+def test_words_of_cpp_are_no_names() -> None:
+    plan = plan_launch(vector("new[i] = 2*class[i]", "delete", **{"new": np.float32, "class": np.float32}), "cuda")
+    assert [program.name for program in plan.programs] == ["delete_"]
+    assert plan.programs[0].argument_names[0] in {"new", "class", "n"}
+    for word in (" new[", " class[", " delete("):
+        assert word not in plan.source
+
+
+def test_a_kernel_for_cuda_runs_through_opencl(opencl: OpenCLBackend) -> None:
+    kernel = lp.make_kernel(
+        "{[i]: 0<=i<n}", "b[i] = sin(a[i])", assumptions="n>=1", lang_version=VERSION, target=lp.CudaTarget()
+    )
+    kernel = lp.split_iname(lp.add_dtypes(kernel, {"a": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
+    runnable = opencl.prepare(kernel, {"n": 64}, "x")
+    runnable.run(1)
+    np.testing.assert_allclose(runnable.read("b"), np.sin(runnable.read("a")), rtol=1e-5)
+
+
+def test_updated_arrays_are_restored_before_each_launch(cuda: CudaBackend) -> None:
+    runnable = cuda.prepare(vector("a[i] = 3*a[i]", a=np.float64), {"n": 100}, "x")
+    runnable.run(1)
+    once = runnable.read("a")
+    assert len(runnable.run(4)) == 4
+    np.testing.assert_array_equal(runnable.read("a"), once)
+
+
+def test_launches_wait_for_one_another_while_the_stream_is_held(cuda: CudaBackend) -> None:
+    runnable = cuda.prepare(good(), {"n": 64}, "x")
+    state().launches.clear()
+    runnable.run(1)
+    assert state().launches == ["good"]  # may load code, which a held stream would not allow
+    times = runnable.run(900)
+    assert len(times) == 900
+    assert min(times) > 0
+    held = [place for place, name in enumerate(state().launches) if name == "perflex_hold"]
+    assert len(held) == 3
+    assert max(np.diff([*held, len(state().launches)])) == 401
+
+
+def test_sizes_are_checked_as_for_opencl(cuda: CudaBackend) -> None:
+    with pytest.raises(MissingSizeError, match="no value for size parameter n"):
+        cuda.prepare(good(), {}, "x")
+
+
+def unknown_function(_: Any) -> Iterator[tuple[str, str]]:
+    yield "10_unknown", "inline __device__ float twice(float x) { return absent(x); }"
+
+
+def test_compilers_message_is_kept(cuda: CudaBackend) -> None:
+    kernel = lp.register_preamble_generators(good(), [unknown_function])
+    with pytest.raises(MeasurementError, match=r"x: does not build on NVIDIA H100.*error: .absent. was not declared"):
+        cuda.prepare(kernel, {"n": 64}, "x")
+    assert cuda.prepare(good(), {"n": 64}, "y").run(1)
+
+
+def test_local_memory_and_grids_beyond_the_device_are_refused_with_numbers(fake_gpu: Device) -> None:
+    backend = CudaBackend(fake_gpu)
+    tile = lp.make_kernel(
+        "{[g,i,j]: 0<=g<n and 0<=i,j<128}", "<> t[i] = a[g,i] {id=w}\nb[g,j] = t[127-j] {dep=w}", lang_version=VERSION
+    )
+    tile = lp.set_temporary_address_space(lp.add_dtypes(tile, {"a": np.float64}), "t", "local")
+    tile = lp.tag_inames(tile, "g:g.0, i:l.0, j:l.0")
+    assert backend.prepare(tile, {"n": 2}, "x").run(1)
+    small = CudaBackend(replace(fake_gpu, local_memory_bytes=1000))
+    with pytest.raises(MeasurementError, match=r"x: needs 1024 B of local memory, .* allows 1000 B"):
+        small.prepare(tile, {"n": 2}, "x")
+    tall = lp.make_kernel("{[i,j]: 0<=i<32 and 0<=j<n}", "b[j,i] = 1.0", assumptions="n>=1", lang_version=VERSION)
+    tall = lp.split_iname(lp.add_dtypes(tall, {"b": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
+    tall = lp.tag_inames(tall, "j:g.1")
+    with pytest.raises(MeasurementError, match=r"70000 work-groups on axis 1, .* allows 65535 work-groups"):
+        backend.prepare(tall, {"n": 70000}, "x")
+
+
+def test_registers_that_a_work_group_lacks_are_told(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDA_REGISTERS", "255")
+    wide = lp.make_kernel("{[i]: 0<=i<n}", "b[i] = 2.5", assumptions="n>=1", lang_version=VERSION)
+    wide = lp.split_iname(lp.add_dtypes(wide, {"b": np.float32}), "i", 512, outer_tag="g.0", inner_tag="l.0")
+    with pytest.raises(MeasurementError, match=r"512 work-items, .* allows 256 .* 255 registers per work-item"):
+        cuda.prepare(wide, {"n": 512}, "x")
+
+
+def test_too_many_resources_is_a_kernels_own_failure(cuda: CudaBackend) -> None:
+    runnable = cuda.prepare(good("greedy"), {"n": 64}, "x")
+    with pytest.raises(MeasurementError, match=r"x: needs more registers .* too many resources") as caught:
+        runnable.run(1)
+    assert caught.value.kind == "prepare"
+    assert cuda.prepare(good(), {"n": 64}, "y").run(1)
+
+
+def test_memory_runs_out_for_one_kernel(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDA_ROOM", "100000")
+    large = cuda.prepare(good(), {"n": 100000}, "x")
+    with pytest.raises(MeasurementError, match=r"x: the device has no room for a buffer of 400000 B") as caught:
+        large.run(1)
+    assert caught.value.kind == "memory"
+    assert cuda.prepare(good(), {"n": 64}, "y").run(1)
+
+
+def test_an_illegal_access_loses_the_device_of_this_process(fake_gpu: Device) -> None:
+    backend = CudaBackend(fake_gpu)
+    bad = backend.prepare(good("astray"), {"n": 64}, "x")
+    fine = backend.prepare(good(), {"n": 64}, "y")
+    with pytest.raises(MeasurementError, match=r"x: the launch failed \(cudaErrorIllegalAddress"):
+        bad.run(1)
+    assert not backend.responds()
+    with pytest.raises(DeviceError, match=r"lost to this process since x .*isolate=True"):
+        fine.run(1)
+    with pytest.raises(DeviceError, match="lost to this process"):
+        backend.prepare(good(factor=5.0), {"n": 64}, "z")
+
+
+def test_in_a_process_of_their_own_bad_kernels_fail_alone(fake_gpu: Device) -> None:
+    kernels = [good("one"), good("astray"), good("two"), good("greedy"), good("three")]
+    jobs = [(kernel, {"n": 64}, kernel.default_entrypoint.name) for kernel in kernels]
+    options = TimingOptions(trials=3, min_trials=2, limit_s=0.5, warmups=0)
+    outcomes = {outcome.label: outcome for outcome in measure(jobs, fake_gpu, options)}
+    assert {name for name, outcome in outcomes.items() if isinstance(outcome, Timing)} == {"one", "two", "three"}
+    failures = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, MeasurementFailure)}
+    assert {name: failure.kind for name, failure in failures.items()} == {
+        "astray": "run",
+        "greedy": "prepare",
+    }
+    assert "illegal memory access" in failures["astray"].reason
+
+
+def test_cupy_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    drop_cupy()
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"CuPy, which is not installed: pip install 'perflex\[cuda\]'"):
+        load_cupy()
+
+
+@pytest.mark.parametrize(
+    ("driver", "message"),
+    [
+        ("0", "finds no NVIDIA driver"),
+        ("12040", r"is made for CUDA 13\.0, the driver supports CUDA 12\.4; .*pip install cupy-cuda12x"),
+    ],
+)
+def test_cupy_goes_with_the_driver(driver: str, message: str, fake_cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDA_DRIVER", driver)
+    with pytest.raises(DeviceError, match=message):
+        load_cupy()
+
+
+def test_a_cupy_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drop_cupy()
+    (tmp_path / "cupy.py").write_text("raise ImportError('\\n====\\nlibcudart.so.11: cannot open shared object\\n')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(DeviceError, match=r"does not load: libcudart\.so\.11: cannot open") as caught:
+        load_cupy()
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.gpu
+def test_kernels_compute_on_a_gpu_what_they_do_on_the_cpu(cuda_device: Device, opencl: OpenCLBackend) -> None:
+    backend = cuda_device.backend()
+    tags = "matmul_sq dtype:float32 prefetch:True groups_fit:False n:37 lsize_0:8 lsize_1:8"
+    kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags.split())[0]
+    agree(kernel.kernel, dict(kernel.sizes), backend, opencl)
+    assert all(0 < seconds < 1 for seconds in backend.prepare(good(), {"n": 1 << 20}, "x").run(20))
