@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from perflex.calibration.gathering import kernel_of
 from perflex.errors import PerflexWarning
 from perflex.features import counts_of, describe_access, extract_scop, parse_feature
 from perflex.features.families.footprints import FootprintFeature
 from perflex.features.families.memory import MemoryAccessFeature
 from perflex.features.families.operations import OperationFeature
+from perflex.features.values import kernel_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

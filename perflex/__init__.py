@@ -90,7 +90,7 @@ __all__ = [
     "using_machine",
 ]
 
-__version__ = "0.1.0"
+from perflex.version import __version__
 
 # Names are loaded when first used: loopy and sympy alone take most of a second.
 _HOME = {

@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""How accesses and operations are counted: quasi-polynomials, strides, footprints, certainty."""

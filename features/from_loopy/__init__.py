@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""From a loopy kernel to a Scop: domains, accesses, operations, barriers."""

@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""Instructions and addresses of sub-groups, as the instruction roofline counts them."""

@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""Scops and counts that are kept in the store between runs."""

@@ -12,10 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import perflex
+import perflex.isl
 from perflex.features.kept.kernel_key import kernel_key
 from perflex.isl import ISL_LOCK
 from perflex.store.store import current_store
+from perflex.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ def counting_version() -> str:
     from islpy.version import VERSION_TEXT as ISLPY
     from loopy.version import VERSION_TEXT as LOOPY
 
-    digest = hashlib.sha256(f"{perflex.__version__} {LOOPY} {ISLPY}".encode())
+    digest = hashlib.sha256(f"{__version__} {LOOPY} {ISLPY}".encode())
     for source in _sources():
         digest.update(f"\n{source.name}\n".encode())
         digest.update(source.read_bytes())
@@ -43,8 +44,8 @@ def counting_version() -> str:
 
 
 def _sources() -> list[Path]:
-    own = sorted(Path(__file__).parent.glob("*.py"), key=lambda path: path.name)
-    return [*own, Path(perflex.__file__).with_name("_islpy.py")]
+    own = sorted(Path(__file__).parents[1].rglob("*.py"), key=lambda path: path.name)
+    return [*own, Path(perflex.isl.__file__)]
 
 
 def kept_scop(kernel: Any, extract: Callable[[], Scop], options: str = "") -> Scop:

@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""The Scop: what every feature reads of a kernel; its text and YAML forms."""

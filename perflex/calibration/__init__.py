@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""From measurement kernels to a calibration: gathering, budget, the file, intervals, diagnosis."""

@@ -139,9 +139,9 @@ class Calibration:
         UnsupportedKernelError
             The kernel cannot be described exactly.
         """
-        from perflex.calibration.gathering import kernel_feature_values, with_own_sizes
         from perflex.calibration.interval import interval_at
         from perflex.features.coverage import warn_uncounted
+        from perflex.features.values import kernel_feature_values, with_own_sizes
 
         kernel, sizes = with_own_sizes(kernel, sizes)
         features = self.model.input_features()

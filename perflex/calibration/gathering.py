@@ -12,6 +12,8 @@ import numpy as np
 from perflex.devices.wall_time import device_of, is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.features.many import count_rows
+from perflex.features.sized_kernel import SizedKernel, sized_kernels
+from perflex.features.values import DEFAULT_SUB_GROUP_SIZE
 from perflex.fit.table import FeatureInfo, FeatureTable
 from perflex.machines.choice import current_machine, else_machine, using_machine
 from perflex.progress import progress_shown
@@ -33,79 +35,9 @@ if TYPE_CHECKING:
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.measuring import Progress, TimingOptions
 
-__all__ = ["gather_feature_values", "kernel_feature_values", "kernel_of", "kernel_rows", "with_own_sizes"]
+__all__ = ["gather_feature_values"]
 
-DEFAULT_SUB_GROUP_SIZE = 32
 _LISTED = 12
-
-
-@dataclass(frozen=True)
-class _Row:
-    kernel: Any
-    sizes: Mapping[str, Any]
-    label: str
-    group: str
-
-
-def kernel_of(kernel: Any) -> Any:
-    """Return the loopy kernel (or Scop) of a measurement kernel, or the argument itself."""
-    return getattr(kernel, "kernel", kernel)
-
-
-def with_own_sizes(kernel: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """Return a measurement kernel's kernel, and its own sizes where none are given; others as they are."""
-    if hasattr(kernel, "generator"):
-        return kernel.kernel, {**kernel.sizes, **sizes}
-    return kernel, sizes
-
-
-def kernel_feature_values(
-    features: Iterable[str],
-    kernel: Any,
-    sizes: Mapping[str, Any],
-    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
-    *,
-    machine: str | Path | Machine | None = None,
-) -> dict[str, Any]:
-    """Return the values of counted features for one kernel.
-
-    Parameters
-    ----------
-    features
-        Identifiers of counted features (not wall times).
-    kernel
-        A loopy translation unit, a measurement kernel, or a Scop.
-    sizes
-        An integer per size parameter, or integer arrays of one shape.
-    sub_group_size
-        Work-items per sub-group.
-    machine
-        For features that need one: a machine, its name, or its file; by default that of `using_machine`.
-
-    Returns
-    -------
-    dict
-        A number per feature, or an array where sizes are arrays; zero where the kernel has nothing of it.
-
-    Raises
-    ------
-    UnknownFeatureError
-        An identifier names no feature.
-    MissingSizeError
-        A size parameter has no value, or the kernel is not valid for it.
-    UnsupportedKernelError
-        The kernel cannot be described exactly.
-    MachineError
-        A feature needs a machine and there is none, or it lacks a fact.
-    """
-    from perflex.features import counts_of, extract_scop, parse_feature
-
-    scop = extract_scop(kernel_of(kernel))
-    checked = scop.checked(sizes)
-    with using_machine(machine):
-        values = {name: parse_feature(name).value(scop, checked, sub_group_size) for name in features}
-    counts_of(scop).keep()
-    return values
 
 
 def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
@@ -204,7 +136,7 @@ def _gather(
     from perflex.features import parse_feature
     from perflex.features.families.machine import needs_machine
 
-    rows = kernel_rows(kernels)
+    rows = sized_kernels(kernels)
     measured = [name for name in names if is_wall_time(name)]
     if len(measured) > 1:
         msg = f"a feature table has one wall time, not {len(measured)}: {', '.join(measured)}"
@@ -252,46 +184,6 @@ def _gather(
     )
 
 
-def kernel_rows(kernels: Sequence[Any]) -> list[_Row]:
-    """Return kernel, sizes, a unique label and the generator of measurement kernels and of pairs alike.
-
-    Raises
-    ------
-    CalibrationError
-        There are no kernels, or an entry is neither.
-    """
-    if not kernels:
-        msg = "there are no kernels; generate some, e.g. with uipick.KernelCollection(...).generate_kernels(...)"
-        raise CalibrationError(msg)
-    rows: list[_Row] = []
-    taken: dict[str, int] = {}
-    for entry in kernels:
-        if hasattr(entry, "kernel") and hasattr(entry, "sizes"):
-            row = _Row(entry.kernel, entry.sizes, str(entry.name), str(entry.generator))
-        else:
-            kernel, sizes = _pair(entry)
-            name = _name_of(kernel)
-            shown = ", ".join(f"{key}={value}" for key, value in sizes.items())
-            row = _Row(kernel, sizes, f"{name}({shown})", name)
-        count = taken.get(row.label, 0)
-        taken[row.label] = count + 1
-        rows.append(row if not count else _Row(row.kernel, row.sizes, f"{row.label} #{count + 1}", row.group))
-    return rows
-
-
-def _pair(entry: Any) -> tuple[Any, Mapping[str, Any]]:
-    if isinstance(entry, tuple) and len(entry) == 2 and hasattr(entry[1], "items"):
-        return entry
-    msg = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {type(entry).__name__}"
-    raise CalibrationError(msg)
-
-
-def _name_of(kernel: Any) -> str:
-    name = getattr(kernel, "name", None)
-    entrypoints = getattr(kernel, "entrypoints", None)
-    return str(name or (",".join(sorted(entrypoints)) if entrypoints else type(kernel).__name__))
-
-
 def _device(feature: str, device: Any) -> Any:
     if device is None:
         return device_of(feature)
@@ -303,8 +195,8 @@ def _device(feature: str, device: Any) -> Any:
 
 
 def _built(
-    names: Sequence[str], rows: list[_Row], device: Any, timing: TimingOptions | None, progress: Progress | None
-) -> tuple[list[_Row], list[Resources] | None, list[tuple[str, str]]]:
+    names: Sequence[str], rows: list[SizedKernel], device: Any, timing: TimingOptions | None, progress: Progress | None
+) -> tuple[list[SizedKernel], list[Resources] | None, list[tuple[str, str]]]:
     """Build the kernels where a feature asks for that; return those that build, what they take, and the others."""
     from perflex.features import parse_feature
     from perflex.features.families.build import needs_build
@@ -327,12 +219,12 @@ def _built(
 
 def _count(
     names: Sequence[str],
-    rows: list[_Row],
+    rows: list[SizedKernel],
     sub_group_size: int,
     executor: Executor | None,
     progress: Progress | None,
     built: Sequence[Resources] | None = None,
-) -> tuple[list[_Row], NDArray[np.float64], dict[str, FeatureInfo], list[tuple[str, str]]]:
+) -> tuple[list[SizedKernel], NDArray[np.float64], dict[str, FeatureInfo], list[tuple[str, str]]]:
     """Return the rows that can be counted with their values, facts about the features, and the other rows."""
     from perflex.features import parse_feature
 
@@ -358,7 +250,7 @@ def _count(
     return kept, table, info, dropped
 
 
-def _no_match(feature: Feature, rows: Sequence[_Row]) -> NoMatchError:
+def _no_match(feature: Feature, rows: Sequence[SizedKernel]) -> NoMatchError:
     from perflex.features import extract_scop
 
     kernels = {id(row.kernel): row.kernel for row in rows}.values()
@@ -372,7 +264,7 @@ def _no_match(feature: Feature, rows: Sequence[_Row]) -> NoMatchError:
 
 
 def _time(
-    rows: Sequence[_Row],
+    rows: Sequence[SizedKernel],
     device: Any,
     timing: TimingOptions | None,
     progress: Progress | None,

@@ -38,7 +38,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from perflex import __version__
+        from perflex.version import __version__
 
         typer.echo(f"perflex {__version__}")
         raise typer.Exit

@@ -36,10 +36,10 @@ def predict(
 ) -> None:
     """Predict a kernel's run time at given sizes, and show what it is made of."""
     from perflex.calibration.calibration import Calibration
-    from perflex.calibration.gathering import kernel_feature_values
     from perflex.calibration.interval import interval_at
     from perflex.cli.arguments import load_kernel
     from perflex.features.coverage import warn_uncounted
+    from perflex.features.values import kernel_feature_values
     from perflex.machines import else_machine
 
     loaded = Calibration.load(calibration)

@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""Which devices there are, whether they work, and how one is named."""

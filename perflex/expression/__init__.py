@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""Model strings: text, tree, compiled functions, `Model`."""

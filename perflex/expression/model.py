@@ -218,8 +218,8 @@ class Model:
         UnsupportedKernelError
             The kernel cannot be described exactly.
         """
-        from perflex.calibration.gathering import kernel_feature_values, with_own_sizes
         from perflex.features.coverage import warn_uncounted
+        from perflex.features.values import kernel_feature_values, with_own_sizes
 
         self._parameter_values(params)
         kernel, sizes = with_own_sizes(kernel, sizes)

@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""From a feature table to parameters with uncertainties. Numbers only: no kernel, no device."""

@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""Whole jobs: the demo, the paper's studies, detecting a machine."""

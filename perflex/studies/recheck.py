@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.gathering import kernel_feature_values
+from perflex.features.values import kernel_feature_values
 from perflex.timing.measuring import Timing
 
 if TYPE_CHECKING:

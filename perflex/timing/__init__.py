@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""Code for a device, launches, samples, drift, isolation, executors. Only this room runs kernels."""

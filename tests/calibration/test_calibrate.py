@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perflex import Calibration, Model, calibrate, fit_model, gather_feature_values, rank
-from perflex.calibration.gathering import kernel_feature_values
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, MissingSizeError
+from perflex.features.values import kernel_feature_values
 from perflex.timing.fake import FakeDevice
 from perflex.timing.measuring import TimingOptions
 from sample_kernels import matmul

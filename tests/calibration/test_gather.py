@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from perflex import gather_feature_values, scale_features_by_output
-from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import (
     CalibrationError,
     MeasurementError,
@@ -16,6 +15,7 @@ from perflex.errors import (
     PerflexWarning,
     UnknownFeatureError,
 )
+from perflex.features.values import kernel_feature_values
 from perflex.timing.fake import FakeDevice
 from sample_kernels import matmul, pointwise
 from uipick import ALL_GENERATORS, KernelCollection

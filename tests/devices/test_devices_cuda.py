@@ -13,12 +13,12 @@ import pytest
 import perflex.devices.listing as devices_module
 from perflex import Model, calibrate, gather_feature_values
 from perflex.calibration.calibrating import _facts
-from perflex.calibration.gathering import kernel_feature_values
 from perflex.devices import survey as survey_module
 from perflex.devices.listing import Device, DeviceInfo, find_device, mark_default
 from perflex.devices.names import matching, telling_names
 from perflex.devices.wall_time import device_of, wall_time_identifier
 from perflex.errors import DeviceError, FeatureError
+from perflex.features.values import kernel_feature_values
 from perflex.machines import load_machine
 from perflex.machines.lookup import machine_of_device
 from perflex.machines.resources import Resources, most_of, resources_in_log, using_resources

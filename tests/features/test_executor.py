@@ -16,7 +16,6 @@ import pytest
 from rich.console import Console
 
 from perflex import calibrate, gather_feature_values
-from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import (
     CalibrationError,
     ExecutorError,
@@ -31,6 +30,7 @@ from perflex.features import extract_scop, register_feature, unregister_feature
 from perflex.features.counting import counts as _counts
 from perflex.features.polynomials import quasipolynomial as _quasipolynomial
 from perflex.features.scop import scop as _scop
+from perflex.features.values import kernel_feature_values
 from perflex.progress import progress_bar, progress_shown
 from perflex.store.store import Store, using_store
 from perflex.timing.fake import FakeDevice

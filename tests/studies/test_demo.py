@@ -13,8 +13,8 @@ import pytest
 
 from perflex import Calibration
 from perflex.__main__ import main
-from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import CalibrationError, FileFormatError, MeasurementError, PerflexWarning
+from perflex.features.values import kernel_feature_values
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.models.sizes import matrix_sizes, multiply_add_rate, scaled_tags

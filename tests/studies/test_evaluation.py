@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, FeatureTable, Model
-from perflex.calibration.gathering import kernel_feature_values
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, MeasurementError
+from perflex.features.values import kernel_feature_values
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.models.sizes import REFERENCE_RATE, odd_multiples

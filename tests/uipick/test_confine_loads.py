@@ -6,8 +6,8 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import UnsupportedKernelError
+from perflex.features.values import kernel_feature_values
 from uipick import confine_loads
 
 

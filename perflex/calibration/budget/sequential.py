@@ -15,8 +15,10 @@ import numpy as np
 from perflex.calibration.budget.course import Course
 from perflex.calibration.budget.guess import rough_parameters
 from perflex.calibration.budget.measured import Pool
-from perflex.calibration.gathering import DEFAULT_SUB_GROUP_SIZE, gather_feature_values, kernel_rows
+from perflex.calibration.gathering import gather_feature_values
 from perflex.errors import CalibrationError
+from perflex.features.sized_kernel import sized_kernels
+from perflex.features.values import DEFAULT_SUB_GROUP_SIZE
 from perflex.machines.choice import else_machine
 from perflex.progress import progress_shown
 from perflex.store.resume import RecordOnly, recorder_for
@@ -137,7 +139,7 @@ def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
         counted = gather_feature_values(
             model.input_features(), kernels, sub_group_size=size, executor=executor, machine=machine, progress=report
         )
-        rows = {row.label: row for row in kernel_rows(kernels)}
+        rows = {row.label: row for row in sized_kernels(kernels)}
         jobs = [(rows[label].kernel, rows[label].sizes, label) for label in counted.kernels]
         own = None if recorder is not None else recorder_for(str(device), counted.kernels)
         keeps = recorder or own

@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""Which variants of a kernel to keep: predicted, ranked, with a promise."""

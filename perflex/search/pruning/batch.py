@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.gathering import kernel_of
 from perflex.errors import MeasurementError, PerflexWarning
+from perflex.features.values import kernel_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -199,9 +199,9 @@ def _kind_of(name: str, found: Candidates) -> str:
     """Return a feature's kind of cost; what an access tag stands for is looked up in a kernel that has it."""
     if not name.startswith("f_mem_access") or any(space in name.split("_") for space in ("global", "local", "private")):
         return feature_kind(name)
-    from perflex.calibration.gathering import kernel_of
     from perflex.features import extract_scop, parse_feature
     from perflex.features.families.memory import MemoryAccessFeature
+    from perflex.features.values import kernel_of
 
     feature, place = parse_feature(name), int(np.argmax(found.columns[name]))
     if not isinstance(feature, MemoryAccessFeature) or not found.columns[name][place] > 0:

@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""Spaces of variants: their settings, constraints, kernels."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.gathering import kernel_feature_values, kernel_of
 from perflex.errors import CalibrationError, PerflexWarning, UnsupportedKernelError
 from perflex.features.coverage import warn_uncounted
 from perflex.features.many import count_rows
+from perflex.features.values import kernel_feature_values, kernel_of
 from perflex.machines.choice import else_machine, using_machine
 from perflex.progress import progress_shown
 from perflex.search.spaces.extraction import ExtractedSpace

@@ -150,9 +150,9 @@ class _Work:
     sub_group_size: int
 
     def row(self, settings: Settings) -> _Row:
-        from perflex.calibration.gathering import kernel_feature_values
         from perflex.features.coverage import uncounted
         from perflex.features.kept.kernel_key import kernel_key
+        from perflex.features.values import kernel_feature_values
 
         try:
             kernel = built(self.build, settings)

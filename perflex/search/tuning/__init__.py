@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""Which variants to measure next, and measuring them."""

@@ -176,7 +176,7 @@ class _Run:
                 break
 
     def _portion(self, entries: Sequence[Entry], session: str) -> Portion:
-        from perflex import __version__
+        from perflex.version import __version__
 
         items = (Item(one.label, self.kernels[id(one)], one.job[1], tuple(one.samples)) for one in entries)
         return Portion(__version__, self.device, self.session.options, session, tuple(items))

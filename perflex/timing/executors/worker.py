@@ -30,7 +30,7 @@ def time_portion(portion: Portion) -> PortionResult:
 
     Errors are returned: what they were raised from, a driver's exception, say, may not be known where they go.
     """
-    from perflex import __version__
+    from perflex.version import __version__
 
     session = Session(portion.options, portion.session)
     entries = [_entry(item) for item in portion.items]

@@ -1,1 +1,1 @@
-"""TODO-DOC."""
+"""One launch of a kernel: code, buffers, sizes, and the OpenCL and CUDA back ends."""

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from perflex import Model, calibrate
-from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import MachineError
 from perflex.features import count_features, extract_scop, parse_feature
 from perflex.features.cpu import estimate_ecm
+from perflex.features.values import kernel_feature_values
 from perflex.machines import load_machine, using_machine
 from perflex.timing.fake import FakeDevice
 from sample_kernels import matmul

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, Model, calibrate, gather_feature_values, rank
-from perflex.calibration.gathering import kernel_feature_values
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features import count_features, extract_scop, parse_feature
+from perflex.features.values import kernel_feature_values
 from perflex.machines import load_machine, using_machine
 from perflex.timing.fake import FakeDevice
 from sample_kernels import matmul

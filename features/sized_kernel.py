@@ -1,0 +1,75 @@
+"""A kernel with its sizes: what is counted, built and timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import CalibrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["SizedKernel", "sized_kernels"]
+
+
+@dataclass(frozen=True)
+class SizedKernel:
+    """A kernel with its sizes: what is counted, built and timed.
+
+    Attributes
+    ----------
+    kernel
+        A loopy translation unit, what `annotate` returned for one, or a Scop.
+    sizes
+        Value of each size parameter.
+    label
+        Which kernel and sizes, for messages and tables; unique among those that are gathered together.
+    group
+        Name of the generator, or of the kernel where there is none.
+    """
+
+    kernel: Any
+    sizes: Mapping[str, Any]
+    label: str
+    group: str = ""
+
+
+def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
+    """Return measurement kernels and pairs ``(loopy kernel, sizes)`` alike, each with a unique label.
+
+    Raises
+    ------
+    CalibrationError
+        There are no kernels, or an entry is neither.
+    """
+    if not kernels:
+        msg = "there are no kernels; generate some, e.g. with uipick.KernelCollection(...).generate_kernels(...)"
+        raise CalibrationError(msg)
+    rows: list[SizedKernel] = []
+    taken: dict[str, int] = {}
+    for entry in kernels:
+        if hasattr(entry, "kernel") and hasattr(entry, "sizes"):
+            row = SizedKernel(entry.kernel, entry.sizes, str(entry.name), str(entry.generator))
+        else:
+            kernel, sizes = _pair(entry)
+            name = _name_of(kernel)
+            shown = ", ".join(f"{key}={value}" for key, value in sizes.items())
+            row = SizedKernel(kernel, sizes, f"{name}({shown})", name)
+        count = taken.get(row.label, 0)
+        taken[row.label] = count + 1
+        rows.append(row if not count else SizedKernel(row.kernel, row.sizes, f"{row.label} #{count + 1}", row.group))
+    return rows
+
+
+def _pair(entry: Any) -> tuple[Any, Mapping[str, Any]]:
+    if isinstance(entry, tuple) and len(entry) == 2 and hasattr(entry[1], "items"):
+        return entry
+    msg = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {type(entry).__name__}"
+    raise CalibrationError(msg)
+
+
+def _name_of(kernel: Any) -> str:
+    name = getattr(kernel, "name", None)
+    entrypoints = getattr(kernel, "entrypoints", None)
+    return str(name or (",".join(sorted(entrypoints)) if entrypoints else type(kernel).__name__))
