@@ -46,3 +46,7 @@ PYTHON
 cd "$box/empty"
 "$bin/mypy" --config-file "$top/pyproject.toml" --cache-dir "$top/.mypy_cache" \
     --python-executable "$box/venv/bin/python" -p perflex -p uipick
+
+# The floors and shelves of the house, in the wheel: the checkout has no folder perflex/features.
+PYTHONPATH=$("$box/venv/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
+    "$bin/lint-imports" --config "$top/pyproject.toml" --no-cache

@@ -90,7 +90,7 @@ __all__ = [
     "using_machine",
 ]
 
-from perflex.version import __version__
+from perflex.version import __version__ as __version__
 
 # Names are loaded when first used: loopy and sympy alone take most of a second.
 _HOME = {

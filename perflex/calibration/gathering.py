@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from perflex.progress import progress_shown
 from perflex.store.store import using_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 

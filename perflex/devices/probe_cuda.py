@@ -1,7 +1,7 @@
 """Child process that lists and tries the devices that CUDA reaches through CuPy.
 
-Speaks as `perflex.devices.probe_opencl` does: first every device, then a verdict on each. Device indices given as arguments
-are listed but not tried.
+Speaks as `perflex.devices.probe_opencl` does: first every device, then a verdict on each. Device indices given as
+arguments are listed but not tried.
 """
 
 from __future__ import annotations

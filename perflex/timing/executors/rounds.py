@@ -43,7 +43,7 @@ def measure_on(
     progress: Progress | None = None,
     recorder: Recorder | None = None,
 ) -> Measured:
-    """Time kernels on a device in the workers of an executor; arguments and result as `perflex.timing.measuring.measure`.
+    """Time kernels on a device in the workers of an executor; arguments and result as `measure`.
 
     Code is generated here and sent as plain data, in portions of some 24 kernels that are timed in rounds. Each portion
     also times reference kernels of earlier ones, so that drift, and a difference between machines with the same
