@@ -3,36 +3,3 @@
 A calibration belongs to the device it was measured on; on another one, even of the same name, calibrate
 anew (``perflex calibrate matmul_sq``). The shipped ones serve to look at and to try predictions with.
 """
-
-from __future__ import annotations
-
-from importlib.resources import as_file, files
-from pathlib import Path
-
-from perflex.calibration.calibration import Calibration
-from perflex.errors import FileFormatError
-
-__all__ = ["calibration_names", "load_calibration"]
-
-_SUFFIX = ".yaml"
-
-
-def calibration_names() -> list[str]:
-    """Return the names of the calibrations that come with perflex, sorted."""
-    folder = files(__name__) / "calibrations"
-    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(_SUFFIX))
-
-
-def load_calibration(name: str) -> Calibration:
-    """Return a calibration that comes with perflex.
-
-    Raises
-    ------
-    FileFormatError
-        There is none of that name; the message lists those there are.
-    """
-    if name not in calibration_names():
-        msg = f"no calibration is called {name!r}; there are {', '.join(calibration_names())}"
-        raise FileFormatError(msg, path=name)
-    with as_file(files(__name__) / "calibrations" / f"{name}{_SUFFIX}") as path:
-        return Calibration.load(path)

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from perflex import Calibration, diagnose
-from perflex.calib_data import calibration_names, load_calibration
 from perflex.calibration.calibrating import calibration_from_table
+from perflex.calibration.shipped import calibration_names, load_calibration
 from perflex.errors import FileFormatError
 from perflex.expression.model import Model
 from perflex.fit.table import FeatureInfo, FeatureTable

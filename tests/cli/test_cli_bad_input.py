@@ -9,7 +9,7 @@ import pytest
 import perflex.devices.listing as devices_module
 from perflex import Calibration
 from perflex.__main__ import main
-from perflex.calib_data import calibration_names, load_calibration
+from perflex.calibration.shipped import calibration_names, load_calibration
 from perflex.cli.session import Session
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.timing.fake import FakeDevice

@@ -12,9 +12,9 @@ import pytest
 
 from perflex import Calibration, diagnose
 from perflex.__main__ import main
-from perflex.calib_data import calibration_names, load_calibration
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.diagnosis import draw_diagnosis
+from perflex.calibration.shipped import calibration_names, load_calibration
 from perflex.expression.model import Model
 from perflex.fit.table import FeatureTable
 

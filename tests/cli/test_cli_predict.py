@@ -9,7 +9,7 @@ import pytest
 
 from perflex import Calibration
 from perflex.__main__ import main
-from perflex.calib_data import load_calibration
+from perflex.calibration.shipped import load_calibration
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 

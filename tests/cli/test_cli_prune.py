@@ -10,7 +10,7 @@ import pytest
 
 from perflex import Promise
 from perflex.__main__ import main
-from perflex.calib_data import load_calibration
+from perflex.calibration.shipped import load_calibration
 from perflex.cli.arguments import ArgumentError
 from perflex.cli.prune import read_keep
 
