@@ -33,7 +33,7 @@ box = Path(sys.argv[1])
 (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
 [wheel] = box.glob("dist/perflex-*.whl")
 packed = set(zipfile.ZipFile(wheel).namelist())
-wanted = {"perflex/py.typed", "uipick/py.typed"}
+wanted = {f"{name}/{file}" for name in ("perflex", "uipick") for file in ("py.typed", "__init__.pyi")}
 for folder in ("models", "calib_data"):
     wanted |= {f"perflex/{path}" for path in map(str, Path(folder).rglob("*.yaml"))}
 missing = sorted(wanted - packed)
