@@ -16,7 +16,7 @@ from perflex.fit.units import output_unit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.record import CalibrationRecord
     from perflex.yaml_file import Section
 
 __all__ = [
@@ -39,7 +39,7 @@ _COVARIANCE_UNIT = "product of the two parameters' units"
 _SUB_GROUP_UNIT = "work-item"
 
 
-def calibration_content(calibration: Calibration) -> dict[str, Any]:
+def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
     """Return the content of a calibration's file."""
     fit = calibration.fit
     floor = calibration.noise_floor
@@ -96,7 +96,7 @@ def _residual_unit(fit_is_scaled: bool, model: Model) -> str:
     return "1" if fit_is_scaled else output_unit(model.output_feature, {})
 
 
-def _fit_content(calibration: Calibration) -> dict[str, Any]:
+def _fit_content(calibration: CalibrationRecord) -> dict[str, Any]:
     fit = calibration.fit
     return {
         "residual_norm": _quantity(fit.residual_norm, _residual_unit(fit.scaled, calibration.model)),
@@ -260,7 +260,7 @@ def fitted_rows(model: Model, table: FeatureTable, *, scaled: bool) -> FeatureTa
     return scale_features_by_output(part) if scaled else part
 
 
-def kernels_content(calibration: Calibration) -> dict[str, Any]:
+def kernels_content(calibration: CalibrationRecord) -> dict[str, Any]:
     """Return the content of the section ``measurement_kernels``."""
     fit, table = calibration.fit, calibration.table
     content: dict[str, Any] = {"relative_error_unit": "1"}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,13 +19,19 @@ from perflex.expression.tree import Call, Name, Node, Sum, names, walk
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from perflex.calibration.calibration import Calibration
     from perflex.expression.compiled import CompiledExpression
 
-__all__ = ["Model"]
+__all__ = ["HasParams", "Model"]
 
 _WALL_TIME = re.compile(r"f_(cl|cuda)_wall_time(_|$)")
-_DEFAULT_SUB_GROUP_SIZE = 32
+
+
+class HasParams(Protocol):
+    """What carries parameter values, such as a calibration."""
+
+    @property
+    def params(self) -> Mapping[str, float]:
+        """Value of each parameter."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,7 +154,7 @@ class Model:
         return self.compiled.jacobian
 
     def evaluate(
-        self, params: Mapping[str, float] | Calibration, values: Mapping[str, Any]
+        self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]
     ) -> float | NDArray[np.float64]:
         """Return the model's value for given feature values.
 
@@ -185,7 +191,7 @@ class Model:
 
     def eval_with_kernel(
         self,
-        params: Mapping[str, float] | Calibration,
+        params: Mapping[str, float] | HasParams,
         kernel: Any,
         sizes: Mapping[str, Any],
         *,
@@ -218,20 +224,34 @@ class Model:
         UnsupportedKernelError
             The kernel cannot be described exactly.
         """
-        from perflex.features.coverage import warn_uncounted
-        from perflex.features.values import kernel_feature_values, with_own_sizes
-
+        # Before the kernel is counted, which takes longer than to see that a parameter is missing.
         self._parameter_values(params)
+        size = getattr(params, "sub_group_size", None) if sub_group_size is None else sub_group_size
+        return self.evaluate(params, self.feature_values(kernel, sizes, sub_group_size=size))
+
+    def feature_values(
+        self, kernel: Any, sizes: Mapping[str, Any], *, sub_group_size: int | None = None
+    ) -> dict[str, Any]:
+        """Return the value of each input feature for a kernel, as `evaluate` and `terms` take them.
+
+        Arguments and errors are those of `eval_with_kernel`; sub-groups have 32 work-items by default.
+
+        Warns
+        -----
+        PerflexWarning
+            The kernel does something that a model of this kind should count but has no feature for.
+        """
+        from perflex.features.coverage import warn_uncounted
+        from perflex.features.values import DEFAULT_SUB_GROUP_SIZE, kernel_feature_values, with_own_sizes
+
         kernel, sizes = with_own_sizes(kernel, sizes)
-        if sub_group_size is None:
-            sub_group_size = int(getattr(params, "sub_group_size", _DEFAULT_SUB_GROUP_SIZE))
         features = self.input_features()
-        values = kernel_feature_values(features, kernel, sizes, sub_group_size=sub_group_size)
+        values = kernel_feature_values(features, kernel, sizes, sub_group_size or DEFAULT_SUB_GROUP_SIZE)
         warn_uncounted(features, kernel, sizes)
-        return self.evaluate(params, values)
+        return values
 
     def terms(
-        self, params: Mapping[str, float] | Calibration, values: Mapping[str, Any]
+        self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]
     ) -> dict[str, float | NDArray[np.float64]]:
         """Return what each top-level term of the expression contributes, keyed by its text.
 
@@ -254,7 +274,7 @@ class Model:
             (sign, Model(self.output_feature, self.expression[term.start : term.end])) for sign, term in self.tree.terms
         ]
 
-    def _parameter_values(self, params: Mapping[str, float] | Calibration) -> dict[str, Any]:
+    def _parameter_values(self, params: Mapping[str, float] | HasParams) -> dict[str, Any]:
         mapping = params if isinstance(params, Mapping) else params.params
         missing = [name for name in self.params() if name not in mapping]
         if missing:

@@ -200,7 +200,7 @@ def test_eval_with_kernel_takes_kernels_and_measurement_kernels(monkeypatch: pyt
         seen.append((kernel, dict(sizes), sub_group_size))
         return {feature: float(sizes["n"]) for feature in features}
 
-    monkeypatch.setattr("perflex.calibration.gathering.kernel_feature_values", values)
+    monkeypatch.setattr("perflex.features.values.kernel_feature_values", values)
     monkeypatch.setattr("perflex.features.coverage.warn_uncounted", lambda *_: None)
     model = Model(OUTPUT, "p_a * f_x")
     assert model.eval_with_kernel({"p_a": 2.0}, "kernel", {"n": 8}) == 16.0
