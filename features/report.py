@@ -11,7 +11,7 @@ from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features.counting.certainty import Certainty, certainty_of_access, certainty_of_statement
 from perflex.features.counting.counts import AccessCounts, ScopCounts, counts_of
 from perflex.features.families.chains import ChainFeature
-from perflex.features.families.feature import parse_feature
+from perflex.features.families.registry import parse_feature
 from perflex.features.families.footprints import FootprintFeature
 from perflex.features.families.launches import LaunchFeature
 from perflex.features.families.machine import RESIDENCY_FEATURES

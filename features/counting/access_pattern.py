@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import MissingSizeError, UnknownFeatureError
-from perflex.features.families.operations import DTYPES
+from perflex.features.scop.words import DIRECTIONS, DTYPES, SPACES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["ACCESS", "AccessPattern", "Constraint", "parse_pattern"]
 
 ACCESS = "f_mem_access"
-SPACES = ("global", "local", "private")
-DIRECTIONS = ("load", "store")
 
 _CONSTRAINT = re.compile(r"(<=|>=|<|>|=)?(.+)")
 _BARE = re.compile(r"[^{}]+")

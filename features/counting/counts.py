@@ -405,10 +405,7 @@ def total(parts: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
 
 def counts_of(scop: Scop) -> ScopCounts:
     """Return the counts of a Scop, shared between all features that read it and kept on the Scop itself."""
-    counts: ScopCounts | None = scop.__dict__.get("_counts")
-    if counts is None:
-        counts = scop.__dict__.setdefault("_counts", ScopCounts(scop))
-    return counts
+    return scop.derived("counts", (), lambda: ScopCounts(scop))
 
 
 @lru_cache(maxsize=1024)

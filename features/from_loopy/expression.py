@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.families.operations import operation_of_function
 from perflex.features.from_loopy.terms import factors, is_constant, is_number, is_product, is_square, terms_of
+from perflex.features.scop.words import operation_of_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.families.operations import DTYPES
 from perflex.features.from_loopy.terms import is_number
+from perflex.features.scop.words import DTYPES
 from perflex.isl import isl
 
 if TYPE_CHECKING:
