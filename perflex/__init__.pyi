@@ -29,10 +29,10 @@ from .fit.fitting import fit_model as fit_model
 from .fit.result import FitResult as FitResult
 from .fit.table import FeatureTable as FeatureTable
 from .fit.table import scale_features_by_output as scale_features_by_output
-from .machines.choice import using_machine as using_machine
 from .machines.lookup import load_machine as load_machine
 from .machines.lookup import machine_names as machine_names
 from .machines.machine import Machine as Machine
+from .machines.target import using_machine as using_machine
 from .models import load_model as load_model
 from .models import model_names as model_names
 from .search.described.description_file import load_description as load_description

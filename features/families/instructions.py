@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
 __all__ = ["INSTRUCTION_CLASSES", "INSTRUCTION_FEATURES", "InstructionFamily", "InstructionFeature"]
 
@@ -41,13 +42,14 @@ class InstructionFeature:
         """What is counted."""
         return INSTRUCTION_FEATURES[self.identifier]
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the value at the given sizes, over all launches of the kernel."""
         scop.check_sizes(sizes)
+        size = target.sub_group_size
         if self.identifier != "f_inst_predication":
-            return self.count(scop, sub_group_size).evaluate(sizes)
-        threads = InstructionFeature("f_inst_thread").count(scop, sub_group_size).evaluate(sizes)
-        places = InstructionFeature("f_inst_total").count(scop, sub_group_size).evaluate(sizes) * sub_group_size
+            return self.count(scop, size).evaluate(sizes)
+        threads = InstructionFeature("f_inst_thread").count(scop, size).evaluate(sizes)
+        places = InstructionFeature("f_inst_total").count(scop, size).evaluate(sizes) * size
         # Where nothing runs, nothing is predicated.
         share = np.where(places > 0, threads / np.maximum(places, 1), 1.0)
         return share if np.ndim(places) else float(share)
@@ -64,11 +66,11 @@ class InstructionFeature:
             return total(by_class.values())
         return by_class[self.identifier.removeprefix("f_inst_")]
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
         """Return whether the kernel has any."""
         return self.identifier in self.inventory(scop)
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel has."""
         from perflex.features.instructions.instructions import instructions_of
 
@@ -80,7 +82,7 @@ class InstructionFeature:
             if name in there or name.removeprefix("f_inst_") not in INSTRUCTION_CLASSES
         ]
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
         """Return None: instructions of a class are all that is known."""
         return None
 

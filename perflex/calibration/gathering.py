@@ -12,9 +12,9 @@ from perflex.devices.wall_time import device_of, is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.features.many import count_rows
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
-from perflex.features.values import DEFAULT_SUB_GROUP_SIZE
+from perflex.features.values import target_of
 from perflex.fit.table import FeatureInfo, FeatureTable
-from perflex.machines.choice import current_machine, else_machine, using_machine
+from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE
 from perflex.progress import progress_shown
 from perflex.store.store import using_store
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from perflex.features import Feature
     from perflex.machines import Machine
     from perflex.machines.resources import Resources
+    from perflex.machines.target import Target
     from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace
@@ -109,12 +110,14 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     StoreError
         Samples cannot be kept: the file cannot be written. What was kept before stays.
     """
-    with using_store(store), using_machine(machine), progress_shown(progress, "gather:") as report:
+    names = tuple(dict.fromkeys(features))
+    with using_store(store), progress_shown(progress, "gather:") as report:
+        timed_on = _timed_on(names, device)
         return _gather(
-            tuple(dict.fromkeys(features)),
+            names,
             kernels,
-            (device, timing),
-            sub_group_size,
+            (timed_on, timing),
+            _target(names, timed_on, sub_group_size, machine),
             executor=executor,
             report=report,
             recorder=recorder,
@@ -126,7 +129,7 @@ def _gather(
     names: tuple[str, ...],
     kernels: Sequence[Any],
     measurement: tuple[Any, TimingOptions | None],
-    sub_group_size: int | None,
+    target: Target,
     *,
     executor: Executor | None,
     report: Progress | None,
@@ -138,19 +141,11 @@ def _gather(
 
     rows = sized_kernels(kernels)
     measured = [name for name in names if is_wall_time(name)]
-    if len(measured) > 1:
-        msg = f"a feature table has one wall time, not {len(measured)}: {', '.join(measured)}"
-        raise CalibrationError(msg, feature=measured[1])
-    device, timing = measurement
-    timed_on = _device(measured[0], device) if measured else None
-    if sub_group_size is None:
-        sub_group_size = int(getattr(timed_on, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
     counted = [name for name in names if not is_wall_time(name)]
+    timed_on, timing = measurement
     rows, built, failed = _built(counted, rows, timed_on, timing, report)
-    with else_machine(str(getattr(timed_on, "name", ""))):
-        rows, table, info, dropped = _count(counted, rows, sub_group_size, executor, report, built)
-        needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
-        used = "" if needed_by is None else current_machine(needed_by).name
+    rows, table, info, dropped = _count(counted, rows, target, executor, report, built)
+    needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
     dropped = [*failed, *dropped]
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     spread = np.full(len(rows), np.nan)
@@ -176,22 +171,38 @@ def _gather(
         groups=tuple(rows[i].group for i in kept),
         spread=spread[kept] if measured else None,
         info=info,
-        sub_group_size=sub_group_size,
+        sub_group_size=target.sub_group_size,
         device="" if timed_on is None else str(timed_on),
         dropped=tuple(dropped),
-        machine=used,
+        machine="" if needed_by is None else target.need_machine(needed_by).name,
         timing=went,
     )
 
 
-def _device(feature: str, device: Any) -> Any:
+def _timed_on(names: Sequence[str], device: Any) -> Any:
+    measured = [name for name in names if is_wall_time(name)]
+    if len(measured) > 1:
+        msg = f"a feature table has one wall time, not {len(measured)}: {', '.join(measured)}"
+        raise CalibrationError(msg, feature=measured[1])
+    if not measured:
+        return None
     if device is None:
-        return device_of(feature)
+        return device_of(measured[0])
     if isinstance(device, str):
         from perflex.devices.listing import find_device
 
         return find_device(device)
     return device
+
+
+def _target(
+    names: Sequence[str], timed_on: Any, sub_group_size: int | None, machine: str | Path | Machine | None
+) -> Target:
+    counted = [name for name in names if not is_wall_time(name)]
+    size = (
+        int(getattr(timed_on, "sub_group_size", DEFAULT_SUB_GROUP_SIZE)) if sub_group_size is None else sub_group_size
+    )
+    return target_of(counted, size, machine, otherwise=str(getattr(timed_on, "name", "")))
 
 
 def _built(
@@ -220,7 +231,7 @@ def _built(
 def _count(
     names: Sequence[str],
     rows: list[SizedKernel],
-    sub_group_size: int,
+    target: Target,
     executor: Executor | None,
     progress: Progress | None,
     built: Sequence[Resources] | None = None,
@@ -230,7 +241,7 @@ def _count(
 
     features = [parse_feature(name) for name in names]
     jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    counted = count_rows(features, jobs, sub_group_size, executor, progress, built)
+    counted = count_rows(features, jobs, target, executor, progress, built)
     dropped = [(row.label, entry.refusal) for row, entry in zip(rows, counted, strict=True) if entry.refusal]
     kept = [row for row, entry in zip(rows, counted, strict=True) if entry.refusal is None]
     entries = [entry for entry in counted if entry.refusal is None]

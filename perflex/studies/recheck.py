@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.features.values import kernel_feature_values
+from perflex.features.values import feature_values
 from perflex.timing.measuring import Timing
 
 if TYPE_CHECKING:
@@ -39,11 +39,12 @@ def reference_times(
     """
     errors = dict(zip(calibration.fit.kernels, calibration.fit.relative_errors, strict=True))
     model, features = calibration.model, calibration.model.input_features()
+    target = calibration.target()
     times = {}
     for kernel in kernels:
         error = errors.get(kernel.name, -1.0)
         if error > -1:
-            values = kernel_feature_values(features, kernel, kernel.sizes, calibration.sub_group_size)
+            values = feature_values(features, kernel, kernel.sizes, target)
             # The fit keeps predicted/measured - 1 of each kernel, which gives the measured time back.
             times[kernel] = float(model.evaluate(calibration.params, values)) / (1 + error)
     longest = sorted(times, key=lambda kernel: -times[kernel])[:count]

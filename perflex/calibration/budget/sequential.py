@@ -18,8 +18,8 @@ from perflex.calibration.budget.measured import Pool
 from perflex.calibration.gathering import gather_feature_values
 from perflex.errors import CalibrationError
 from perflex.features.sized_kernel import sized_kernels
-from perflex.features.values import DEFAULT_SUB_GROUP_SIZE
-from perflex.machines.choice import else_machine
+from perflex.features.values import target_of
+from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE, using_machine
 from perflex.progress import progress_shown
 from perflex.store.resume import RecordOnly, recorder_for
 from perflex.store.store import using_store
@@ -135,10 +135,11 @@ def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
         raise CalibrationError(msg)
     size = sub_group_size or int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
     # Where no machine is given, the device's name says which one features are about, as where it is timed at once.
-    otherwise = else_machine(str(getattr(device, "name", "")))
-    with using_store(store), otherwise, progress_shown(progress, "calibrate:") as report:
+    target = target_of(model.input_features(), size, machine, otherwise=str(getattr(device, "name", "")))
+    chosen = using_machine(target.machine, registers=target.registers)
+    with using_store(store), chosen, progress_shown(progress, "calibrate:") as report:
         counted = gather_feature_values(
-            model.input_features(), kernels, sub_group_size=size, executor=executor, machine=machine, progress=report
+            model.input_features(), kernels, sub_group_size=size, executor=executor, progress=report
         )
         rows = {row.label: row for row in sized_kernels(kernels)}
         jobs = [(rows[label].kernel, rows[label].sizes, label) for label in counted.kernels]

@@ -14,8 +14,8 @@ import numpy as np
 from perflex.errors import CalibrationError, PerflexWarning, UnsupportedKernelError
 from perflex.features.coverage import warn_uncounted
 from perflex.features.many import count_rows
-from perflex.features.values import kernel_feature_values, kernel_of
-from perflex.machines.choice import else_machine, using_machine
+from perflex.features.values import feature_values, kernel_of
+from perflex.machines.target import using_machine
 from perflex.progress import progress_shown
 from perflex.search.spaces.extraction import ExtractedSpace
 from perflex.search.spaces.space import VariantSpace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.calibration import Calibration
-    from perflex.machines import Machine
+    from perflex.machines import Machine, Target
     from perflex.progress import Progress
     from perflex.store.store import StorePlace
 
@@ -101,16 +101,15 @@ def candidates_of(
     UnsupportedKernelError
         A kernel cannot be described, with `refuse`, or none can.
     """
-    features = calibration.model.input_features()
+    features, target = calibration.model.input_features(), calibration.target(machine)
     if isinstance(variants, VariantSpace):
-        with else_machine(calibration.machine):
+        with using_machine(target.machine, registers=target.registers):
             variants = variants.extract(
                 features,
                 sizes,
-                sub_group_size=calibration.sub_group_size,
+                sub_group_size=target.sub_group_size,
                 executor=executor,
                 store=store,
-                machine=machine,
                 progress=progress,
             )
     if isinstance(variants, ExtractedSpace):
@@ -120,11 +119,11 @@ def candidates_of(
         msg = "there are no variants to rank"
         raise CalibrationError(msg)
     chosen = [_sizes_of(name, variant, sizes) for name, variant in named]
-    with using_store(store), using_machine(machine), else_machine(calibration.machine):
+    with using_store(store):
         if refuse or executor is None:
-            counted = _one_by_one(features, named, chosen, calibration.sub_group_size, progress, refuse=refuse)
+            counted = _one_by_one(features, named, chosen, target, progress, refuse=refuse)
         else:
-            counted = _counted(features, named, chosen, calibration.sub_group_size, executor, progress)
+            counted = _counted(features, named, chosen, target, executor, progress)
     return _of_kernels(features, named, chosen, counted)
 
 
@@ -159,7 +158,7 @@ def _one_by_one(
     features: Sequence[str],
     named: Sequence[tuple[str, Any]],
     sizes: Sequence[Mapping[str, Any]],
-    sub_group_size: int,
+    target: Target,
     progress: bool | Progress | None,
     *,
     refuse: bool,
@@ -170,7 +169,7 @@ def _one_by_one(
             if report is not None:
                 report(number, len(named), name)
             try:
-                values = kernel_feature_values(features, variant, own, sub_group_size)
+                values = feature_values(features, variant, own, target)
             except UnsupportedKernelError as error:
                 if refuse:
                     raise
@@ -185,7 +184,7 @@ def _counted(
     features: Sequence[str],
     named: Sequence[tuple[str, Any]],
     sizes: Sequence[Mapping[str, Any]],
-    sub_group_size: int,
+    target: Target,
     executor: Executor,
     progress: bool | Progress | None,
 ) -> list[tuple[tuple[float, ...], str]]:
@@ -194,7 +193,7 @@ def _counted(
     parsed = [parse_feature(feature) for feature in features]
     rows = [(kernel_of(variant), own, name) for (name, variant), own in zip(named, sizes, strict=True)]
     with progress_shown(progress, "count:") as report:
-        return [(row.values, row.refusal or "") for row in count_rows(parsed, rows, sub_group_size, executor, report)]
+        return [(row.values, row.refusal or "") for row in count_rows(parsed, rows, target, executor, report)]
 
 
 def _of_kernels(

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import CalibrationError, MeasurementError, PerflexError
-from perflex.machines.choice import else_machine
+from perflex.features.values import target_of
+from perflex.machines.target import using_machine
 from perflex.progress import progress_shown
 from perflex.search.spaces.building import NotBuiltError
 from perflex.search.spaces.extraction import ExtractedSpace
@@ -192,14 +193,15 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     if isinstance(space, ExtractedSpace):
         extracted = space
     else:
-        with else_machine("" if calibration is None else calibration.machine):
+        otherwise = "" if calibration is None else calibration.machine
+        target = target_of(names, int(getattr(chosen, "sub_group_size", 32)), machine, otherwise=otherwise)
+        with using_machine(target.machine, registers=target.registers):
             extracted = space.extract(
                 names,
                 sizes,
-                sub_group_size=int(getattr(chosen, "sub_group_size", 32)),
+                sub_group_size=target.sub_group_size,
                 executor=executor,
                 store=store,
-                machine=machine,
                 progress=progress,
             )
     described = time.perf_counter() - begun
