@@ -87,7 +87,7 @@ class VariantTimer:
         for entry in entries:
             start(entry, backend, session)
         references = [_anew(self._built[label]) for label in self._references]
-        time_in_rounds([*entries, *references], backend, session, _told_nobody)
+        time_in_rounds([*entries, *references], backend, session, _ignore_progress)
         self._built |= {entry.label: entry for entry in entries if entry.failure is None}
         found = outcomes_of([*entries, *references], self._options)
         if not references:
@@ -114,7 +114,7 @@ class VariantTimer:
         """
         session = Session(options, uuid.uuid4().hex, None)
         entries = [_anew(self._built[label]) for label in labels]
-        time_in_rounds(entries, self._backend, session, _told_nobody)
+        time_in_rounds(entries, self._backend, session, _ignore_progress)
         return outcomes_of(entries, options)
 
 
@@ -139,5 +139,5 @@ def _anew(entry: Entry) -> Entry:
     return Entry(entry.label, entry.job, runnable=entry.runnable, launches=entry.launches, seconds=entry.seconds)
 
 
-def _told_nobody(share: float, label: str) -> None:
+def _ignore_progress(share: float, label: str) -> None:
     """Take no note of progress: the tuner tells of each variant."""
