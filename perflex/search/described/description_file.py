@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING
 
 from perflex.errors import FileFormatError, ModelSyntaxError, PerflexError
 from perflex.search.described.description import Description, Parameter, Tunable
-from perflex.search.described.formula import Formula, parse_formula
 from perflex.search.described.platform import PLATFORM_FACTS
+from perflex.search.formula import Formula, parse_formula
 from perflex.yaml_file import Section, read_yaml
 
 if TYPE_CHECKING:
