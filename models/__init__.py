@@ -32,12 +32,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from perflex.errors import FileFormatError, PerflexError
 from perflex.expression.model import Model
 from perflex.models.sizes import SizeRule  # noqa: TC001 - msgspec reads the annotations
-from perflex.yaml_file import read_yaml
+from perflex.yaml_file import Fields, read_yaml
 
 if TYPE_CHECKING:
     from perflex.yaml_file import Section
@@ -48,14 +46,14 @@ _FORMAT = "perflex-model/1"
 _SUFFIXES = (".yaml", ".yml")
 
 
-class ParameterDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ParameterDescription(Fields):
     """What a parameter of a ready model means, and its unit."""
 
     meaning: str
     unit: str
 
 
-class KernelSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KernelSet(Fields):
     """Filter tags that select measurement kernels, and the match condition (None for the collection's own)."""
 
     tags: tuple[str, ...]
@@ -64,7 +62,7 @@ class KernelSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: Mapping[str, SizeRule] = {}
 
 
-class _ModelFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class _ModelFile(Fields, kw_only=True):
     name: str
     description: str
     output: str

@@ -5,9 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from perflex.yaml_file import Finite  # noqa: TC001 - msgspec reads the annotation
+from perflex.yaml_file import Fields, Finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +24,7 @@ _STEP = 32
 _BLOCK = 32768
 
 
-class SizeRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SizeRule(Fields):
     """How a size argument is made to suit a device.
 
     Attributes

@@ -20,15 +20,19 @@ from perflex.errors import FileFormatError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Finite", "Positive", "Section", "read_yaml", "write_yaml"]
+__all__ = ["Fields", "Finite", "Positive", "Section", "read_yaml", "write_yaml"]
 
-_Schema = TypeVar("_Schema")
+_Schema = TypeVar("_Schema", bound="Fields")
 
 # YAML has numbers that are none.
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 _MAX_BYTES = 32 * 2**20
+
+
+class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A mapping whose keys are the class's fields, and no others: the schema of a file consists of such classes."""
 
 
 @dataclass
@@ -61,8 +65,7 @@ class Section:
         Parameters
         ----------
         schema
-            A `msgspec.Struct`; its fields say which keys there are, and what may stand there. It should forbid
-            unknown fields.
+            Its fields say which keys there are, and what may stand there.
 
         Raises
         ------
@@ -89,7 +92,7 @@ class Section:
         msg = f"{self.path}, line {line}, field {where or '(top)'}: {cause}"
         return FileFormatError(msg, path=self.path, line=line, field=where)
 
-    def _misfit(self, schema: type, error: str) -> FileFormatError:
+    def _misfit(self, schema: type[Fields], error: str) -> FileFormatError:
         """Return the error for what msgspec says of the content, at the line where it says it."""
         message, _, place = error.partition(" - at `$")
         kind: Any = inspect.type_info(schema)
@@ -112,7 +115,7 @@ class Section:
         known = sorted(known.encode_name for known in _structs(kind)[0].fields)
         return self.error(f"there is no such field; known here: {', '.join(known)}", *steps, key["unknown"])
 
-    def _culprit(self, section: Section, schema: type, message: str) -> str:
+    def _culprit(self, section: Section, schema: type[Fields], message: str) -> str:
         """Return the key of a mapping that msgspec found fault with, which it does not name; the others are removed."""
         entries = section.entries
         for key in entries:
@@ -166,8 +169,10 @@ def _wrong_value(message: str, kind: Any, value: Any) -> str:
     wanted, comparison, bound = found.groups()
     if comparison and isinstance(value, float) and not math.isfinite(value):
         return f"a finite number must stand here, not {shown}"
+    if comparison:
+        return f"it must be a number{comparison}{bound}, not {shown}"
     words = " or ".join(_KINDS[word] for word in wanted.split(" | ") if word in _KINDS)
-    return f"{words}{comparison + bound if comparison else ''} must stand here, not {shown}"
+    return f"{words} must stand here, not {shown}"
 
 
 def _plain(value: Any) -> Any:

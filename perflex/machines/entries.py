@@ -6,37 +6,37 @@ from typing import Literal
 
 import msgspec
 
-from perflex.yaml_file import Finite  # noqa: TC001 - msgspec reads the annotations
+from perflex.yaml_file import Fields, Finite
 
 __all__ = ["LEVEL_UNITS", "Curve", "Entry", "Level", "MachineFile", "Quantity", "SourceEntry", "Stream"]
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Entry(Fields):
     """What every fact has: the key of its source."""
 
     source: str
 
 
-class Quantity(Entry, frozen=True, forbid_unknown_fields=True):
+class Quantity(Entry):
     """A number in any unit of its dimension."""
 
     value: Finite
     unit: str
 
 
-class Flag(Entry, frozen=True, forbid_unknown_fields=True):
+class Flag(Entry):
     """Whether something is so."""
 
     value: bool
 
 
-class Overlap(Entry, frozen=True, forbid_unknown_fields=True):
+class Overlap(Entry):
     """How a level's time composes with that of the levels beyond it."""
 
     value: Literal["sum", "max"]
 
 
-class Curve(Entry, frozen=True, forbid_unknown_fields=True):
+class Curve(Entry):
     """Coefficients of a capacity curve."""
 
     a: Finite
@@ -44,14 +44,14 @@ class Curve(Entry, frozen=True, forbid_unknown_fields=True):
     c: Finite
 
 
-class SourceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SourceEntry(Fields):
     """An entry of ``sources``."""
 
     kind: Literal["datasheet", "reported", "measured", "derived", "assumed"]
     text: str
 
 
-class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Level(Fields, kw_only=True):
     """An entry of ``levels``; see `perflex.machines.levels.CacheLevel`."""
 
     name: str
@@ -78,7 +78,7 @@ LEVEL_UNITS = {
 }
 
 
-class Stream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Stream(Fields):
     """An entry of ``memory_streams``; see `perflex.machines.levels.MemoryStream`."""
 
     name: str
@@ -88,7 +88,7 @@ class Stream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bandwidth: Quantity
 
 
-class MachineFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MachineFile(Fields, kw_only=True):
     """The content of a machine's file."""
 
     name: str
@@ -100,4 +100,4 @@ class MachineFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     levels: tuple[Level, ...] = ()
     memory_streams: tuple[Stream, ...] = ()
     curves: dict[str, Curve]
-    ceilings: dict[str, Quantity] = {}
+    ceilings: dict[str, Quantity] = msgspec.field(default_factory=dict)
