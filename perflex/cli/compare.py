@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from perflex.cli.session import session_of
+from perflex.text_table import table_lines
 
 __all__ = ["compare"]
 
@@ -52,9 +53,7 @@ def compare(
     if as_json:
         typer.echo(json.dumps(table, indent=2))
         return
-    lines = [list(table[0]), *(list(row.values()) for row in table)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    shown = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    shown = table_lines([list(table[0]), *(list(row.values()) for row in table)], left=())
     shown += [
         f"{entry.quantity}: {entry.unmatched} configurations are in one table only"
         for entry in comparisons

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.session import session_of
+from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,7 +145,7 @@ def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
     lines = [f"kernel {found.kernel} at {at} on {found.machine}, {found.cores} core(s)", "layer conditions"]
     rows = [["cache", "reuse over", "holds if", "up to", "here"]]
     rows += [_condition_row(entry) for entry in found.conditions]
-    lines += _table(rows)
+    lines += table_lines(rows, left=range(5), indent="  ")
     if any("lid" in entry.inequality for entry in found.conditions):
         lines.append("  lid0, lid1, ...: work-items of a work-group along axis 0, 1, ...")
     lines.append(f"bytes per iteration ({found.iterations:.6g} iterations)")
@@ -153,7 +154,7 @@ def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
         cycles = "-" if level.cycles is None else f"{level.cycles:.4g}"
         numbers = [f"{value:.5g}" for value in (level.load_bytes, level.store_bytes, level.bytes)]
         table.append([f"{before} - {level.name}", *numbers, cycles])
-    lines += _table(table)
+    lines += table_lines(table, left=range(5), indent="  ")
     if found.memory_stream:
         lines.append(f"  bandwidth of the memory: {found.memory_stream}")
     return lines
@@ -165,13 +166,6 @@ def _condition_row(entry: Condition) -> list[str]:
     return [entry.level, loop, entry.inequality, largest, "met" if entry.met else "not met"]
 
 
-def _table(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-
-
 def _series_lines(rows: list[tuple[int, EcmEstimate]], name: str) -> list[str]:
     first = rows[0][1]
     heading = (
@@ -179,4 +173,4 @@ def _series_lines(rows: list[tuple[int, EcmEstimate]], name: str) -> list[str]:
     )
     table = [[name, *(level.name for level in first.levels)]]
     table += [[str(size), *(f"{level.bytes:.5g}" for level in found.levels)] for size, found in rows]
-    return [heading, *_table(table)]
+    return [heading, *table_lines(table, left=range(len(table[0])), indent="  ")]

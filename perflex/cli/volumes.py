@@ -11,6 +11,7 @@ import typer
 
 from perflex.cli.options import RegistersOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.session import session_of
+from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,11 +130,7 @@ def _component_lines(estimate: Any) -> list[str]:
     names = list(dict.fromkeys(name for parts in arrays.values() for name in parts))
     table = [["", *arrays]]
     table += [[name, *(f"{parts[name]:.6g}" if name in parts else "-" for parts in arrays.values())] for name in names]
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return [
-        "  " + "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-        for row in table
-    ]
+    return table_lines(table, indent="  ")
 
 
 def _value_lines(values: Mapping[str, float]) -> list[str]:
