@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.session import session_of
 from perflex.text_table import table_lines
 
@@ -51,7 +51,7 @@ def compare(
     if picture is not None:
         draw_comparison(comparisons[0], picture, columns)
     if as_json:
-        typer.echo(json.dumps(table, indent=2))
+        print_json(table)
         return
     shown = table_lines([list(table[0]), *(list(row.values()) for row in table)], left=())
     shown += [

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.json_output import picked, print_json
 from perflex.cli.session import session_of
 from perflex.text_table import table_lines
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from perflex.features.cpu import Condition, EcmEstimate
 
 __all__ = ["layers"]
+
+# What JSON tells of a layer condition.
+_CONDITION = ("level", "loop", "inequality", "largest", "symbol", "met", "needed_bytes", "cache_bytes")
 
 
 class Convention(StrEnum):
@@ -78,7 +81,7 @@ def layers(  # noqa: PLR0913 - one parameter per option
         raise ArgumentError(msg, word="--out")
     found = estimate(given)
     if as_json:
-        typer.echo(json.dumps({**_content(found), "sizes": given, "blocks": blocks}, indent=2))
+        print_json({**_content(found), "sizes": given, "blocks": blocks})
         return
     session_of(context).output.print("\n".join(_lines(found, given)), markup=False, soft_wrap=True)
 
@@ -102,7 +105,7 @@ def _print_series(
     first = rows[0][1]
     if as_json:
         content = [{name: size, "volumes": _volumes(found)} for size, found in rows]
-        typer.echo(json.dumps({"kernel": first.kernel, "machine": first.machine, "series": content}, indent=2))
+        print_json({**picked(first, "kernel", "machine"), "series": content})
         return
     session.output.print("\n".join(_series_lines(rows, name)), markup=False, soft_wrap=True)
     if out is not None:
@@ -115,23 +118,9 @@ def _volumes(found: EcmEstimate) -> dict[str, float]:
 
 def _content(found: EcmEstimate) -> dict[str, Any]:
     return {
-        "kernel": found.kernel,
-        "machine": found.machine,
-        "cores": found.cores,
+        **picked(found, "kernel", "machine", "cores"),
         "iterations": float(found.iterations),
-        "conditions": [
-            {
-                "level": entry.level,
-                "loop": entry.loop,
-                "inequality": entry.inequality,
-                "largest": entry.largest,
-                "symbol": entry.symbol,
-                "met": entry.met,
-                "needed_bytes": entry.needed_bytes,
-                "cache_bytes": entry.cache_bytes,
-            }
-            for entry in found.conditions
-        ],
+        "conditions": [picked(entry, *_CONDITION) for entry in found.conditions],
         "volumes": _volumes(found),
         "loads": {level.name: float(level.load_bytes) for level in found.levels},
         "stores": {level.name: float(level.store_bytes) for level in found.levels},

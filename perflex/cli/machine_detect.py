@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.session import session_of
 from perflex.text_table import table_lines
 
@@ -58,7 +58,7 @@ def detect(
     if out is not None:
         write_yaml(out, found.document)
     if as_json:
-        typer.echo(json.dumps(found.document, indent=2))
+        print_json(found.document)
         return
     session.output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
     if out is not None:

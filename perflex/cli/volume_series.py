@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import asdict
 from math import prod
 from typing import TYPE_CHECKING
 
-import typer
-
 from perflex.cli.arguments import ArgumentError
+from perflex.cli.json_output import print_json
 from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
@@ -97,7 +94,7 @@ def print_series(
 
     rows = [series_row(scop, sizes, machine, values, registers) for sizes, values in members]
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        print_json(rows)
         return
     headings = [*rows[0].sizes, "DRAM load", "DRAM store", "L2 load", "wave depth", "level", "layers fit"]
     table = [headings]
