@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex.timing.results import TimingSummary
+
 __all__ = ["FeatureInfo", "FeatureTable", "scale_features_by_output"]
 
 
@@ -69,8 +71,7 @@ class FeatureTable:
     machine
         Name of the machine that features needed, or the empty string.
     timing
-        How measuring went: ``drift_ratio``, ``drift_corrected``, ``outliers_excluded``, ``kernels_precise``,
-        ``samples_resumed``; empty where nothing was measured.
+        How measuring went; None where nothing was measured, or that was not kept.
     """
 
     output: str | None
@@ -85,7 +86,7 @@ class FeatureTable:
     device: str = ""
     dropped: tuple[tuple[str, str], ...] = ()
     machine: str = ""
-    timing: Mapping[str, float | bool] = field(default_factory=dict)
+    timing: TimingSummary | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
