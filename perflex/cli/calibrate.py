@@ -59,12 +59,12 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
     from perflex.calibration.calibrating import calibrate as run
+    from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
     from perflex.cli.arguments import read_seconds, require_writable_file
     from perflex.devices.listing import find_device
     from perflex.devices.wall_time import device_of, is_wall_time, names_a_device, wall_time_identifier
     from perflex.models import load_model
     from perflex.models.kernel_sets import measurement_kernels
-    from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
     from perflex.store.resume import recording
     from perflex.store.store import using_store
     from perflex.timing.measuring import TimingOptions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.studies.recheck import drift
 from perflex.studies.evaluation.overlap import choose_overlap
 from perflex.studies.evaluation.studies import OVERLAPS
