@@ -18,7 +18,7 @@ from perflex.yaml_file import Fields, Finite
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.record import CalibrationRecord
     from perflex.yaml_file import Section
 
 __all__ = ["FORMAT", "calibration_content", "fitted_rows", "read_calibration_parts"]
@@ -29,7 +29,7 @@ _Value = TypeVar("_Value")
 _Unit = TypeVar("_Unit")
 
 
-def calibration_content(calibration: Calibration) -> dict[str, Any]:
+def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
     """Return the content of a calibration's file."""
     fit = calibration.fit
     floor = calibration.noise_floor
@@ -86,7 +86,7 @@ def _residual_unit(fit_is_scaled: bool, model: Model) -> str:
     return "1" if fit_is_scaled else output_unit(model.output_feature, {})
 
 
-def _fit_content(calibration: Calibration) -> dict[str, Any]:
+def _fit_content(calibration: CalibrationRecord) -> dict[str, Any]:
     fit = calibration.fit
     return {
         "residual_norm": _quantity(fit.residual_norm, _residual_unit(fit.scaled, calibration.model)),
@@ -328,7 +328,7 @@ def fitted_rows(model: Model, table: FeatureTable, *, scaled: bool) -> FeatureTa
     return scale_features_by_output(part) if scaled else part
 
 
-def _kernels_content(calibration: Calibration) -> dict[str, Any]:
+def _kernels_content(calibration: CalibrationRecord) -> dict[str, Any]:
     """Return the content of the section ``measurement_kernels``."""
     fit, table = calibration.fit, calibration.table
     content: dict[str, Any] = {"relative_error_unit": "1"}

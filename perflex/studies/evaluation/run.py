@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.studies.recheck import drift, reference_times
 from perflex.studies.evaluation.overlap import Candidate, OverlapChoice, choose_overlap
 from perflex.fit.result import geometric_mean_error
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from perflex.studies.evaluation.studies import Study
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
-    from perflex.timing.measuring import Progress
+    from perflex.progress import Progress
     from uipick import MeasurementKernel
 
 __all__ = ["DeviceEvaluation", "Point", "StudyResult", "evaluate_device"]
