@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
-from perflex.features.counting.certainty import Certainty, certainty_of_access, certainty_of_statement
+from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.counts import AccessCounts, ScopCounts, counts_of
 from perflex.features.families.chains import ChainFeature
 from perflex.features.families.footprints import FootprintFeature
@@ -184,7 +184,7 @@ class _Counter:
         total = self.counts.access_total(selected, self._granularity)
         certainty = Certainty()
         for item in selected:
-            certainty = certainty | certainty_of_access(item)
+            certainty = certainty | item.certainty
         granularities = {
             "sub-group" if item.per_sub_group and not self.per_work_item else "work-item" for item in selected
         }

@@ -35,9 +35,9 @@ from .machines.machine import Machine as Machine
 from .machines.target import using_machine as using_machine
 from .models import load_model as load_model
 from .models import model_names as model_names
+from .search.described.description import Description as Description
 from .search.described.description_file import load_description as load_description
 from .search.described.hybrid import HybridPredictor as HybridPredictor
-from .search.described.scops import described_scop as described_scop
 from .search.described.space import DescribedSpace as DescribedSpace
 from .search.pruning.promise import Promise as Promise
 from .search.pruning.pruned import Pruning as Pruning

@@ -12,7 +12,7 @@ from perflex.isl import isl
 
 if TYPE_CHECKING:
     from perflex.features.annotation import CountingOptions
-    from perflex.features.from_loopy.expression import RawAccess
+    from perflex.features.from_loopy.work import RawAccess
 
 __all__ = ["ElementType", "KernelTypes", "StatementFacts", "strides_of"]
 

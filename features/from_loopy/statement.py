@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnknownFeatureError, UnsupportedKernelError
-from perflex.features.from_loopy.expression import ExpressionReader, Where, Work
+from perflex.features.from_loopy.expression import ExpressionReader
 from perflex.features.from_loopy.facts import StatementFacts
 from perflex.features.from_loopy.recurrence import path_from
 from perflex.features.from_loopy.subscript import parsed_by_user, rewritten
+from perflex.features.from_loopy.work import Where, Work
 from perflex.features.scop.scop import Operation, Recurrence, Statement
 from perflex.features.scop.words import read_operation
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+
+from perflex.timing.results import TimingSummary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +62,12 @@ class CalibrationRecord:
     def params(self) -> Mapping[str, float]:
         """Value of each parameter, in the units of ``fit.parameters``."""
         return self.fit
+
+    @property
+    def timing(self) -> TimingSummary | None:
+        """How measuring went; None where that is not known, as in files of earlier versions."""
+        known = {entry.name: self.options[entry.name] for entry in fields(TimingSummary) if entry.name in self.options}
+        return TimingSummary(**known) if known else None
 
     @property
     def sub_group_size(self) -> int:

@@ -14,7 +14,7 @@ from perflex.errors import ModelSyntaxError, PerflexError
 from perflex.expression.functions import FUNCTIONS
 from perflex.expression.parser import parse_expression
 from perflex.expression.tokens import tokenize
-from perflex.expression.tree import Call, Name, Node, Sum, names, walk
+from perflex.expression.tree import Call, Name, Node, Sum, evaluate, names, walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,13 +129,8 @@ class Model:
     def _names(self) -> tuple[str, ...]:
         return names(self.tree)
 
-    @cached_property
-    def is_differentiable(self) -> bool:
-        """Whether the model can be fitted: no parameter stands inside ``min`` or ``max``."""
-        return not self.rough_calls()
-
-    def rough_calls(self) -> list[str]:
-        """Return the parts of the expression that cannot be differentiated by their parameters."""
+    def nonsmooth_calls(self) -> list[str]:
+        """Return the calls, such as of ``max``, that cannot be differentiated by the parameters in them."""
         return [
             self.expression[node.start : node.end]
             for node in walk(self.tree)
@@ -151,7 +146,7 @@ class Model:
 
     @property
     def jacobian(self) -> tuple[Any, ...]:
-        """The symbolic derivative by each of `params`, in sympy."""
+        """The symbolic derivative by each of `params`, in sympy: a tuple of as many, in their order."""
         return self.compiled.jacobian
 
     def evaluate(
@@ -176,19 +171,8 @@ class Model:
         PerflexError
             A parameter or feature has no value, or the result is not finite.
         """
-        numbers = self._parameter_values(params)
-        for feature in self.input_features():
-            if feature not in values:
-                needed = ", ".join(self.input_features())
-                msg = f"no value is given for feature {feature}; the model needs {needed}"
-                raise PerflexError(msg, feature=feature)
-            numbers[feature] = values[feature]
-        result = self.compiled.value(numbers)
-        if not np.all(np.isfinite(result)):
-            msg = f"the model {self.expression!r} gives no finite number for these values; check them for zeros"
-            raise PerflexError(msg, model=self)
-        shape = np.broadcast_shapes(*(np.shape(values[name]) for name in self.input_features()))
-        return float(result) if shape == () else np.array(np.broadcast_to(result, shape))
+        numbers = self._numbers(params, values)
+        return self._checked(self.tree, self.compiled.value(numbers), values)
 
     def eval_with_kernel(
         self,
@@ -263,19 +247,35 @@ class Model:
         """
         if not isinstance(self.tree, Sum):
             return {self.expression.strip(): self.evaluate(params, values)}
+        numbers = self._numbers(params, values)
         contributions: dict[str, float | NDArray[np.float64]] = {}
-        for sign, model in self._term_models:
-            text = model.expression if sign > 0 else f"-({model.expression})"
-            contributions[text] = contributions.get(text, 0.0) + sign * model.evaluate(params, values)
+        for sign, term in self.tree.terms:
+            text = self.expression[term.start : term.end]
+            value = self._checked(term, evaluate(term, numbers), values)
+            # The same term may stand there twice.
+            text = text if sign > 0 else f"-({text})"
+            contributions[text] = contributions.get(text, 0.0) + sign * value
         return contributions
 
-    @cached_property
-    def _term_models(self) -> list[tuple[int, Model]]:
-        if not isinstance(self.tree, Sum):
-            return [(1, self)]
-        return [
-            (sign, Model(self.output_feature, self.expression[term.start : term.end])) for sign, term in self.tree.terms
-        ]
+    def _numbers(self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a value for every name in the expression, or say which has none."""
+        numbers = self._parameter_values(params)
+        for feature in self.input_features():
+            if feature not in values:
+                needed = ", ".join(self.input_features())
+                msg = f"no value is given for feature {feature}; the model needs {needed}"
+                raise PerflexError(msg, feature=feature)
+            numbers[feature] = values[feature]
+        return numbers
+
+    def _checked(self, node: Node, result: Any, values: Mapping[str, Any]) -> float | NDArray[np.float64]:
+        """Return a node's value with the shape of the features in it; no value that is not finite gets out."""
+        if not np.all(np.isfinite(result)):
+            msg = f"the model {self.expression!r} gives no finite number for these values; check them for zeros"
+            raise PerflexError(msg, model=self)
+        # A node that simplifies to a number still has as many values as its features.
+        shape = np.broadcast_shapes(*(np.shape(values[name]) for name in names(node) if name.startswith("f_")))
+        return float(result) if shape == () else np.array(np.broadcast_to(result, shape))
 
     def _parameter_values(self, params: Mapping[str, float] | HasParams) -> dict[str, Any]:
         mapping = params if isinstance(params, Mapping) else params.params

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perflex.expression.functions import FUNCTIONS
@@ -40,6 +41,12 @@ def parse_expression(text: str) -> Node:
     ModelSyntaxError
         The string cannot be read; the message shows it with a caret under the offending character.
     """
+    # Trees do not change, so that all models of one expression share theirs. What is no text is refused as ever.
+    return _parsed(text) if isinstance(text, str) else _parsed.__wrapped__(text)
+
+
+@lru_cache(maxsize=128)
+def _parsed(text: str) -> Node:
     parser = _Parser(text)
     node = parser.read()
     if _written_out_size(text, node, 1.0) > _MAX_SIZE:
