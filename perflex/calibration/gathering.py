@@ -185,6 +185,7 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
 
     output = _wall_time_among(names)
     counted = [name for name in names if name != output]
+    # What does not build need not be counted, and registers are known only of what was built.
     rows, built, failed = _built(counted, sized_kernels(kernels), measuring)
     rows, table, info, uncounted = _count(counted, rows, measuring, built)
     needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
@@ -192,8 +193,8 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     measured = None
     kept = np.arange(len(rows))
-    if output is not None:
-        measured = _time(rows, measuring)
+    if output is not None and measuring.device is not None:
+        measured = _time(rows, measuring.device, measuring)
         columns[output] = measured.seconds
         info[output] = FeatureInfo("s")
         dropped += measured.failures
@@ -272,6 +273,7 @@ def _count(
         raise CalibrationError(msg, kernel=dropped[0][0])
     info: dict[str, FeatureInfo] = {}
     for column, feature in enumerate(features):
+        # Kernels that lack the feature say nothing about what it counts.
         amounts = {entry.amounts[column] for entry in entries if entry.matched[column]}
         if not amounts:
             raise _no_match(feature, kept)
@@ -306,11 +308,11 @@ class _Times:
     summary: TimingSummary
 
 
-def _time(rows: Sequence[SizedKernel], measuring: Measuring) -> _Times:
+def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring) -> _Times:
     from perflex.timing.measuring import MeasurementFailure, measure
 
     jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    device, timing, progress = measuring.device, measuring.timing, measuring.progress
+    timing, progress = measuring.timing, measuring.progress
     with recording(str(device), [row.label for row in rows], measuring.recorder) as recorder:
         if measuring.measure_executor is None:
             outcomes = measure(jobs, device, timing, progress, recorder)
