@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from perflex.features.cpu.nests import Loop
-    from perflex.features.scop.address_maps import Floor, Piece
+    from perflex.features.scop.address_maps import Conjunction, Floor
 
 __all__ = ["PARTED", "divided_dimension", "in_parts", "loop_divisors"]
 
@@ -29,7 +29,7 @@ def divided_dimension(floor: Floor) -> int | None:
     return None
 
 
-def loop_divisors(pieces: Iterable[Piece], names: Mapping[str, Sequence[str]]) -> dict[tuple[int, str], int]:
+def loop_divisors(pieces: Iterable[Conjunction], names: Mapping[str, Sequence[str]]) -> dict[tuple[int, str], int]:
     """Return what loops are divided by in subscripts, by launch and name; loops with several divisors are left out.
 
     Parameters

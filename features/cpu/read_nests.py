@@ -23,7 +23,7 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.features.scop.address_maps import Piece
+    from perflex.features.scop.address_maps import Conjunction
     from perflex.features.scop.scop import Scop, Statement
 
 __all__ = ["read_nests"]
@@ -44,10 +44,10 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
     UnsupportedKernelError
         An access or a loop is too irregular for reuse distances; it is named.
     """
-    pieces: dict[str, list[Piece]] = defaultdict(list)
+    pieces: dict[str, list[Conjunction]] = defaultdict(list)
     for piece in describe(scop).pieces:
         pieces[piece.statement].append(piece)
-    found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Piece]]]]] = []
+    found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Conjunction]]]]] = []
     names = {statement.name: dimension_names(scop, statement) for statement in scop.statements}
     divisors = loop_divisors([piece for own in pieces.values() for piece in own], names)
     with ISL_LOCK:
@@ -89,7 +89,7 @@ def _order(schedule: Sequence[int | str]) -> tuple[tuple[int, str], ...]:
     return tuple((step, "") if isinstance(step, int) else (0, step) for step in schedule)
 
 
-def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[Statement, list[Piece]]]) -> Nest:
+def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[Statement, list[Conjunction]]]) -> Nest:
     first = members[0][0]
     groups = groups_of(scop, loops, members)
     count = QuasiPolynomial.points(first.domain, scop.assumptions) * first.weight()

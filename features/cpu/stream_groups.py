@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from perflex.features.cpu.nests import Loop
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-    from perflex.features.scop.address_maps import AccessMap, Column, Piece, Row
+    from perflex.features.scop.address_maps import AccessMap, Column, Conjunction, Row
     from perflex.features.scop.scop import Scop, Statement
 
 __all__ = ["dimension_names", "groups_of", "halos_of", "ordered_streams"]
@@ -37,7 +37,7 @@ class _Subscript:
 
 
 def groups_of(
-    scop: Scop, loops: Sequence[Loop], members: Iterable[tuple[Statement, Sequence[Piece]]]
+    scop: Scop, loops: Sequence[Loop], members: Iterable[tuple[Statement, Sequence[Conjunction]]]
 ) -> tuple[StreamGroup, ...]:
     """Return the groups of accesses of statements inside the same loops.
 
@@ -78,7 +78,7 @@ def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> dict[in
 
 def _subscripts(
     scop: Scop,
-    pieces: Sequence[Piece],
+    pieces: Sequence[Conjunction],
     loops: Sequence[Loop],
     columns: dict[int, list[tuple[int, int]]],
 ) -> list[_Subscript]:
@@ -102,7 +102,7 @@ def _subscripts(
 
 def _subscript(
     scop: Scop,
-    piece: Piece,
+    piece: Conjunction,
     access: AccessMap,
     loops: Sequence[Loop],
     columns: dict[int, list[tuple[int, int]]],
@@ -130,12 +130,14 @@ def _subscript(
     return _Subscript(access, tuple(steps), tuple(offsets), tuple(rests))
 
 
-def _moves(piece: Piece, column: Column) -> bool:
+def _moves(piece: Conjunction, column: Column) -> bool:
     row = piece.floors[column[1]].row
     return any(inner[0] == "d" or (inner[0] == "f" and _moves(piece, inner)) for inner, _ in row)
 
 
-def _irregular(piece: Piece, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int]]], column: Column) -> bool:
+def _irregular(
+    piece: Conjunction, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int]]], column: Column
+) -> bool:
     """Return whether an index has a part that no loop moves evenly."""
     if column[0] != "f" or not _moves(piece, column):
         return False
@@ -144,7 +146,7 @@ def _irregular(piece: Piece, loops: Sequence[Loop], columns: dict[int, list[tupl
 
 
 def _steps(
-    piece: Piece, row: Row, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int]]]
+    piece: Conjunction, row: Row, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int]]]
 ) -> tuple[Step, ...]:
     moved: dict[int, int] = defaultdict(int)
     for column, value in row:

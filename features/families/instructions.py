@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.features.instructions.instructions import INSTRUCTION_CLASSES, instructions_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.target import Target
 
-__all__ = ["INSTRUCTION_CLASSES", "INSTRUCTION_FEATURES", "InstructionFamily", "InstructionFeature"]
+__all__ = ["INSTRUCTION_FEATURES", "InstructionFamily", "InstructionFeature"]
 
-INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
 _WARP = "sub-group instruction"
 INSTRUCTION_FEATURES = {
     **{f"f_inst_{kind}": _WARP for kind in INSTRUCTION_CLASSES},
@@ -57,8 +57,6 @@ class InstructionFeature:
 
     def count(self, scop: Scop, sub_group_size: int) -> QuasiPolynomial:
         """Return the symbolic count; the predication is a ratio of two and has none."""
-        from perflex.features.instructions.instructions import instructions_of
-
         whose = None if self.identifier == "f_inst_thread" else sub_group_size
         by_class = instructions_of(scop, whose)
         if self.identifier in {"f_inst_total", "f_inst_thread"}:
