@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
+
+from perflex.yaml_file import Fields, Finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,8 +24,7 @@ _STEP = 32
 _BLOCK = 32768
 
 
-@dataclass(frozen=True)
-class SizeRule:
+class SizeRule(Fields):
     """How a size argument is made to suit a device.
 
     Attributes
@@ -43,7 +43,7 @@ class SizeRule:
     power: int
     step: int
     only_up: bool = False
-    most: float = inf
+    most: Finite = inf
 
     def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
         """Return sizes for a device that is `scale` times as fast as they suit: increasing."""
