@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.record import CalibrationRecord
 
     Array = NDArray[np.float64]
     Values = float | NDArray[np.float64]
@@ -53,7 +53,9 @@ class PredictionInterval:
     degrees_of_freedom: int
 
 
-def interval_at(calibration: Calibration, values: Mapping[str, Any], confidence: float = 0.95) -> PredictionInterval:
+def interval_at(
+    calibration: CalibrationRecord, values: Mapping[str, Any], confidence: float = 0.95
+) -> PredictionInterval:
     """Return the prediction interval at given feature values.
 
     With the derivatives g of the prediction f by the parameters, their covariance C and the residuals' standard
@@ -112,7 +114,7 @@ def interval_at(calibration: Calibration, values: Mapping[str, Any], confidence:
     )
 
 
-def _gradient(calibration: Calibration, values: Mapping[str, Any], predicted: Array) -> Array:
+def _gradient(calibration: CalibrationRecord, values: Mapping[str, Any], predicted: Array) -> Array:
     """Return the derivatives of the predictions by the parameters, shape ``(rows, n)``."""
     model = calibration.model
     flat = {
@@ -126,7 +128,7 @@ def _gradient(calibration: Calibration, values: Mapping[str, Any], predicted: Ar
     return gradient
 
 
-def _require_determined(calibration: Calibration, gradient: Array, predicted: Array) -> None:
+def _require_determined(calibration: CalibrationRecord, gradient: Array, predicted: Array) -> None:
     for index, parameter in enumerate(calibration.fit.parameters):
         if parameter.determined:
             continue

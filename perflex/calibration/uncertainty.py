@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.record import CalibrationRecord
     from perflex.fit.problem import Problem
     from perflex.fit.result import FitResult
 
@@ -75,7 +75,7 @@ def residual_deviation(fit: FitResult) -> float:
     return fit.residual_norm / math.sqrt(fit.degrees_of_freedom)
 
 
-def predictive_covariance(calibration: Calibration) -> Array:
+def predictive_covariance(calibration: CalibrationRecord) -> Array:
     """Return the covariance of the parameters for predictions, shape ``(n, n)``; zero for what is held fixed.
 
     That of the fit, to which each parameter at a bound adds what its own release would move: it is known to be

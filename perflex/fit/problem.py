@@ -81,8 +81,8 @@ def require_fittable(model: Model) -> None:
     CalibrationError
         The model cannot be differentiated by its parameters, or has none.
     """
-    if rough := model.rough_calls():
-        cause = f"{rough[0]} cannot be differentiated by its parameters, so the model cannot be fitted"
+    if nonsmooth := model.nonsmooth_calls():
+        cause = f"{nonsmooth[0]} cannot be differentiated by its parameters, so the model cannot be fitted"
         msg = f"{cause}; write overlap(g, o, p_edge) instead of max(g, o)"
         raise CalibrationError(msg, model=model)
     if not model.params():

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.calibrating import calibrate
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, FileFormatError
 from perflex.fit.result import geometric_mean_error
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate
+from perflex.models.sizes import matrix_sizes
 from perflex.studies.recheck import drift, reference_times
 from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
 

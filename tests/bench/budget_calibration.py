@@ -29,13 +29,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex import Calibration, calibrate, gather_feature_values
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.devices.listing import find_device
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.fit.result import geometric_mean_error
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate
+from perflex.models.sizes import matrix_sizes
 from perflex.studies.demo import SIZES, VARIANTS
 from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
 from uipick import ALL_GENERATORS, KernelCollection

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.record import CalibrationRecord
     from perflex.fit.problem import Problem
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
@@ -44,7 +44,7 @@ _CONFIDENCE = 0.95
 _SAME_ERROR = 1e-6
 
 
-def diagnose(calibration: Calibration, *, progress: Callable[[int, int, str], None] | None = None) -> Diagnosis:
+def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, str], None] | None = None) -> Diagnosis:
     """Judge a calibration: what its parameters rest on, and what its predictions are worth.
 
     Parameters
@@ -109,7 +109,7 @@ def _owners(fit: FitResult, table: FeatureTable | None) -> tuple[str, ...]:
     return tuple(label.partition("(")[0] for label in fit.kernels) if table is None else generators_of(table)
 
 
-def _linear(calibration: Calibration, table: FeatureTable, problem: Problem) -> LinearFit | None:
+def _linear(calibration: CalibrationRecord, table: FeatureTable, problem: Problem) -> LinearFit | None:
     """Return the linearised fit over the free parameters; None if there are none."""
     fit = calibration.fit
     expected = np.array(relative_errors(calibration.model, fit, table))

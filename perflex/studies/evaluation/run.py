@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.studies.recheck import drift
 from perflex.studies.evaluation.overlap import choose_overlap
 from perflex.studies.evaluation.studies import OVERLAPS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from perflex.studies.evaluation.studies import Study
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
-    from perflex.timing.measuring import Progress
+    from perflex.progress import Progress
     from perflex.models import ModelDescription
     from uipick import MeasurementKernel
 
