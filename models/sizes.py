@@ -30,17 +30,20 @@ class SizeRule(Fields, frozen=True):
     most
         Sizes grow no further than suits a device so many times as fast: fast devices' main memories are not as much
         faster as their arithmetic, and arrays would outgrow 32-bit subscripts.
+    least
+        The smallest multiple of the step.
     """
 
     power: int
     step: int
     only_up: bool = False
     most: Finite = inf
+    least: int = 1
 
     def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
         """Return sizes for a device that is `scale` times as fast as they suit: increasing."""
         scale = min(max(scale, 1.0) if self.only_up else scale, self.most)
-        return odd_multiples(sizes, scale, power=self.power, step=self.step)
+        return odd_multiples(sizes, scale, power=self.power, step=self.step, least=self.least)
 
 
 def matrix_sizes(sizes: Iterable[int], scale: float) -> tuple[int, ...]:
