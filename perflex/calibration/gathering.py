@@ -183,8 +183,8 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     measured = None
     kept = np.arange(len(rows))
-    if output is not None:
-        measured = _time(rows, measuring)
+    if output is not None and measuring.device is not None:
+        measured = _time(rows, measuring.device, measuring)
         columns[output] = measured.seconds
         info[output] = FeatureInfo("s")
         dropped += measured.failures
@@ -297,11 +297,11 @@ class _Times:
     summary: TimingSummary
 
 
-def _time(rows: Sequence[SizedKernel], measuring: Measuring) -> _Times:
+def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring) -> _Times:
     from perflex.timing.measuring import MeasurementFailure, measure
 
     jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    device, timing, progress = measuring.device, measuring.timing, measuring.progress
+    timing, progress = measuring.timing, measuring.progress
     with recording(str(device), [row.label for row in rows], measuring.recorder) as recorder:
         if measuring.measure_executor is None:
             outcomes = measure(jobs, device, timing, progress, recorder)

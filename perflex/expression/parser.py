@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perflex.expression.functions import FUNCTIONS
-from perflex.expression.tokens import Token, syntax_error, tokenize
+from perflex.expression.tokens import Token, require_text, syntax_error, tokenize
 from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, children, evaluate
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def parse_expression(text: str) -> Node:
     ModelSyntaxError
         The string cannot be read; the message shows it with a caret under the offending character.
     """
-    # Trees do not change, so that all models of one expression share theirs. What is no text is refused as ever.
-    return _parsed(text) if isinstance(text, str) else _parsed.__wrapped__(text)
+    return _parsed(require_text(text))
 
 
+# Trees do not change, so that all models of one expression share theirs.
 @lru_cache(maxsize=128)
 def _parsed(text: str) -> Node:
     parser = _Parser(text)
