@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
+
+from perflex.yaml_file import Fields, Finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -15,8 +16,7 @@ _STEP = 32
 _BLOCK = 32768
 
 
-@dataclass(frozen=True)
-class SizeRule:
+class SizeRule(Fields):
     """How a size argument is made to suit a device.
 
     Attributes
@@ -30,17 +30,20 @@ class SizeRule:
     most
         Sizes grow no further than suits a device so many times as fast: fast devices' main memories are not as much
         faster as their arithmetic, and arrays would outgrow 32-bit subscripts.
+    least
+        The smallest multiple of the step.
     """
 
     power: int
     step: int
     only_up: bool = False
-    most: float = inf
+    most: Finite = inf
+    least: int = 1
 
     def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
         """Return sizes for a device that is `scale` times as fast as they suit: increasing."""
         scale = min(max(scale, 1.0) if self.only_up else scale, self.most)
-        return odd_multiples(sizes, scale, power=self.power, step=self.step)
+        return odd_multiples(sizes, scale, power=self.power, step=self.step, least=self.least)
 
 
 def matrix_sizes(sizes: Iterable[int], scale: float) -> tuple[int, ...]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.families.operations import DTYPES
 from perflex.features.from_loopy.terms import is_number
+from perflex.features.scop.words import DTYPES
 from perflex.isl import isl
 
 if TYPE_CHECKING:
     from perflex.features.annotation import CountingOptions
-    from perflex.features.from_loopy.expression import RawAccess
+    from perflex.features.from_loopy.work import RawAccess
 
 __all__ = ["ElementType", "KernelTypes", "StatementFacts", "strides_of"]
 

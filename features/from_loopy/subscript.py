@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from perflex.features.annotation import CountingOptions
     from perflex.features.from_loopy.domains import Instances
-    from perflex.features.from_loopy.expression import RawAccess
     from perflex.features.from_loopy.facts import KernelTypes
+    from perflex.features.from_loopy.work import RawAccess
 
 __all__ = ["AccessMaker", "parsed_by_user", "rewritten"]
 

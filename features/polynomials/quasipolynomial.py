@@ -16,7 +16,7 @@ from perflex.features.polynomials.pieces import Piece, bound_of, names_of, piece
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["QuasiPolynomial"]
 
@@ -69,6 +69,14 @@ class QuasiPolynomial(KeptAsText):
     def constant(cls, value: int) -> QuasiPolynomial:
         """Return the polynomial that is `value` everywhere."""
         return cls(isl.PwQPolynomial(f"{{ {value} }}"))
+
+    @classmethod
+    def total(cls, parts: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
+        """Return the sum of quasi-polynomials; 0 of none."""
+        summed = cls.constant(0)
+        for part in parts:
+            summed = summed + part
+        return summed
 
     @classmethod
     def parse(cls, text: str) -> QuasiPolynomial:

@@ -13,20 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.computed_once import computed_once
 from perflex.features.polynomials.isl_text import KeptAsText
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.words import SPACES
 from perflex.isl import isl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
 __all__ = ["Access", "Array", "Barrier", "Launch", "Operation", "Recurrence", "Scop", "Statement"]
 
-SPACES = ("global", "local", "private")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -270,11 +271,6 @@ class Scop(KeptAsText):
     def __post_init__(self) -> None:
         self._check()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        from perflex.features.scop.text import scop_from_text, scop_to_text
-
-        return scop_from_text, (scop_to_text(self),)
-
     def _check(self) -> None:
         known = {array.name for array in self.arrays}
         for array in self.arrays:
@@ -305,6 +301,30 @@ class Scop(KeptAsText):
     def array(self, name: str) -> Array:
         """Return the array of that name."""
         return self._arrays_by_name[name]
+
+    def derived(self, what: str, key: Hashable, compute: Callable[[], _Value], *, most: int | None = None) -> _Value:
+        """Return what `compute` returned when it was first asked for; it stays with this Scop in this process.
+
+        Parameters
+        ----------
+        what
+            What is computed, in words that no other caller uses.
+        key
+            What the value depends on besides the Scop.
+        compute
+            Returns the value.
+        most
+            How many values of this kind may stay, for keys of which there may be many, such as sizes.
+        """
+        values: dict[Hashable, _Value] = self.__dict__.setdefault("_derived", {}).setdefault(what, {})
+        try:
+            return values[key]
+        except KeyError:
+            value = compute()
+        if most is not None and len(values) >= most:
+            values.clear()
+        # Another thread may have been faster: all go on with the same object.
+        return values.setdefault(key, value)
 
     def checked(self, sizes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the sizes in a form that `check_sizes` need not look at again.
