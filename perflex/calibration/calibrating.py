@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
     from perflex.machines import Machine
+    from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Progress
 
 __all__ = ["calibrate", "calibration_from_table"]
 

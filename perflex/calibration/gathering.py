@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from perflex.features import Feature
     from perflex.machines import Machine
     from perflex.machines.resources import Resources
+    from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Progress, TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
 __all__ = ["gather_feature_values"]
 

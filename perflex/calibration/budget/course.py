@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from perflex.calibration.budget.measured import Pool
     from perflex.expression.model import Model
-    from perflex.timing.measuring import Progress, TimingOptions
+    from perflex.progress import Progress
+    from perflex.timing.measuring import TimingOptions
 
     Array = NDArray[np.float64]
 

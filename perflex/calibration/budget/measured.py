@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.fit.table import FeatureTable
+    from perflex.progress import Progress
     from perflex.store.resume import RecordOnly
-    from perflex.timing.measuring import Job, Progress, Timing, TimingOptions
+    from perflex.timing.measuring import Job, Timing, TimingOptions
 
 __all__ = ["Pool"]
 

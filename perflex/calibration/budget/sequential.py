@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
     from perflex.machines import Machine
+    from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace
-    from perflex.timing.measuring import Progress, TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
 __all__ = ["BudgetReport", "measure_within_budget"]
 

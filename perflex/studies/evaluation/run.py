@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from perflex.studies.evaluation.studies import Study
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
-    from perflex.timing.measuring import Progress
+    from perflex.progress import Progress
     from perflex.models import ModelDescription
     from uipick import MeasurementKernel
 
