@@ -66,6 +66,7 @@ def multiply_add_rate(device: TimedDevice, recorder: Recorder | None = None) -> 
     MeasurementError
         The kernel does not run on the device.
     """
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
     from uipick import ALL_GENERATORS, KernelCollection
 
@@ -74,7 +75,7 @@ def multiply_add_rate(device: TimedDevice, recorder: Recorder | None = None) -> 
         tags = [*_PILOT, f"nelements:{elements}"]
         (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
         (outcome,) = measure(
-            [(kernel.kernel, kernel.sizes, kernel.name)],
+            [SizedKernel(kernel.kernel, kernel.sizes, kernel.name)],
             device,
             TimingOptions(trials=5, min_trials=3, budget_s=1.0),
             recorder=recorder,

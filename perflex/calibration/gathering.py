@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.features import Feature
     from perflex.machines import Machine
     from perflex.machines.resources import Resources
@@ -206,7 +207,7 @@ def _built(
     from perflex.timing.measuring import MeasurementFailure
     from perflex.timing.resource_use import resource_use
 
-    found = resource_use([(row.kernel, row.sizes, row.label) for row in rows], device, timing, progress)
+    found = resource_use(rows, device, timing, progress)
     kept, built, failed = [], [], []
     for row, outcome in zip(rows, found, strict=True):
         if isinstance(outcome, MeasurementFailure):
@@ -274,15 +275,14 @@ def _time(
     from perflex.store.resume import recorder_for
     from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
 
-    jobs = [(row.kernel, row.sizes, row.label) for row in rows]
     own = None if recorder is not None else recorder_for(str(device), [row.label for row in rows])
     options = timing or TimingOptions()
     if executor is None:
-        outcomes = measure(jobs, device, options, progress, recorder or own)
+        outcomes = measure(rows, device, options, progress, recorder or own)
     else:
         from perflex.timing.executors import measure_on
 
-        outcomes = measure_on(executor, jobs, device, options, progress, recorder or own)
+        outcomes = measure_on(executor, rows, device, options, progress, recorder or own)
     if own is not None:
         own.finish()
     seconds = np.full(len(rows), np.nan)
@@ -294,15 +294,7 @@ def _time(
             failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
         else:
             seconds[index], spread[index] = outcome.seconds, outcome.spread
-    timed = [outcome for outcome in outcomes if not isinstance(outcome, MeasurementFailure)]
-    went: dict[str, float | bool] = {
-        "drift_ratio": outcomes.drift.size if outcomes.drift.found else 1.0,
-        "drift_corrected": outcomes.drift.corrected,
-        "outliers_excluded": sum(timing.outliers for timing in timed),
-        "kernels_precise": sum(timing.precise for timing in timed),
-        "samples_resumed": getattr(recorder or own, "taken", 0),
-    }
-    return seconds, spread, failures, went
+    return seconds, spread, failures, asdict(outcomes.summary())
 
 
 def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perflex.devices.cuda import cuda_absence, cupy_is_installed, cupy_name
-from perflex.devices.listing import Device, DeviceInfo
+from perflex.devices.device import Device, DeviceInfo
 from perflex.devices.nvidia import CUDA_LIBRARY, find_library
 from perflex.devices.vendors import Vendor, find_vendors, show_to_loader, vendor_folder
 

@@ -13,6 +13,7 @@ import numpy as np
 from perflex.calibration.calibrating import calibrate
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, FileFormatError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.fit.result import geometric_mean_error
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.models.sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
 
 __all__ = ["DemoResult", "DemoRow", "run_demo", "write_demo"]
 
@@ -168,7 +169,7 @@ def run_demo(
     }
     predicted = {key: float(calibration.predict(kernel.kernel, kernel.sizes)) for key, kernel in targets.items()}
     references = reference_times(calibration, kernels, _REFERENCES)
-    jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets.values(), *references)]
+    jobs = [SizedKernel(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets.values(), *references)]
     outcomes = measure(jobs, device, options, progress)
     measured = {}
     for key, outcome in zip(targets, outcomes, strict=False):

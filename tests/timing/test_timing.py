@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from perflex.errors import MeasurementError, MissingSizeError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.fake import FakeDevice
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
 
 
 def vector() -> lp.TranslationUnit:
@@ -32,8 +33,8 @@ def law(label: str, sizes: Mapping[str, int]) -> float:
     return 1e-6 * sizes["n"]
 
 
-def jobs(*sizes: int) -> list[tuple[Any, dict[str, int], str]]:
-    return [(KERNEL, {"n": n}, f"n={n}") for n in sizes]
+def jobs(*sizes: int) -> list[SizedKernel]:
+    return [SizedKernel(KERNEL, {"n": n}, f"n={n}") for n in sizes]
 
 
 def timings(outcomes: list[Timing | MeasurementFailure]) -> list[Timing]:
@@ -49,15 +50,16 @@ class Watched(FakeDevice):
         runs = RUNS
 
         class Backend:
+            device = self
             timer_resolution_s = outer.timer_resolution_s
             close = staticmethod(outer.close)
 
-            def prepare(self, kernel: Any, sizes: Mapping[str, int], label: str) -> Any:
-                inner = outer.prepare(kernel, sizes, label)
+            def build(self, request: SizedKernel) -> Any:
+                inner = outer.build(request)
 
                 class Runnable:
                     def run(self, launches: int) -> tuple[float, ...]:
-                        runs.append((label, launches))
+                        runs.append((request.label, launches))
                         return inner.run(launches)
 
                 return Runnable()
@@ -156,10 +158,11 @@ def test_failure_in_the_middle_drops_that_kernel_only() -> None:
     class Flaky(FakeDevice):
         def backend(self) -> Any:
             backend = super().backend()
-            prepare = backend.prepare
+            build = backend.build
 
-            def flaky(kernel: Any, sizes: Mapping[str, int], label: str) -> Any:
-                runnable = prepare(kernel, sizes, label)
+            def flaky(request: SizedKernel) -> Any:
+                label = request.label
+                runnable = build(request)
                 run = runnable.run
 
                 def counted(launches: int) -> tuple[float, ...]:
@@ -172,7 +175,7 @@ def test_failure_in_the_middle_drops_that_kernel_only() -> None:
                 runnable.run = counted  # type: ignore[method-assign]
                 return runnable
 
-            backend.prepare = flaky  # type: ignore[method-assign]
+            backend.build = flaky  # type: ignore[method-assign]
             return backend
 
     fine, failed = measure(jobs(1, 2), Flaky(law))
@@ -226,8 +229,8 @@ def test_senseless_options_are_refused(options: dict[str, Any], message: str) ->
 def test_real_device_times_several_sizes(default_device: Device) -> None:
     kernel = vector()
     options = TimingOptions(trials=3, min_trials=2)
-    real: list[tuple[Any, dict[str, int], str]] = [(kernel, {"n": n}, f"n={n}") for n in (1000, 100_000)]
-    first, second, failed = measure([*real, (kernel, {}, "no size")], default_device, options)
+    real: list[SizedKernel] = [SizedKernel(kernel, {"n": n}, f"n={n}") for n in (1000, 100_000)]
+    first, second, failed = measure([*real, SizedKernel(kernel, {}, "no size")], default_device, options)
     assert isinstance(first, Timing)
     assert isinstance(second, Timing)
     assert first.seconds > 0

@@ -141,7 +141,7 @@ def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
             model.input_features(), kernels, sub_group_size=size, executor=executor, machine=machine, progress=report
         )
         rows = {row.label: row for row in sized_kernels(kernels)}
-        jobs = [(rows[label].kernel, rows[label].sizes, label) for label in counted.kernels]
+        jobs = [rows[label] for label in counted.kernels]
         own = None if recorder is not None else recorder_for(str(device), counted.kernels)
         keeps = recorder or own
         pool = Pool(counted, jobs, device, None if keeps is None else RecordOnly(keeps))

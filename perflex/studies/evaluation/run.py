@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.features.sized_kernel import SizedKernel
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
 from perflex.studies.recheck import drift
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.studies.evaluation.overlap import OverlapChoice
     from perflex.studies.evaluation.studies import Study
     from perflex.expression.model import Model
@@ -248,7 +249,7 @@ def evaluate_device(
         for key, kernel in targets.items()
     }
     references = _references(every, table, output)
-    jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets.values(), *references)]
+    jobs = [SizedKernel(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets.values(), *references)]
     # Reference kernels are to be timed again, whatever was kept of them.
     outcomes = measure(jobs, device, options, progress, None if recorder is None else RecordOnly(recorder))
     if recorder is not None:

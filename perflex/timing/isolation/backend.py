@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import MeasurementError
 from perflex.machines.resources import Resources
 from perflex.timing.isolation.process import WorkerLostError, WorkerProcess
-from perflex.timing.launch.request import launch_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import loopy as lp
-
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.timing.launch.backend import RunLimits
     from perflex.timing.launch.request import LaunchRequest
 
@@ -52,24 +49,17 @@ class IsolatedBackend:
         """Resolution of the device's timer, in seconds."""
         return self.device.timer_resolution_ns * 1e-9
 
-    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> IsolatedRunnable:
-        """Generate a kernel's code here, and build it there.
+    def build(self, request: LaunchRequest) -> IsolatedRunnable:
+        """Build there what was generated and checked here.
 
         Raises
         ------
-        MissingSizeError
-            A size parameter has no value.
         MeasurementError
             It does not build or does not fit the device, the compiler crashed or hung, or the kernel hung with
             sizes that are not larger.
         DeviceError
             The process does not start, or cannot open the device.
         """
-        self.worker()  # starts while code is generated
-        return self.build(launch_request(kernel, sizes, label, self.device))
-
-    def build(self, request: LaunchRequest) -> IsolatedRunnable:
-        """Build there what was generated and checked before; errors as `prepare`."""
         for other in self._endless:
             if other.source == request.source and _at_least(request.sizes, other.sizes):
                 raise _failure(request.label, "hang", f"not tried, for {other.label} is the same code and does not end")

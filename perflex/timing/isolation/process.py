@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import DeviceError
 
 if TYPE_CHECKING:
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
 
 __all__ = ["WorkerLostError", "WorkerProcess"]
 

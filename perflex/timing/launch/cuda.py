@@ -12,14 +12,11 @@ import numpy as np
 from perflex.errors import MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.cuda_context import CudaContext
-from perflex.timing.launch.request import launch_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import loopy as lp
-
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
 
@@ -57,20 +54,6 @@ class CudaBackend:
     def timer_resolution_s(self) -> float:
         """Resolution of CUDA events, in seconds."""
         return self.device.timer_resolution_ns * 1e-9
-
-    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> CudaRunnable:
-        """Build a kernel, and check that it can be launched with the sizes.
-
-        Raises
-        ------
-        MissingSizeError
-            A size parameter has no value.
-        MeasurementError
-            It does not build or does not fit the device.
-        DeviceError
-            An earlier kernel lost the device.
-        """
-        return self.build(launch_request(kernel, sizes, label, self.device))
 
     def build(self, request: LaunchRequest) -> CudaRunnable:
         """Build what was generated and checked before.

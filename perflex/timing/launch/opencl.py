@@ -15,14 +15,11 @@ from perflex.errors import DeviceError, MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.buffers import BufferPool
 from perflex.timing.launch.memory import OpenCLMemory, out_of_opencl_memory
-from perflex.timing.launch.request import launch_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import loopy as lp
-
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.launch.sizes import SizedLaunch
@@ -116,18 +113,6 @@ class OpenCLBackend:
     def timer_resolution_s(self) -> float:
         """Resolution of the event timer, in seconds."""
         return self.device.timer_resolution_ns * 1e-9
-
-    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> OpenCLRunnable:
-        """Build a kernel, and check that it can be launched with the sizes.
-
-        Raises
-        ------
-        MissingSizeError
-            A size parameter has no value.
-        MeasurementError
-            It does not build or does not fit the device.
-        """
-        return self.build(launch_request(kernel, sizes, label, self.device))
 
     def build(self, request: LaunchRequest) -> OpenCLRunnable:
         """Build what was generated and checked before.

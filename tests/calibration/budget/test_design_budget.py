@@ -19,6 +19,7 @@ from perflex.calibration.budget.spending import device_time, expected_device_tim
 from perflex.calibration.gathering import gather_feature_values
 from perflex.cli.arguments import ArgumentError, read_seconds
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
+from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.fake import FakeBackend, FakeDevice, FakeRunnable
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
@@ -80,10 +81,10 @@ class MeteredDevice(FakeDevice):
 
 
 class MeteredBackend(FakeBackend):
-    def prepare(self, kernel: object, sizes: object, label: str) -> FakeRunnable:
-        inner = super().prepare(kernel, sizes, label)
+    def build(self, request: SizedKernel) -> FakeRunnable:
+        inner = super().build(request)
         meter = self.device.meter
-        meter.kernels.add(label)
+        meter.kernels.add(request.label)
 
         class Metered:
             def run(self, launches: int) -> tuple[float, ...]:
@@ -181,12 +182,12 @@ def test_a_large_budget_measures_everything_as_often_as_asked(
             return CountingBackend(self)
 
     class CountingBackend(FakeBackend):
-        def prepare(self, kernel: object, sizes: object, label: str) -> FakeRunnable:
-            inner = super().prepare(kernel, sizes, label)
+        def build(self, request: SizedKernel) -> FakeRunnable:
+            inner = super().build(request)
 
             class Run:
                 def run(self, launches: int) -> tuple[float, ...]:
-                    trials[label] = trials.get(label, 0) + 1
+                    trials[request.label] = trials.get(request.label, 0) + 1
                     return inner.run(launches)
 
             return Run()
