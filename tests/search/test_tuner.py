@@ -13,7 +13,6 @@ import pytest
 
 from perflex import Model, Promise, Tuner, VariantSpace, tune
 from perflex.errors import CalibrationError, MeasurementError
-from perflex.features.sized_kernel import SizedKernel
 from perflex.search.tuning.first_batch import first_batch
 from perflex.search.tuning.predictors import GaussianPredictor, ModelPredictor
 from perflex.search.tuning.tuning import TuningResult
@@ -23,6 +22,7 @@ from support.spaces_for_tests import scaled, small_space, strided
 
 if TYPE_CHECKING:
     from perflex.devices.device import Device
+    from perflex.features.sized_kernel import SizedKernel
 
 GRID = np.array(list(itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1))), dtype=float)
 

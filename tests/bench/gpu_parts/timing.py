@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.measuring import MeasurementFailure, measure
 
 from .budget import TimeUpError
@@ -13,6 +12,7 @@ from .budget import TimeUpError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.measuring import Timing, TimingOptions
 
     from .budget import Allotted

@@ -19,7 +19,6 @@ from perflex.calibration.budget.spending import device_time, expected_device_tim
 from perflex.calibration.gathering import gather_feature_values
 from perflex.cli.arguments import ArgumentError, read_seconds
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
-from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.fake import FakeBackend, FakeDevice, FakeRunnable
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex import FeatureTable
+    from perflex.features.sized_kernel import SizedKernel
 
 TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11, "p_load": 5e-12, "p_store": 7e-12}
 SUM = Model(
