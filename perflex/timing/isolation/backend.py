@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from perflex.child_process import ChildLostError
 from perflex.errors import MeasurementError
 from perflex.machines.resources import Resources
-from perflex.timing.isolation.process import WorkerLostError, WorkerProcess
+from perflex.timing.isolation.process import WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +95,7 @@ class IsolatedBackend:
         place = _Place(self.worker(), self._numbers)
         try:
             resources = place.worker.ask("build", place.number, request, self.limits.build_s)
-        except WorkerLostError as lost:
+        except ChildLostError as lost:
             doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
             self._fatal[request.source] = lost.kind, f"{doing} ({lost.reason})"
             raise _failure(request.label, *self._fatal[request.source]) from lost
@@ -141,7 +142,7 @@ class IsolatedRunnable:
         start = time.monotonic()
         try:
             times: tuple[float, ...] = place.worker.ask("run", place.number, launches, self._limit(launches))
-        except WorkerLostError as lost:
+        except ChildLostError as lost:
             doing = "crashes its process"
             if lost.kind == "hang":
                 doing = "does not end; raise limit_s if it is only slow"

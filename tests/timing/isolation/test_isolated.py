@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from failing_kernels import crashing, endless, good, not_compiling
+from perflex.child_process import ChildLostError
 from perflex.errors import DeviceError, MeasurementError, MissingSizeError
 from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.isolation.backend import IsolatedBackend
-from perflex.timing.isolation.process import WorkerLostError, WorkerProcess, _LastWords
+from perflex.timing.isolation.process import WorkerProcess
 from perflex.timing.launch.backend import RunLimits
 from perflex.timing.launch.opencl import OpenCLBackend
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
@@ -45,7 +46,7 @@ def backend(default_device: Device) -> Iterator[IsolatedBackend]:
 
 
 def process_of(backend: IsolatedBackend) -> subprocess.Popen[bytes]:
-    return backend.worker()._process
+    return backend.worker()._child._process
 
 
 def gone(pid: int, within: float = 5.0) -> bool:
@@ -203,7 +204,7 @@ def test_a_source_that_crashes_the_compiler_is_tried_once(
     def crash(self: WorkerProcess, what: str, *_: object) -> None:
         asked.append(what)
         reason = "SIGABRT; its last words: LLVM ERROR: cannot select"
-        raise WorkerLostError(reason, kind="crash")
+        raise ChildLostError(reason, kind="crash")
 
     asked: list[str] = []
     monkeypatch.setattr(WorkerProcess, "ask", crash)
@@ -241,7 +242,7 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) ->
 def test_last_words_of_a_worker_are_told(default_device: Device) -> None:
     worker = WorkerProcess(default_device)
     worker._start()
-    with pytest.raises(WorkerLostError, match=r"^exit code 1; its last words: KeyError: 7$") as caught:
+    with pytest.raises(ChildLostError, match=r"^exit code 1; its last words: KeyError: 7$") as caught:
         worker.ask("run", 7, 1, 10)
     assert caught.value.kind == "crash"
     assert not worker.alive
@@ -267,29 +268,6 @@ def test_a_worker_that_does_not_start_is_one_clear_error(
     program.chmod(0o755)
     with pytest.raises(DeviceError, match=r"did not start: exit code 3; its last words: no module; .*isolate=False"):
         measure(jobs, default_device, QUICK)
-
-
-def test_stack_dumps_are_no_last_words() -> None:
-    read, write = os.pipe()
-    with os.fdopen(read, "rb") as stream:
-        words = _LastWords(stream)
-        os.write(write, b"earlier\n")
-        while words.count < 8:
-            time.sleep(0.001)
-        dump = [
-            "LLVM ERROR: Cannot select: intrinsic",
-            "PLEASE submit a bug report to https://x.org and include the crash backtrace.",
-            "Stack dump:",
-            "0.\tRunning pass 'X86 DAG->DAG'",
-            " #0 0x00007f33 llvm::sys::PrintStackTrace (/usr/lib/libLLVM.so+0xd4f4)",
-            "/lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f2]",
-            "",
-        ]
-        os.write(write, "\n".join(dump).encode())
-        os.close(write)
-        words.finish()
-        assert words.since(8) == "LLVM ERROR: Cannot select: intrinsic"
-        assert words.since(words.count) == ""
 
 
 SCRIPT = """
