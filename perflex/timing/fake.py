@@ -47,14 +47,16 @@ class FakeDevice:
 
     Examples
     --------
-    >>> from perflex import calibrate
+    >>> from perflex import Model, calibrate
     >>> from perflex.testing import FakeDevice
     >>> device = FakeDevice(lambda label, sizes: 1e-6 + 2e-9 * sizes["n"])
-    >>> model = "f_cl_wall_time = p_launch * f_launch_kernel + p_item * f_thread_groups"
+    >>> model = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_group * f_thread_groups")
     >>> calibration = calibrate(model, [(kernel, {"n": n}) for n in (256, 512, 1024)], device=device)
+    >>> assert abs(calibration.params["p_launch"] - 1e-6) < 1e-12
 
-    With ``noise=0.05`` times scatter as measured ones do, above the law. With an ``if`` on the label some kernels fail:
+    With ``noise=0.05`` times scatter as measured ones do, above the law. A law may also play a kernel that fails:
 
+    >>> from perflex.errors import MeasurementError
     >>> def law(label, sizes):
     ...     if "broken" in label:
     ...         raise MeasurementError(f"{label}: does not build")

@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import doctest
 import pickle
+import warnings
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
+from perflex import annotate
 from perflex.errors import MeasurementError, MissingSizeError
 from perflex.features.sized_kernel import SizedKernel
-from perflex.timing.fake import FakeDevice
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.timing.fake import FakeBackend, FakeDevice
+from perflex.timing.isolation.backend import IsolatedBackend
+from perflex.timing.launch.request import LaunchRequest, request_for
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure, open_backend
+from perflex.timing.results import Drift, Measured, TimingSummary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -223,6 +230,48 @@ def test_progress_grows_to_its_total() -> None:
 def test_senseless_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(MeasurementError, match=message):
         TimingOptions(**options)
+
+
+def test_how_measuring_went_in_all() -> None:
+    def law(label: str, sizes: Mapping[str, int]) -> float:
+        if label == "n=2":
+            msg = "n=2: does not build"
+            raise MeasurementError(msg)
+        return 1e-3 * sizes["n"]
+
+    measured = measure(jobs(1, 2, 3), FakeDevice(law))
+    assert [timing.label for timing in measured.timings] == ["n=1", "n=3"]
+    assert measured.summary() == TimingSummary(kernels_precise=2)
+    drifting = Measured(measured, Drift(found=True, size=1.2, corrected=True), samples_resumed=7)
+    assert drifting.summary() == TimingSummary(1.2, drift_corrected=True, kernels_precise=2, samples_resumed=7)
+
+
+def test_example_of_the_fake_device() -> None:
+    (example,) = doctest.DocTestFinder(recurse=False).find(FakeDevice, "FakeDevice", globs={"kernel": vector()})
+    assert len(example.examples) >= 6
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = doctest.DocTestRunner().run(example)
+    assert result.failed == 0
+
+
+def test_devices_of_ones_own_bring_their_backends() -> None:
+    fake = FakeDevice(law)
+    assert isinstance(open_backend(fake, TimingOptions()), FakeBackend)
+    job = SizedKernel(annotate(vector(), branches="domain"), {"n": 64}, "x")
+    assert request_for(job, fake) is job
+
+
+@pytest.mark.device
+def test_real_devices_get_code_in_a_process_of_their_own(default_device: Device) -> None:
+    job = SizedKernel(annotate(vector(), branches="domain"), {"n": 64}, "x")
+    request = request_for(job, default_device)
+    assert isinstance(request, LaunchRequest)
+    assert request_for(request, default_device) is request
+    for isolate in (True, False):
+        with closing(open_backend(default_device, TimingOptions(isolate=isolate))) as backend:
+            assert isinstance(backend, IsolatedBackend) == isolate
+            assert backend.build(request).run(1)[0] > 0
 
 
 @pytest.mark.device
