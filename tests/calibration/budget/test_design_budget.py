@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex import FeatureTable
+    from perflex.features.sized_kernel import SizedKernel
 
 TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11, "p_load": 5e-12, "p_store": 7e-12}
 SUM = Model(
@@ -80,10 +81,10 @@ class MeteredDevice(FakeDevice):
 
 
 class MeteredBackend(FakeBackend):
-    def prepare(self, kernel: object, sizes: object, label: str) -> FakeRunnable:
-        inner = super().prepare(kernel, sizes, label)
+    def build(self, request: SizedKernel) -> FakeRunnable:
+        inner = super().build(request)
         meter = self.device.meter
-        meter.kernels.add(label)
+        meter.kernels.add(request.label)
 
         class Metered:
             def run(self, launches: int) -> tuple[float, ...]:
@@ -181,12 +182,12 @@ def test_a_large_budget_measures_everything_as_often_as_asked(
             return CountingBackend(self)
 
     class CountingBackend(FakeBackend):
-        def prepare(self, kernel: object, sizes: object, label: str) -> FakeRunnable:
-            inner = super().prepare(kernel, sizes, label)
+        def build(self, request: SizedKernel) -> FakeRunnable:
+            inner = super().build(request)
 
             class Run:
                 def run(self, launches: int) -> tuple[float, ...]:
-                    trials[label] = trials.get(label, 0) + 1
+                    trials[request.label] = trials.get(request.label, 0) + 1
                     return inner.run(launches)
 
             return Run()
