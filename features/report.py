@@ -22,7 +22,6 @@ from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.counting.counts import AccessCounts, ScopCounts
     from perflex.features.counting.footprints import Footprint
     from perflex.features.counting.ratio import Ratio
     from perflex.features.families.feature import Feature

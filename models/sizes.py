@@ -16,7 +16,7 @@ _STEP = 32
 _BLOCK = 32768
 
 
-class SizeRule(Fields):
+class SizeRule(Fields, frozen=True):
     """How a size argument is made to suit a device.
 
     Attributes

@@ -11,8 +11,8 @@ from .calibration.gathering import gather_feature_values as gather_feature_value
 from .calibration.interval import PredictionInterval as PredictionInterval
 from .calibration.shipped import calibration_names as calibration_names
 from .calibration.shipped import load_calibration as load_calibration
-from .devices.listing import Device as Device
-from .devices.listing import DeviceInfo as DeviceInfo
+from .devices.device import Device as Device
+from .devices.device import DeviceInfo as DeviceInfo
 from .devices.listing import find_device as find_device
 from .devices.listing import list_devices as list_devices
 from .errors import PerflexError as PerflexError

@@ -12,10 +12,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.cpu.covered import covered_groups
-from perflex.features.cpu.loop_parts import in_parts, loop_divisors
+from perflex.features.cpu.divided_loops import loop_divisors, split_divided_loops
 from perflex.features.cpu.nests import Loop, Nest, Nests
 from perflex.features.cpu.stream_groups import dimension_names, groups_of, halos_of
+from perflex.features.cpu.touched_before import mark_touched_before
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import describe
 from perflex.isl import ISL_LOCK, isl
@@ -55,14 +55,14 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
             if statement.name not in pieces:
                 continue
             own = {name: divisor for (launch, name), divisor in divisors.items() if launch == statement.launch}
-            loops = in_parts(_loops(scop, statement, 1 if "lid0" in own else lanes), own)
+            loops = split_divided_loops(_loops(scop, statement, 1 if "lid0" in own else lanes), own)
             for known, domain, members in found:
                 if known == loops and domain.is_equal(statement.domain):
                     members.append((statement, pieces[statement.name]))
                     break
             else:
                 found.append((loops, statement.domain, [(statement, pieces[statement.name])]))
-        nests = covered_groups([_nest(scop, loops, members) for loops, _, members in found])
+        nests = mark_touched_before([_nest(scop, loops, members) for loops, _, members in found])
         result = Nests(
             scop.name,
             nests,

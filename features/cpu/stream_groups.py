@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.cpu.loop_parts import PARTED, divided_dimension
+from perflex.features.cpu.divided_loops import OUTER_SUFFIX, divided_dimension
 from perflex.features.cpu.nests import Axis, Step, Stream, StreamGroup
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> dict[in
     for dimension, name in enumerate(dimension_names(scop, statement)):
         columns[dimension] = [(places[name], 1)]
         inner = "lane" if name == "lid0" and "lane" in places else name
-        outer = name if inner == "lane" else f"{name}{PARTED}"
+        outer = name if inner == "lane" else f"{name}{OUTER_SUFFIX}"
         if outer in places and (inner == "lane" or outer != name):
             width = int(str(loops[places[inner]].extent))
             columns[dimension] = [(places[inner], 1), (places[outer], width)]
@@ -142,7 +142,7 @@ def _irregular(
     if column[0] != "f" or not _moves(piece, column):
         return False
     dimension = divided_dimension(piece.floors[column[1]])
-    return dimension is None or not loops[columns[dimension][-1][0]].name.endswith(PARTED)
+    return dimension is None or not loops[columns[dimension][-1][0]].name.endswith(OUTER_SUFFIX)
 
 
 def _steps(

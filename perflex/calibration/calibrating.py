@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure
 
@@ -45,7 +46,7 @@ def multiply_add_rate(device: TimedDevice, recorder: Recorder | None = None) -> 
     for elements in _PILOT_ELEMENTS:
         (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(_PILOT, {"nelements": (elements,)})
         (outcome,) = measure(
-            [(kernel.kernel, kernel.sizes, kernel.name)],
+            [SizedKernel(kernel.kernel, kernel.sizes, kernel.name)],
             device,
             TimingOptions(trials=5, min_trials=3, budget_s=1.0),
             recorder=recorder,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.features import Feature
     from perflex.machines import Machine
     from perflex.machines.resources import Resources
@@ -241,8 +241,7 @@ def _built(
     from perflex.timing.measuring import MeasurementFailure
     from perflex.timing.resource_use import resource_use
 
-    jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    found = resource_use(jobs, measuring.device, measuring.timing, measuring.progress)
+    found = resource_use(rows, measuring.device, measuring.timing, measuring.progress)
     kept, built, failed = [], [], []
     for row, outcome in zip(rows, found, strict=True):
         if isinstance(outcome, MeasurementFailure):
@@ -311,15 +310,14 @@ class _Times:
 def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring) -> _Times:
     from perflex.timing.measuring import MeasurementFailure, measure
 
-    jobs = [(row.kernel, row.sizes, row.label) for row in rows]
     timing, progress = measuring.timing, measuring.progress
     with recording(str(device), [row.label for row in rows], measuring.recorder) as recorder:
         if measuring.measure_executor is None:
-            outcomes = measure(jobs, device, timing, progress, recorder)
+            outcomes = measure(rows, device, timing, progress, recorder)
         else:
             from perflex.timing.executors import measure_on
 
-            outcomes = measure_on(measuring.measure_executor, jobs, device, timing, progress, recorder)
+            outcomes = measure_on(measuring.measure_executor, rows, device, timing, progress, recorder)
     seconds = np.full(len(rows), np.nan)
     spread = np.full(len(rows), np.nan)
     failures = []

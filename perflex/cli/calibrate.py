@@ -62,7 +62,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
     from perflex.cli.arguments import read_seconds, require_writable_file
     from perflex.devices.listing import find_device
-    from perflex.devices.wall_time import device_of, is_wall_time, names_a_device, wall_time_identifier
+    from perflex.devices.wall_time import device_of, is_device_specific, is_wall_time, wall_time_identifier
     from perflex.models import load_model
     from perflex.models.kernel_sets import measurement_kernels
     from perflex.store.resume import recording
@@ -74,7 +74,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     description = load_model(model)
     require_writable_file(out)
     # Checks the output feature, too; a device on the command line comes before the one in the file.
-    named = not device and names_a_device(description.output)
+    named = not device and is_device_specific(description.output)
     stated = named or not is_wall_time(description.output)
     where = device_of(description.output) if stated else find_device(device or None)
     session.remarks.print(f"device: {where}", markup=False)

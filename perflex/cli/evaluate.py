@@ -12,7 +12,7 @@ from perflex.cli.session import session_of
 
 if TYPE_CHECKING:
     from perflex.cli.session import Session
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.studies.evaluation import DeviceEvaluation
 
 __all__ = ["evaluate"]

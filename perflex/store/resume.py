@@ -115,7 +115,6 @@ class RunRecorder:
         self._store = store
         self._work = work
         self._sessions = set(store.use(self._unfinished))
-        self.taken = 0
 
     def _unfinished(self, connection: sqlite3.Connection) -> list[str]:
         rows = connection.execute("SELECT session FROM unfinished WHERE work = ?", (self._work,))
@@ -125,9 +124,7 @@ class RunRecorder:
         """Return the samples of a key from unfinished runs of this work."""
         if not self._sessions:
             return ()
-        samples = tuple(sample for sample in self._store.earlier(key) if sample.session in self._sessions)
-        self.taken += len(samples)
-        return samples
+        return tuple(sample for sample in self._store.earlier(key) if sample.session in self._sessions)
 
     def failure(self, key: MeasurementKey) -> Failure | None:
         """Return the newest failure of a key, if it is of an unfinished run of this work."""

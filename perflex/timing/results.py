@@ -163,11 +163,6 @@ class Measured(list["Timing | MeasurementFailure"]):
         """What was measured of the kernels that did not fail."""
         return [outcome for outcome in self if isinstance(outcome, Timing)]
 
-    @property
-    def failures(self) -> list[MeasurementFailure]:
-        """Why the others have no time."""
-        return [outcome for outcome in self if isinstance(outcome, MeasurementFailure)]
-
     def summary(self) -> TimingSummary:
         """Return how measuring went, all kernels together."""
         timings = self.timings

@@ -13,7 +13,7 @@ import perflex.devices.listing as devices_module
 from perflex.__main__ import main
 from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
 from perflex.cli.session import Session
-from perflex.devices.listing import Device, DeviceInfo
+from perflex.devices.device import Device, DeviceInfo
 from perflex.errors import MeasurementError, PerflexError, TagError
 
 if TYPE_CHECKING:

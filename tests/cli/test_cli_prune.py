@@ -15,7 +15,7 @@ from perflex.cli.arguments import ArgumentError
 from perflex.cli.prune import read_keep
 
 if TYPE_CHECKING:
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
 
 TOP = Path(__file__).parents[2]
 SPACE = """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import BlockError, CalibrationError
+from perflex.features.sized_kernel import SizedKernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from perflex.analysis.blocks.grids import GridStencil
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.machines import Machine
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.measuring import TimingOptions
@@ -92,7 +93,7 @@ def calibrate_blocks(
         found = block_quantities(stencil, np.array([block], np.int64), where, workers)
         counts.append([float(found[name][0]) for name in names])
         labels.append(f"{stencil.name} {'x'.join(map(str, stencil.extents))} in {'x'.join(map(str, block))}")
-        jobs.append((kernel, sizes, labels[-1]))
+        jobs.append(SizedKernel(kernel, sizes, labels[-1]))
     chosen = chosen_device(device)
     options = timing or TimingOptions(min_trials=20, precision=0.0)
     outcomes = measure(jobs, chosen, options)

@@ -17,10 +17,11 @@ from perflex.timing.measuring import MeasurementFailure, measure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.fit.table import FeatureTable
     from perflex.progress import Progress
     from perflex.store.resume import RecordOnly
-    from perflex.timing.measuring import Job, Timing, TimingOptions
+    from perflex.timing.measuring import Timing, TimingOptions
 
 __all__ = ["KernelPool"]
 
@@ -34,7 +35,7 @@ class KernelPool:
     counted
         A row per kernel that can be counted.
     jobs
-        Kernel, sizes and label of each row.
+        The kernel of each row, with its sizes.
     device
         Where they are timed.
     recorder
@@ -49,7 +50,7 @@ class KernelPool:
     """
 
     counted: FeatureTable
-    jobs: Sequence[Job]
+    jobs: Sequence[SizedKernel]
     device: Any
     recorder: RecordOnly | None = None
     failed: dict[int, str] = field(default_factory=dict)

@@ -116,7 +116,7 @@ def measure_within_budget(
     # Counting takes no device time, so that all kernels can be weighed against one another.
     counted = gather(tuple(model.input_features()), kernels, measuring)
     rows = {row.label: row for row in sized_kernels(kernels)}
-    jobs = [(rows[label].kernel, rows[label].sizes, label) for label in counted.kernels]
+    jobs = [rows[label] for label in counted.kernels]
     with recording(str(measuring.device), counted.kernels, measuring.recorder) as keeps:
         pool = KernelPool(counted, jobs, measuring.device, None if keeps is None else RecordOnly(keeps))
         design = SequentialDesign(model, pool, measuring.timing, budget_s, relative=relative, nonnegative=nonnegative)

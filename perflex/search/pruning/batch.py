@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import MeasurementError, PerflexWarning
+from perflex.features.sized_kernel import SizedKernel
 from perflex.features.values import kernel_of
 from perflex.search.spaces.candidates import sizes_of
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.progress import Progress
     from perflex.search.spaces.candidates import Candidates
     from perflex.timing.launch.backend import TimedDevice
@@ -65,7 +66,7 @@ def measure_variants(
     chosen = device_of(calibration.model.output_feature) if device is None else device
     found = find_device(chosen) if isinstance(chosen, str) else chosen
     names = candidates.names
-    jobs = [(kernel_of(candidates.kernel(n)), sizes_of(candidates, n), names[n]) for n in numbers]
+    jobs = [SizedKernel(kernel_of(candidates.kernel(n)), sizes_of(candidates, n), names[n]) for n in numbers]
     times: dict[str, float] = {}
     reason = ""
     for outcome in measure(jobs, found, timing, progress):
