@@ -60,6 +60,7 @@ def _places(nests: Nests, plain: Reuse, traced: Reuse) -> list[Place]:
     for entry in plan(plain):
         loops = len(entry.rates) - 1
         for loop in range(loops):
+            # Fewer bytes come in per iteration of this loop than of the one inside it: the loop has reuse.
             if entry.rates[loop] < entry.rates[loop + 1] * (1 - 1e-9):
                 places.add((entry.nest, entry.windows[loop]))
         places |= {
@@ -139,6 +140,7 @@ def _largest(needed: Traced, available: int, symbol: str, values: Mapping[str, f
         found = needed.polynomial.at({**fixed, symbol: Fraction(value)})
         return found < available if strict else found <= available
 
+    # Demand grows with a size, so doubling brackets the largest one and halving finds it.
     if not meets(1):
         return None
     high = 2

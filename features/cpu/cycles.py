@@ -1,4 +1,7 @@
-"""Cycles that traffic takes (Eq. 9 of YaskSite)."""
+"""Cycles of the core's clock that traffic takes (Eq. 9 of YaskSite).
+
+Traffic and cycles are numbers or arrays of one shape, or traced polynomials; all that one call gets are of a kind.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,14 @@ def cache_cycles(level: CacheLevel, loads: Any, stores: Any) -> Any:
     Parameters
     ----------
     level
-        The cache.
+        The cache, with bandwidths in bytes per cycle.
     loads, stores
         Bytes towards the core and away from it.
+
+    Returns
+    -------
+    number or array
+        Cycles, in the shape of `loads` and `stores`.
     """
     if level.load_bytes_per_cycle is None or level.store_bytes_per_cycle is None:
         return None
@@ -34,7 +42,20 @@ def memory_cycles(machine: Machine, loads: Any, stores: Any) -> tuple[Any, Any]:
     """Return the cycles of traffic with the memory, and the name of the bandwidth they come from.
 
     The bandwidth is that of the stream whose part of stored bytes is next to the traffic's; without streams, the
-    machine's DRAM bandwidth. (None, "") where neither or no clock is known.
+    machine's DRAM bandwidth.
+
+    Parameters
+    ----------
+    machine
+        Its clock in Hz, and bandwidths in B/s.
+    loads, stores
+        Bytes from the memory and to it.
+
+    Returns
+    -------
+    tuple
+        Cycles, and for each of them the stream's name, in the shape of `loads` and `stores`; (None, "") where neither
+        bandwidth or no clock is known.
     """
     if machine.clock_hz is None or not (machine.memory_streams or machine.dram_bandwidth):
         return None, ""
@@ -57,5 +78,20 @@ def memory_cycles(machine: Machine, loads: Any, stores: Any) -> tuple[Any, Any]:
 
 
 def memory_penalty(machine: Machine, loads: Any, stores: Any, line: int) -> Any:
-    """Return the cycles that lines from and to the memory take beyond what the bandwidth says."""
+    """Return the cycles that lines from and to the memory take beyond what the bandwidth says.
+
+    Parameters
+    ----------
+    machine
+        Its penalties in cycles per line.
+    loads, stores
+        Bytes from the memory and to it.
+    line
+        Bytes of a line.
+
+    Returns
+    -------
+    number or array
+        Cycles, in the shape of `loads` and `stores`.
+    """
     return (loads * (machine.memory_load_penalty or 0.0) + stores * (machine.memory_store_penalty or 0.0)) / line

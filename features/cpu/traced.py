@@ -120,6 +120,7 @@ def at_least(number: Any, least: float) -> Any:
 
 def trace(polynomial: QuasiPolynomial, sizes: Mapping[str, Any]) -> Traced:
     """Return a size of the kernel as a traced number: the piece that holds at the sizes given."""
+    # Comparisons of traced numbers are decided by their values, so one piece is enough: the one at these sizes.
     piece = next((piece for piece in polynomial.pieces if piece.holds(sizes)), None)
     if piece is None:
         return Traced.of(0)
@@ -142,5 +143,6 @@ def inequality(needed: Traced, available: int, *, strict: bool) -> str:
     right = Fraction(available) - terms.get((), Fraction(0))
     coefficients = [*left.terms.values(), right]
     scale = Fraction(lcm(*(factor.denominator for factor in coefficients)))
+    # Whole numbers without a common factor read best; `or 1` is for an inequality of zeros.
     scale /= Fraction(reduce(gcd, (int(factor * scale) for factor in coefficients), 0) or 1)
     return f"{left * Polynomial.constant(scale)} {'<' if strict else '<='} {int(right * scale)}"

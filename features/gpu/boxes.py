@@ -71,6 +71,8 @@ def _atoms(sets: Sequence[Intervals]) -> tuple[np.ndarray, np.ndarray]:
             matrix[number] = np.cumsum(change, dtype=np.int8)
     matrix = matrix[:, :-1]
     lengths: np.ndarray = np.diff(edges).astype(np.float64)
+    # Regular patterns have many intervals but few kinds: those in the same sets become one atom. Looking for them
+    # pays only where there are many more intervals than sets.
     if matrix.shape[1] > 4 * len(different) + 8:
         packed = np.packbits(matrix.astype(bool), axis=0)
         words = np.ascontiguousarray(packed.T).view(np.dtype((np.void, packed.shape[0]))).ravel()
@@ -87,5 +89,6 @@ def _mask(members: list[np.ndarray]) -> np.ndarray:
     left = np.ones((len(members[0]), 1), dtype=np.float32)
     for matrix in members[:-1]:
         left = (left[:, :, None] * matrix[:, None, :]).reshape(len(matrix), -1)
+    # The product of matrices counts, for each combination of atoms, the products that contain it.
     mask: np.ndarray = (left.T @ members[-1]).ravel() > 0.5
     return mask

@@ -135,6 +135,7 @@ class Toucher:
                 key = (access.array, access.strides)
                 product = self._flat_product(imager, access) if key in flat else None
                 product = product or self._axis_product(imager, access, sets)
+                # Equal axes are one object (`ResolvedAccess.marks`), so identity finds the accesses of equal elements.
                 mark = (access.direction, key, *map(id, product))
                 if mark not in seen and all(item.starts.size for item in product):
                     seen.add(mark)
@@ -183,6 +184,7 @@ class Toucher:
 
 
 def _size(union: Sequence[BoxProduct]) -> int:
+    # A single axis needs no atoms: the union of its intervals is enough, and much faster.
     if len(union[0]) == 1:
         sets = [product[0] for product in union]
         starts, ends = (np.concatenate([getattr(item, what) for item in sets]) for what in ("starts", "ends"))

@@ -106,6 +106,8 @@ def wave_of(groups: Sequence[int], filled: Sequence[float], resident: int, *, fu
     """
     extents = []
     for axis, extent in enumerate(groups):
+        # Work-groups start in the order of their ids: a wave fills rows first, then planes. What is taken off keeps
+        # a quotient that is whole, but for rounding, from adding a row.
         extents.append(min(extent, max(1, ceil(resident / prod(filled[:axis]) - 1e-9))))
     starts = [extent - width for extent, width in zip(groups, extents, strict=True)]
     if len(groups) > 2:

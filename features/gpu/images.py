@@ -65,6 +65,7 @@ class Imager:
         box = prod(ranges[dim][1] - ranges[dim][0] + 1 for dim in part)
         if form.dims == part and _clip(form, guards) is not None:
             free = Imager(self._kernel, replace(self.piece, constraints=())).image(form, access)
+            # Guards that only limit the form itself need no enumeration of points, of which there may be millions.
             # Where each point has a value of its own, values are counted in place of points.
             if free.size == box:
                 return self.image(form, access).size
@@ -84,9 +85,11 @@ class Imager:
         if clip is not None:
             result = Intervals.of(form.constant, form.constant)
         else:
+            # Floors and guards are not linear, so their dimensions are enumerated; the others only add multiples.
             core = frozenset[int]().union(form.floor_dims, *(guard.dims for guard in guards))
             result = self._enumerated(form, core, guards, access)
             added -= core
+        # Small steps first: they make long intervals, to which larger steps add without holes.
         for dim in sorted(added, key=lambda dim: abs(form.coefficient(dim))):
             start, end = ranges[dim]
             step = form.coefficient(dim)

@@ -56,6 +56,7 @@ class Intervals:
         if step < 0:
             return self.shifted(step * (count - 1)).plus_steps(-step, count)
         reach = step * (count - 1)
+        # An interval at least as long as the step leaves no holes: one interval again, and nothing to merge.
         if len(self.starts) == 1 and self.ends[0] - self.starts[0] + 1 >= step:
             return Intervals(self.starts, self.ends + reach)
         steps = np.arange(count, dtype=np.int64) * step
@@ -89,6 +90,7 @@ class Intervals:
             Size of a granule, in bytes.
         """
         starts, ends = self.starts, self.ends
+        # Elements further apart than a granule leave granules untouched between them, so each counts by itself.
         if abs(step) > granule and self.size != len(starts):
             starts = ends = np.concatenate([np.arange(a, b + 1) for a, b in zip(starts, ends, strict=True)])
         first, last = starts * step + offset, ends * step + offset

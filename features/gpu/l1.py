@@ -80,6 +80,8 @@ def average_group(
 
     Parameters
     ----------
+    launch
+        The launch at given sizes; the work-groups are of its grid.
     groups
         Work-groups and how many each stands for.
     lines

@@ -65,6 +65,8 @@ class Parts:
 def assembled(launch: ResolvedLaunch, parts: Parts, rates: Rates) -> Mapping[str, ArrayVolumes]:
     """Return the volumes of each array from footprints and rates (Sections 4.3 to 4.5)."""
     group, wave = parts.group, parts.wave
+    # What was looked at stands for the whole launch by the number of its instances, so that partly filled work-groups
+    # count for what they do.
     scale, waves = parts.everything / group.instances, parts.everything / parts.cells
     arrays = {}
     for name in [name for name, space in launch.spaces.items() if space == "global"]:
@@ -88,6 +90,7 @@ def assembled(launch: ResolvedLaunch, parts: Parts, rates: Rates) -> Mapping[str
             l2_l1_load=part.l2_l1_compulsory + part.l2_l1_capacity,
             store_evict=rates.store_miss * max(0.0, part.l2_l1_store - part.wave_store),
         )
+        # Loads that no earlier work-group has left in the L2: they come from DRAM for the first time.
         first = part.wave_load - part.hit_xy - part.hit_z
         part = replace(part, dram_capacity=rates.load_miss * max(0.0, part.l2_l1_load - first))
         arrays[name] = replace(
@@ -101,7 +104,23 @@ def assembled(launch: ResolvedLaunch, parts: Parts, rates: Rates) -> Mapping[str
 def as_volumes(
     launch: ResolvedLaunch, parts: Parts, rates: Rates, over: Oversubscription, *, resident: int, units: int
 ) -> Volumes:
-    """Return the result of one launch, yet without the names of machine and variant."""
+    """Return the result of one launch, yet without the names of machine and variant.
+
+    Parameters
+    ----------
+    launch
+        The launch at given sizes.
+    parts
+        Bytes of some work-groups and of a wave.
+    rates
+        Shares from 0 to 1.
+    over
+        Data over capacity.
+    resident
+        Work-groups that a compute unit holds at once.
+    units
+        Compute units.
+    """
     arrays = assembled(launch, parts, rates)
     return Volumes(
         kernel=launch.kernel,

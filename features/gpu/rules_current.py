@@ -66,7 +66,33 @@ def current_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
 def current_volumes(
     launch: ResolvedLaunch, machine: Machine, resident: int, granule: int | None, offsets: dict[str, int]
 ) -> Volumes:
-    """Return the volumes of one launch."""
+    """Return the volumes of one launch by the rules above.
+
+    Parameters
+    ----------
+    launch
+        The launch at given sizes.
+    machine
+        Its caches and compute units.
+    resident
+        Work-groups that a compute unit holds at once.
+    granule
+        Bytes that DRAM is accessed in; None for two sectors.
+    offsets
+        Byte address of each array's first element, modulo a cache line; 0 where not given.
+
+    Returns
+    -------
+    Volumes
+        Bytes and wavefronts of a launch, with neither machine nor variant named.
+
+    Raises
+    ------
+    MachineError
+        A fact is not known.
+    UnsupportedKernelError
+        An access is too irregular.
+    """
     lines = Lines.of(machine)
     units = int(machine.need("compute_units"))
     l1, l2 = machine.need("l1_bytes"), machine.need("l2_effective_bytes")

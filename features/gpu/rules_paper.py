@@ -53,7 +53,33 @@ def paper_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
 def paper_volumes(
     launch: ResolvedLaunch, machine: Machine, resident: int, granule: int | None, offsets: dict[str, int]
 ) -> Volumes:
-    """Return the volumes of one launch."""
+    """Return the volumes of one launch by the rules of the paper.
+
+    Parameters
+    ----------
+    launch
+        The launch at given sizes.
+    machine
+        Its caches and compute units.
+    resident
+        Work-groups that a compute unit holds at once.
+    granule
+        Bytes that DRAM is accessed in; None for a sector.
+    offsets
+        Byte address of each array's first element, modulo a cache line; 0 where not given.
+
+    Returns
+    -------
+    Volumes
+        Bytes and wavefronts of a launch, with neither machine nor variant named.
+
+    Raises
+    ------
+    MachineError
+        A fact is not known.
+    UnsupportedKernelError
+        An access is too irregular.
+    """
     lines = Lines.of(machine)
     units, capacity = int(machine.need("compute_units")), machine.need("l2_effective_bytes")
     wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=True)

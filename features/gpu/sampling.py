@@ -48,6 +48,7 @@ def _along(launch: ResolvedLaunch, axis: int, extent: int, line: int) -> dict[in
             if axis in form.floor_dims:
                 period = max(period, line)
             period = max(period, line // gcd(line, form.coefficient(axis)))
+    # Work-groups at the grid's edges are cut by guards and stand for themselves.
     own = 1 if guarded else 0
     inner = extent - 2 * own
     if inner <= period:
@@ -118,6 +119,7 @@ class _Guards:
             box = [(0, extent - 1) for extent in self._launch.groups]
             box[axis] = (position, position)
             parts = [piece.within(box) for piece in self._cut]
+            # Where a guard still depends on the axis, nothing short of the position tells what it cuts.
             kind: object = position
             if not any(part and any(axis in guard.dims for guard in part.constraints) for part in parts):
                 kind = tuple(part and part.ranges[len(box) :] for part in parts)

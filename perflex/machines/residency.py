@@ -70,11 +70,13 @@ def residency(
     most = int(machine.need("max_items_per_unit")) // size
     limits = {"work-items": most // sub_groups, "work-groups": int(machine.need("max_groups_per_unit"))}
     if local_bytes:
+        # The device gives local memory in steps, and keeps a part of it for each work-group (1 KiB on Ampere).
         step = machine.local_granularity_bytes or 1
         taken = ceil((local_bytes + (machine.local_reserved_bytes or 0)) / step) * step
         limits["local memory"] = int(machine.need("local_bytes")) // taken
     if registers_per_item:
         limits["registers"] = _sub_groups_by_registers(machine, registers_per_item, size) // sub_groups
+    # `min` keeps the first of equal limits, so their order above is the order of the reasons that are told.
     limit = min(limits, key=lambda name: limits[name])
     groups = limits[limit]
     if not groups:
@@ -87,6 +89,7 @@ def residency(
 
 
 def _sub_groups_by_registers(machine: Machine, registers_per_item: int, size: int) -> int:
+    # Registers are given to whole sub-groups: as many for each work-item, rounded up to the step.
     step = int(machine.need("register_granularity"))
     each = ceil(registers_per_item / step) * step * size
     # A sub-group's registers lie in one part of the register file.

@@ -72,6 +72,7 @@ class Target:
         return self.machine
 
 
+# A context variable, not a global: threads and asynchronous tasks of the user's do not change one another's machine.
 _chosen: ContextVar[Target | None] = ContextVar("perflex_machine", default=None)
 
 
@@ -124,6 +125,7 @@ def resolve_target(
     MachineError, FileFormatError
         There is no such machine, or its file is wrong.
     """
+    # Registers stated for another machine say nothing about this one.
     if machine is not None:
         return Target(sub_group_size, load_machine(machine))
     chosen = _chosen.get()
