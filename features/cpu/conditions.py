@@ -60,7 +60,7 @@ def _places(nests: Nests, plain: Reuse, traced: Reuse) -> list[Place]:
     for entry in plan(plain):
         loops = len(entry.rates) - 1
         for loop in range(loops):
-            # Fewer bytes come in per iteration of this loop than of the one inside it: the loop has reuse.
+            # Only where reuse over the loop saves traffic (beyond rounding) does it matter what holds it.
             if entry.rates[loop] < entry.rates[loop + 1] * (1 - 1e-9):
                 places.add((entry.nest, entry.windows[loop]))
         places |= {
