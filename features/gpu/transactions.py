@@ -66,7 +66,7 @@ def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
         for group, weight in alike(launch, whole_grid(launch, line), PERIOD):
             for item in instructions(launch, group, lanes, "global", {}):
                 each = distinct(item.addresses, sector).sum(axis=-1)
-                total[item.array, item.direction] += weight * item.count * float(each @ item.weights)
+                total[item.array, item.direction] += launch.repeats * weight * item.count * float(each @ item.weights)
     return total
 
 
@@ -80,7 +80,7 @@ def local_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -
     total: dict[tuple[str, str], float] = defaultdict(float)
     for launch in _launches(scop, sizes):
         for key, count in local_wavefronts(launch, machine).items():
-            total[key] += count
+            total[key] += launch.repeats * count
     return total
 
 

@@ -8,7 +8,7 @@ import loopy as lp
 import pytest
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features import Scop, extract_scop, scop_from_yaml, scop_to_yaml
+from perflex.features import Scop, Target, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
 from perflex.features.cpu import estimate_ecm
 from perflex.features.cpu.blocking import blocked_nests
 from perflex.features.cpu.read_nests import read_nests
@@ -49,6 +49,10 @@ def test_as_often_as_the_loop_runs(number: int) -> None:
     once, often = (estimate_volumes(scop, sizes, load_machine("V100")).features() for scop in (one, many))
     for identifier in ("f_l1_wavefronts", "f_vol_l2_l1_load", "f_vol_dram_load", "f_vol_dram_store"):
         assert often[identifier] == pytest.approx(number * once[identifier])
+    target = Target(machine=load_machine("V100"))
+    for identifier in ("f_txn_global", "f_txn_l1", "f_txn_l2", "f_inst_ldst_global"):
+        feature = parse_feature(identifier)
+        assert feature.value(many, sizes, target) == pytest.approx(number * feature.value(one, sizes, target))
     # 64 KiB of a launch do not stay in 32 KiB of L1; all three arrays do in L2.
     once, often = (estimate_ecm(scop, sizes, "clx") for scop in (one, many))
     assert often.iterations == number * once.iterations
