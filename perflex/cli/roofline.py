@@ -16,7 +16,7 @@ from perflex.cli.session import session_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.analysis.roofline.place import Place
+    from perflex.analysis.roofline.place import RooflinePlace
     from perflex.calibration.calibration import Calibration
     from perflex.cli.session import Session
     from perflex.features import Scop
@@ -119,8 +119,8 @@ def _scop(kernel: Any) -> Scop:
 
 
 def _measured(
-    session: Session, kernels: Mapping[str, Any], places: list[Place], device: str, seconds: float
-) -> tuple[list[Place], str]:
+    session: Session, kernels: Mapping[str, Any], places: list[RooflinePlace], device: str, seconds: float
+) -> tuple[list[RooflinePlace], str]:
     from perflex.devices.listing import find_device
     from perflex.errors import MeasurementError
     from perflex.features import Scop
@@ -147,10 +147,10 @@ def _measured(
 def _predicted(
     session: Session,
     kernels: Mapping[str, Any],
-    places: list[Place],
+    places: list[RooflinePlace],
     calibration: Calibration | None,
     machine: Machine,
-) -> tuple[list[Place], str]:
+) -> tuple[list[RooflinePlace], str]:
     from perflex.cli.arguments import ArgumentError
 
     if calibration is None:
@@ -175,7 +175,7 @@ def _title(machine: Machine, time: TimeKind | None, device: str) -> str:
     return f"Instruction roofline, {machine.name}: {times[time]}"
 
 
-def _pictures(places: list[Place], machine: Machine, out: Path, title: str) -> list[Path]:
+def _pictures(places: list[RooflinePlace], machine: Machine, out: Path, title: str) -> list[Path]:
     from perflex.analysis.roofline.draw import MOST_COLUMNS, draw_roofline
 
     pages = [places[first : first + MOST_COLUMNS] for first in range(0, len(places), MOST_COLUMNS)]

@@ -9,7 +9,6 @@ import typer
 
 from perflex.cli.json_output import print_json
 from perflex.cli.session import session_of
-from perflex.store.overview import together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +58,7 @@ def list_(
     samples, failures = sum(k.samples for k in kernels), sum(k.failures for k in kernels)
     tables = f"{counts.kernels} kernels, {counts.scops} descriptions, {counts.counts} portions"
     lines = [
-        f"{kept.path}: {together(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
+        f"{kept.path}: {_counted(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
         f"counts, made again when needed: {tables}, {counts.text_bytes / 1e6:.1f} MB",
     ]
     lines += [f"damaged and set aside: {path}; delete it when you need nothing of it" for path in aside]
@@ -142,12 +141,19 @@ def verify(
         advice = "'perflex store verify --mend' begins a new file with every row that is whole, and keeps this one"
         session.remarks.print(advice, style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1)
-    sound = f"{kept.path} is sound: {together(verdict.samples, verdict.failures, verdict.nameless)}"
+    sound = f"{kept.path} is sound: {_counted(verdict.samples, verdict.failures, verdict.nameless)}"
     session.output.print(sound, markup=False, soft_wrap=True)
 
 
+def _counted(samples: int, failures: int, nameless: int = 0) -> str:
+    # Not imported above: every command's help would wait for SQLite.
+    from perflex.store.overview import together
+
+    return together(samples, failures, nameless)
+
+
 def _unsound(path: Path, verdict: Verdict) -> str:
-    lines = [f"{path} is damaged: {together(verdict.samples, verdict.failures)} can be read in order"]
+    lines = [f"{path} is damaged: {_counted(verdict.samples, verdict.failures)} can be read in order"]
     return "\n".join([*lines, *(f"    {problem}" for problem in verdict.problems)])
 
 
@@ -182,10 +188,10 @@ def prune(
 def _pruned(pruning: Pruning, *, done: bool) -> list[str]:
     verb = "deleted" if done else "would delete"
     lines = [
-        f"{device or '(unnamed device)'}: {together(samples, failures)}"
+        f"{device or '(unnamed device)'}: {_counted(samples, failures)}"
         for device, (samples, failures) in sorted(pruning.by_device.items())
     ]
-    lines.append(f"{verb} {together(len(pruning.samples), len(pruning.failures))}")
+    lines.append(f"{verb} {_counted(len(pruning.samples), len(pruning.failures))}")
     if not done and pruning.by_device:
         lines.append("nothing was deleted; give --yes to do it")
     return lines
