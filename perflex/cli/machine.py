@@ -22,7 +22,7 @@ machine = typer.Typer(
 )
 
 
-@machine.command("list")
+@machine.command("list", epilog="Example: perflex machine list --json")
 def list_(
     context: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False
 ) -> None:
@@ -39,7 +39,7 @@ def list_(
         session_of(context).output.print(line.rstrip(), markup=False, soft_wrap=True)
 
 
-@machine.command("show")
+@machine.command("show", epilog="Example: perflex machine show A100-40GB")
 def show(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="A machine's name, a name of its device, or a YAML file.")],
@@ -82,7 +82,7 @@ def show(
         output.print(f"[{number}] {origin.kind}: {origin.text}", markup=False, soft_wrap=True, style="dim")
 
 
-machine.command("detect")(detect)
+machine.command("detect", epilog="Example: perflex machine detect --out cpu.yaml")(detect)
 
 
 def _content(found: Machine) -> dict[str, object]:

@@ -28,7 +28,7 @@ _StoreOption = Annotated[
 ]
 
 
-@store.command("list")
+@store.command("list", epilog="Example: perflex store list --json")
 def list_(
     context: typer.Context,
     *,
@@ -83,7 +83,7 @@ def _table(device: str, kernels: Sequence[KernelOverview]) -> Table:
     return table
 
 
-@store.command()
+@store.command(epilog="Example: perflex store export --out samples.csv")
 def export(
     context: typer.Context,
     *,
@@ -116,7 +116,7 @@ def export(
     session.output.print(str(out), markup=False, soft_wrap=True)
 
 
-@store.command()
+@store.command(epilog="Example: perflex store verify --mend")
 def verify(
     context: typer.Context,
     *,
@@ -157,7 +157,7 @@ def _unsound(path: Path, verdict: Verdict) -> str:
     return "\n".join([*lines, *(f"    {problem}" for problem in verdict.problems)])
 
 
-@store.command()
+@store.command(epilog="Example: perflex store prune --older-than 90d --yes")
 def prune(
     context: typer.Context,
     *,
