@@ -20,8 +20,8 @@ from perflex.cli.machine import machine
 from perflex.cli.predict import predict, rank
 from perflex.cli.prune import prune
 from perflex.cli.roofline import roofline
-from perflex.cli.session import session_of
 from perflex.cli.store import store
+from perflex.cli.terminal import terminal_of
 from perflex.cli.volumes import volumes
 
 __all__ = ["app"]
@@ -55,9 +55,9 @@ def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     del version
-    session = session_of(context)
-    session.quiet = quiet
-    session.debug = debug
+    terminal = terminal_of(context)
+    terminal.quiet = quiet
+    terminal.debug = debug
 
 
 # Commands in the order in which help lists them, each with an example of its use.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     from perflex.store.store import using_store
     from perflex.timing.measuring import TimingOptions
 
-    session = session_of(context)
+    session = terminal_of(context)
     budget_s = read_seconds(budget, "--budget") if budget else None
     description = load_model(model)
     require_writable_file(out)

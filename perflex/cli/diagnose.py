@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ def diagnose(
     from perflex.calibration.diagnosis import diagnose as judge
     from perflex.cli.arguments import require_writable_folder
 
-    session = session_of(context)
+    session = terminal_of(context)
     loaded = {str(path): Calibration.load(path) for path in (calibration, *(against or ()))}
     if out is not None:
         require_writable_folder(out)

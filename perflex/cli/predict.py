@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def predict(
     for chosen in _combinations(sizes or ()):
         with else_machine(loaded.machine):
             values = kernel_feature_values(features, unit, chosen, loaded.sub_group_size, machine=machine)
-        with session_of(context).warnings_shown():
+        with terminal_of(context).warnings_shown():
             warn_uncounted(features, unit, chosen)
         found.append(
             {
@@ -61,7 +61,7 @@ def predict(
         if confidence is not None:
             interval = interval_at(loaded, values, confidence)
             found[-1] |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
-    session = session_of(context)
+    session = terminal_of(context)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
@@ -93,13 +93,13 @@ def rank(
         raise ArgumentError(msg)
     variants = {word: load_kernel(word) for word in words if _is_kernel(word)}
     sizes = read_sizes(word for word in words if not _is_kernel(word))
-    with session_of(context).warnings_shown():
+    with terminal_of(context).warnings_shown():
         places = ordered(variants, Calibration.load(calibration), sizes, machine=machine)
     if as_json:
         rows = [{"rank": p.rank, "name": p.name, "predicted_s": p.predicted, "ratio": p.ratio} for p in places]
         typer.echo(json.dumps(rows, indent=2))
         return
-    output = session_of(context).output
+    output = terminal_of(context).output
     for place in places:
         line = f"{place.rank}. {place.name}: {_time(place.predicted)} ({place.ratio:.2f} x)"
         output.print(line, markup=False, soft_wrap=True)

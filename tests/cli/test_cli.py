@@ -14,7 +14,7 @@ import perflex.devices.listing as devices_module
 from perflex.__main__ import main
 from perflex.cli.app import app
 from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
-from perflex.cli.session import Session
+from perflex.cli.terminal import Terminal
 from perflex.devices.listing import Device, DeviceInfo
 from perflex.errors import MeasurementError, PerflexError, TagError
 
@@ -148,9 +148,9 @@ def test_reader_that_stops_early_is_no_error() -> None:
 
 
 def test_quiet_session_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    session = Session(quiet=True)
-    session.remarks.print("remark")
-    with session.progress("working") as tell:
+    terminal = Terminal(quiet=True)
+    terminal.remarks.print("remark")
+    with terminal.progress("working") as tell:
         tell(1, 2, "a kernel")
     assert capsys.readouterr().err == ""
 
