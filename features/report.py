@@ -22,7 +22,6 @@ from perflex.machines.choice import chosen_machine
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.counting.counts import AccessCounts, ScopCounts
     from perflex.features.counting.footprints import Footprint
     from perflex.features.counting.ratio import Ratio
     from perflex.features.families.feature import Feature

@@ -112,6 +112,7 @@ class AccessPattern:
         field = "array" if self.tag is None else "tag"
         name = getattr(self, field)
         words = [word for word in ("space", "dtype", "direction") if getattr(self, word)] if name else []
+        # The longest name wins: in a kernel with the arrays a and a_load, array:a_load is the latter.
         for count in range(len(words), 0, -1):
             longer = "_".join([name, *(getattr(self, word) for word in words[:count])])
             if longer in names[field]:
@@ -138,6 +139,7 @@ class AccessPattern:
             return True
         accesses = item.work_item_count.evaluate(sizes)
         footprint = item.footprint.evaluate(sizes)
+        # Where nothing is touched there is no ratio.
         if not np.all(np.asarray(footprint, dtype=float) > 0):
             return False
         return self.afr.holds(accesses / footprint, sizes)
@@ -184,7 +186,7 @@ def parse_pattern(identifier: str, prefix: str = ACCESS) -> AccessPattern:
 
     They are ``[_array:..][_tag:..][_<space>][_<dtype>][_<direction>][_lstrides:{..}][_gstrides:{..}][_afr:..]``.
     A name ends where ``_<space>``, ``_<dtype>``, ``_<direction>`` or the next field begins; names that end in
-    such a word are told from the kernel.
+    such a word are known only from the kernel (`AccessPattern.fits`).
 
     Raises
     ------
@@ -192,6 +194,7 @@ def parse_pattern(identifier: str, prefix: str = ACCESS) -> AccessPattern:
         A field is malformed, unknown or out of order; the message names it.
     """
     rest = identifier.removeprefix(prefix)
+    # From the end: names may contain anything but the marks of the fields behind them.
     rest, afr = _cut(identifier, rest, "_afr:", _BARE)
     rest, group = _cut(identifier, rest, "_gstrides:", _BRACED)
     rest, local = _cut(identifier, rest, "_lstrides:", _BRACED)

@@ -122,7 +122,7 @@ class ScopCounts:
         self.touched: dict[frozenset[tuple[int, int]], QuasiPolynomial] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What is remembered by identity means nothing in another process.
+        # What is kept by the identity of objects means nothing in another process.
         return counts_of, (self.scop,)
 
     def remember(self, kind: str, key: Sequence[object], compute: Callable[[], _Value]) -> _Value:
@@ -164,6 +164,7 @@ class ScopCounts:
 
     def instances(self, statement: Statement) -> QuasiPolynomial:
         """Return how many work-item instances of a statement are executed."""
+        # The weight is part of the key: it is not part of the domain, which other statements may share.
         weight = statement.weight()
 
         def compute() -> QuasiPolynomial:

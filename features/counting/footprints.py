@@ -233,19 +233,21 @@ def footprint_certainty(accesses: Sequence[CountedAccess]) -> Certainty:
 
     An access of which it is not certain what it touches does no harm where certain ones touch all of that.
     """
-    sure: dict[Any, list[Any]] = {}
+    certain: dict[Any, list[Any]] = {}
     doubtful: list[tuple[CountedAccess, Certainty]] = []
     for item in accesses:
         certainty = item.certainty
         if not item.access.distinct or not item.access.relation.is_single_valued():
             certainty = certainty | Certainty(bound=True)
         if certainty.exact:
-            sure.setdefault(_way(item), []).append(_elements(item))
+            certain.setdefault(_way(item), []).append(_elements(item))
         else:
             doubtful.append((item, certainty))
     ways = {_way(item) for item in accesses}
+    # Subscripted in two ways, one element may be counted twice.
     total = Certainty(bound=len(ways) > len({array for array, _ in ways}))
-    unions = {way: _union(sets) for way, sets in sure.items()} if doubtful else {}
+    # The union is only needed where there is a doubt.
+    unions = {way: _union(sets) for way, sets in certain.items()} if doubtful else {}
     for item, certainty in doubtful:
         if not (_way(item) in unions and _is_within(_elements(item), unions[_way(item)])):
             total = total | certainty
@@ -253,6 +255,7 @@ def footprint_certainty(accesses: Sequence[CountedAccess]) -> Certainty:
 
 
 def _way(item: CountedAccess) -> tuple[str, tuple[QuasiPolynomial, ...]]:
+    # Equal strides make equal axes: only then do two relations number the same elements alike.
     return item.array.name, item.axis_strides
 
 

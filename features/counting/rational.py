@@ -48,6 +48,7 @@ def _cancelled(above: _Dense, below: _Dense, variables: int) -> tuple[_Dense, _D
     if not rest:
         return _whole(quotient, {(0,) * variables: Fraction(1)})
     if variables == 1:
+        # Of polynomials in several variables, a common factor is rare and takes long to find.
         factor = _common_factor(above, below)
         above, below = _divide(above, factor)[0], _divide(below, factor)[0]
     lowest = [min(powers[axis] for powers in (*above, *below)) for axis in range(variables)]
@@ -56,7 +57,7 @@ def _cancelled(above: _Dense, below: _Dense, variables: int) -> tuple[_Dense, _D
 
 
 def _divide(above: _Dense, below: _Dense) -> tuple[_Dense, _Dense]:
-    """Return (quotient, rest); with several variables the rest is only told to be zero or not."""
+    """Return (quotient, rest); with several variables the rest only says whether the division is exact."""
     quotient: _Dense = {}
     rest = dict(above)
     lead = max(below)

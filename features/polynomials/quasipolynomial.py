@@ -11,7 +11,7 @@ import numpy as np
 from perflex.errors import MissingSizeError
 from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
 from perflex.features.polynomials.computed_once import computed_once
-from perflex.features.polynomials.isl_text import KeptAsText
+from perflex.features.polynomials.isl_text import ParsedWhenRead
 from perflex.features.polynomials.pieces import Piece, bound_of, names_of, piece_from_record, read_piece
 from perflex.isl import ISL_LOCK, isl
 
@@ -25,7 +25,7 @@ Sizes = "Mapping[str, int | np.ndarray]"
 
 
 @dataclass(frozen=True, eq=False)
-class QuasiPolynomial(KeptAsText):
+class QuasiPolynomial(ParsedWhenRead):
     """An exact count (or stride) as a function of the size parameters.
 
     Wraps an ``isl.PwQPolynomial`` without set dimensions. Hashable, picklable, comparable; adds and
@@ -84,7 +84,7 @@ class QuasiPolynomial(KeptAsText):
         return cls(isl.PwQPolynomial(text))
 
     @classmethod
-    def kept(cls, text: str, **known: Any) -> QuasiPolynomial:
+    def unparsed(cls, text: str, **known: Any) -> QuasiPolynomial:
         """Return the polynomial that isl prints as `text`, which is only parsed if isl has to work with it.
 
         Parameters

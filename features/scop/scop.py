@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.computed_once import computed_once
-from perflex.features.polynomials.isl_text import KeptAsText
+from perflex.features.polynomials.isl_text import ParsedWhenRead
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.words import SPACES
 from perflex.isl import isl
@@ -66,7 +66,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Access(KeptAsText):
+class Access(ParsedWhenRead):
     """One access of a statement: which element each instance touches.
 
     Attributes
@@ -128,7 +128,7 @@ class Recurrence:
 
 
 @dataclass(frozen=True)
-class Statement(KeptAsText):
+class Statement(ParsedWhenRead):
     """A statement with its domain, accesses and operations.
 
     Attributes
@@ -184,7 +184,7 @@ class Statement(KeptAsText):
 
 
 @dataclass(frozen=True)
-class Barrier(KeptAsText):
+class Barrier(ParsedWhenRead):
     """A barrier: ``kind`` is ``"local"`` or ``"global"``; the rest is as a statement's."""
 
     kind: str
@@ -245,7 +245,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Scop(KeptAsText):
+class Scop(ParsedWhenRead):
     """A kernel as polyhedral objects; immutable, hashable, picklable, round-trips through YAML.
 
     Attributes
@@ -345,6 +345,7 @@ class Scop(KeptAsText):
         MissingSizeError
             A parameter has no value, or the values contradict the kernel's assumptions.
         """
+        # Hundreds of features are evaluated at the same sizes.
         if isinstance(sizes, _CheckedSizes) and sizes.scop is self:
             return
         missing = [name for name in self.parameters if name not in sizes]

@@ -47,9 +47,9 @@ def scop_from_text(text: str) -> Scop:
         "parameters": names,
         "launches": tuple(
             Launch(
-                _kept(launch["groups"]),
+                _polynomials(launch["groups"]),
                 tuple(launch["items"]),
-                QuasiPolynomial.kept(launch["repeats"]),
+                QuasiPolynomial.unparsed(launch["repeats"]),
                 tuple(launch["host_loops"]),
             )
             for launch in document["launches"]
@@ -65,12 +65,12 @@ def scop_from_text(text: str) -> Scop:
 
 
 def _array(item: dict[str, Any]) -> Array:
-    shape, strides = _kept(item["shape"]), _kept(item["strides"])
+    shape, strides = _polynomials(item["shape"]), _polynomials(item["strides"])
     return Array(item["name"], item["space"], item["dtype"], shape, strides, item["alignment"])
 
 
-def _kept(texts: list[str]) -> tuple[QuasiPolynomial, ...]:
-    return tuple(QuasiPolynomial.kept(text) for text in texts)
+def _polynomials(texts: list[str]) -> tuple[QuasiPolynomial, ...]:
+    return tuple(QuasiPolynomial.unparsed(text) for text in texts)
 
 
 def _statement(item: dict[str, Any], names: tuple[str, ...]) -> Statement:
@@ -89,7 +89,7 @@ def _statement(item: dict[str, Any], names: tuple[str, ...]) -> Statement:
 def _access(item: dict[str, Any], names: tuple[str, ...]) -> Access:
     texts = {"relation": (isl.Map, item.pop("relation"))}
     if item["strides"] is not None:
-        item["strides"] = _kept(item["strides"])
+        item["strides"] = _polynomials(item["strides"])
     return Access.with_texts(item, texts, names)
 
 

@@ -173,6 +173,7 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
 
     output = _wall_time_among(names)
     counted = [name for name in names if name != output]
+    # What does not build need not be counted, and registers are known only of what was built.
     rows, built, failed = _built(counted, sized_kernels(kernels), measuring)
     # Features about a machine are about the one that the device is, unless another is asked for.
     with else_machine(str(getattr(measuring.device, "name", ""))):
@@ -263,6 +264,7 @@ def _count(
         raise CalibrationError(msg, kernel=dropped[0][0])
     info: dict[str, FeatureInfo] = {}
     for column, feature in enumerate(features):
+        # Kernels that lack the feature say nothing about what it counts.
         amounts = {entry.amounts[column] for entry in entries if entry.matched[column]}
         if not amounts:
             raise _no_match(feature, kept)

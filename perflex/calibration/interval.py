@@ -96,6 +96,7 @@ def interval_at(
     variance = np.einsum("ri,ij,rj->r", gradient, predictive_covariance(calibration), gradient)
     error = np.sqrt(np.maximum(variance, 0.0)).reshape(predicted.shape)
     scatter = deviation * np.abs(predicted) if fit.scaled else np.full(predicted.shape, deviation)
+    # The two are independent: one is of the parameters, the other of the kernel that is predicted.
     reach = float(student.ppf((1 + confidence) / 2, fit.degrees_of_freedom)) * np.hypot(error, scatter)
     low, high = predicted - reach, predicted + reach
     if fit.scaled:
@@ -133,6 +134,7 @@ def _require_determined(calibration: CalibrationRecord, gradient: Array, predict
         if parameter.determined:
             continue
         change = np.abs(gradient[:, index] * parameter.value)
+        # The value of a cost that nothing determined says nothing, so that any dependence on it matters.
         unknown = parameter.kind == "cost" or parameter.value == 0
         matters = gradient[:, index] != 0 if unknown else change > _MATTERS * np.abs(predicted)
         if matters.any():

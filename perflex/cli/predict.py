@@ -44,6 +44,7 @@ def predict(
     session = session_of(context)
     found: list[dict[str, Any]] = []
     for chosen in _combinations(sizes or ()):
+        # What the model leaves out is said for each size: accesses may depend on it.
         with session.warnings_shown():
             values = loaded.feature_values(unit, chosen, machine=machine)
         found.append(

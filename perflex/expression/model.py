@@ -85,6 +85,7 @@ class Model:
             msg = f"the output feature {self.output_feature} stands in the expression; remove it there"
             raise ModelSyntaxError(msg, text=self.expression, position=self.expression.find(self.output_feature))
 
+    # Trees and compiled functions are made again where they are needed: lambdas cannot be pickled.
     def __getstate__(self) -> dict[str, str]:
         return {"output_feature": self.output_feature, "expression": self.expression}
 

@@ -109,6 +109,7 @@ def pose(model: Model, table: FeatureTable) -> Problem:
             listed = ", ".join(bad[:5])
             msg = f"{feature} is not a finite number for {listed}; leave out these kernels or mend them"
             raise CalibrationError(msg, feature=feature, kernel=bad[0])
+    # Not only ambiguous: Levenberg-Marquardt needs as many rows as parameters.
     if len(table) < len(parameters):
         msg = (
             f"{len(table)} kernels cannot determine {len(parameters)} parameters ({', '.join(parameters)}); "

@@ -151,4 +151,5 @@ def scale_features_by_output(table: FeatureTable) -> FeatureTable:
     if bad:
         msg = f"cannot scale by an output that is not positive and finite: {', '.join(bad[:5])}"
         raise CalibrationError(msg, kernel=bad[0])
+    # Beside the values, not in them: what was measured stays readable, and scaling twice is the same as once.
     return replace(table, scale=1.0 / output)

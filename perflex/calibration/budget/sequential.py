@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.budget.course import Course
+from perflex.calibration.budget.course import SequentialDesign
 from perflex.calibration.budget.guess import rough_parameters
-from perflex.calibration.budget.measured import Pool
+from perflex.calibration.budget.measured import KernelPool
 from perflex.calibration.gathering import gather
 from perflex.errors import CalibrationError
 from perflex.features.sized_kernel import sized_kernels
@@ -113,14 +113,15 @@ def measure_within_budget(
     if not (np.isfinite(budget_s) and budget_s > 0):
         msg = f"the budget must be a positive number of seconds, not {budget_s}"
         raise CalibrationError(msg)
+    # Counting takes no device time, so that all kernels can be weighed against one another.
     counted = gather(tuple(model.input_features()), kernels, measuring)
     rows = {row.label: row for row in sized_kernels(kernels)}
     jobs = [(rows[label].kernel, rows[label].sizes, label) for label in counted.kernels]
     with recording(str(measuring.device), counted.kernels, measuring.recorder) as keeps:
-        pool = Pool(counted, jobs, measuring.device, None if keeps is None else RecordOnly(keeps))
-        course = Course(model, pool, measuring.timing, budget_s, relative=relative, nonnegative=nonnegative)
-        course.parameters = rough_parameters(model, counted, guess or {})
-        batches, ended = course.run(measuring.progress)
+        pool = KernelPool(counted, jobs, measuring.device, None if keeps is None else RecordOnly(keeps))
+        design = SequentialDesign(model, pool, measuring.timing, budget_s, relative=relative, nonnegative=nonnegative)
+        design.parameters = rough_parameters(model, counted, guess or {})
+        batches, ended = design.run(measuring.progress)
     if not pool.done:
         reasons = "; ".join(f"{counted.kernels[row]}: {reason}" for row, reason in list(pool.failed.items())[:3])
         msg = f"none of the kernels could be timed within {budget_s:.3g} s ({reasons}); give a larger budget"
