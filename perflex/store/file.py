@@ -264,6 +264,6 @@ def _after_fork() -> None:
     _open_files.clear()
 
 
-# The interpreter closes connections at its end, too, but also those of renamed files (see `abandon`): so it is done here.
+# Before the interpreter closes all connections at its end, those of renamed files, too (see `abandon`).
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=_after_fork)
