@@ -46,14 +46,14 @@ _FORMAT = "perflex-model/1"
 _SUFFIXES = (".yaml", ".yml")
 
 
-class ParameterDescription(Fields):
+class ParameterDescription(Fields, frozen=True):
     """What a parameter of a ready model means, and its unit."""
 
     meaning: str
     unit: str
 
 
-class KernelSet(Fields):
+class KernelSet(Fields, frozen=True):
     """Filter tags that select measurement kernels, and the match condition (None for the collection's own)."""
 
     tags: tuple[str, ...]
@@ -62,7 +62,7 @@ class KernelSet(Fields):
     scale: Mapping[str, SizeRule] = {}
 
 
-class _ModelFile(Fields, kw_only=True):
+class _ModelFile(Fields, frozen=True, kw_only=True):
     name: str
     description: str
     output: str

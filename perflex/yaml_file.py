@@ -79,7 +79,8 @@ class Section:
 
     def error(self, cause: str, *steps: str | int) -> FileFormatError:
         """Return the error for a place below this section: the keys, and numbers in lists, that lead there."""
-        where, line, value = self.where, self.line, self
+        where, line = self.where, self.line
+        value: Any = self
         for step in steps:
             if isinstance(step, int):
                 where = f"{where}[{step}]"

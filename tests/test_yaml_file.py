@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Unit(Fields):
+class Unit(Fields, frozen=True):
     value: Positive
     unit: Literal["s", "ms"]
 
 
-class Inner(Fields, kw_only=True):
+class Inner(Fields, frozen=True, kw_only=True):
     b: tuple[Unit, ...] = ()
     d: dict[str, dict[str, Unit]]
 
 
-class Outer(Fields):
+class Outer(Fields, frozen=True):
     a: Inner
     n: float | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from perflex.yaml_file import Fields, Finite
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.record import CalibrationRecord
     from perflex.yaml_file import Section
 
 __all__ = ["FORMAT", "calibration_content", "fitted_rows", "read_calibration_parts"]
@@ -29,29 +30,121 @@ _Value = TypeVar("_Value")
 _Unit = TypeVar("_Unit")
 
 
-def calibration_content(calibration: Calibration) -> dict[str, Any]:
+# The schema of the file, in the order written. Fields that have their default are left out.
+class _Quantity(Fields, Generic[_Value, _Unit], frozen=True):
+    value: _Value
+    unit: _Unit
+
+
+class _ModelText(Fields, frozen=True):
+    output: str
+    expression: str
+
+
+class _Parameter(Fields, frozen=True, omit_defaults=True):
+    value: Finite
+    unit: str
+    standard_error: float
+    kind: str
+    negative: bool
+    at_bound: bool
+    determined: bool
+    rate: _Quantity[Finite, str] | None = None
+
+
+class _Status(Fields, frozen=True):
+    valid: bool
+    reason: str
+    evaluations: int
+    starts: int
+    starts_at_optimum: int
+
+
+class _Covariance(Fields, frozen=True):
+    unit: Literal["product of the two parameters' units"]
+    rows: list[list[float]]
+
+
+class _Fit(Fields, frozen=True, kw_only=True, omit_defaults=True):
+    residual_norm: _Quantity[Finite, str]
+    scaled_by_output: bool
+    nonnegative: bool | None = None
+    sub_group_size: _Quantity[int, Literal["work-item"]]
+    condition_number: _Quantity[float, Literal["1"]]
+    degrees_of_freedom: int
+    undetermined: tuple[str, ...]
+    status: _Status
+    covariance: _Covariance
+
+
+class _Column(Fields, frozen=True):
+    feature: str
+    unit: str
+
+
+class _Kernel(Fields, frozen=True, omit_defaults=True):
+    kernel: str
+    relative_error: float
+    generator: str | None = None
+    spread: Finite | None = None
+    values: str = ""
+
+
+class _Dropped(Fields, frozen=True):
+    kernel: str
+    reason: str
+
+
+class _Kernels(Fields, frozen=True, kw_only=True, omit_defaults=True):
+    relative_error_unit: Literal["1"]
+    # Files of earlier versions have no values.
+    columns: tuple[_Column, ...] | None = None
+    kernels: tuple[_Kernel, ...]
+    dropped: tuple[_Dropped, ...]
+
+
+class _CalibrationFile(Fields, frozen=True, kw_only=True, omit_defaults=True):
+    date: str
+    versions: dict[str, str]
+    device: dict[str, Any]
+    machine: str = ""
+    model: _ModelText
+    options: dict[str, Any]
+    noise_floor: _Quantity[Finite, Literal["1"]] | None
+    parameters: dict[str, _Parameter]
+    fit: _Fit
+    measurement_kernels: _Kernels
+    # Last, so that a file cut off anywhere lacks it.
+    complete: bool
+
+
+def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
     """Return the content of a calibration's file."""
-    fit = calibration.fit
-    floor = calibration.noise_floor
-    return {
-        "schema": FORMAT,
-        "date": calibration.date,
-        "versions": dict(calibration.versions),
-        "device": _scalars(calibration.device),
-        **({"machine": calibration.machine} if calibration.machine else {}),
-        "model": {"output": calibration.model.output_feature, "expression": calibration.model.expression},
-        "options": _scalars(calibration.options),
-        "noise_floor": None if floor is None else _quantity(floor, "1"),
-        "parameters": {parameter.name: _parameter_content(parameter) for parameter in fit.parameters},
-        "fit": _fit_content(calibration),
-        "measurement_kernels": _kernels_content(calibration),
-        # Last, so that a file cut off anywhere lacks it.
-        "complete": True,
-    }
-
-
-def _quantity(value: float, unit: str) -> dict[str, Any]:
-    return {"value": float(value), "unit": unit}
+    fit, floor, model = calibration.fit, calibration.noise_floor, calibration.model
+    file = _CalibrationFile(
+        date=calibration.date,
+        versions=dict(calibration.versions),
+        device=_scalars(calibration.device),
+        machine=calibration.machine,
+        model=_ModelText(model.output_feature, model.expression),
+        options=_scalars(calibration.options),
+        noise_floor=None if floor is None else _Quantity(float(floor), "1"),
+        parameters={parameter.name: _parameter(parameter) for parameter in fit.parameters},
+        fit=_Fit(
+            residual_norm=_Quantity(float(fit.residual_norm), _residual_unit(fit.scaled, model)),
+            scaled_by_output=fit.scaled,
+            nonnegative=fit.nonnegative,
+            sub_group_size=_Quantity(fit.sub_group_size, "work-item"),
+            condition_number=_Quantity(float(fit.condition_number), "1"),
+            degrees_of_freedom=fit.degrees_of_freedom,
+            undetermined=tuple(fit.undetermined),
+            status=_Status(*astuple(fit.status)),
+            covariance=_Covariance("product of the two parameters' units", fit.covariance.tolist()),
+        ),
+        measurement_kernels=_kernels(calibration),
+        complete=True,
+    )
+    return {"schema": FORMAT, **msgspec.to_builtins(file, str_keys=True)}
 
 
 def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,133 +160,44 @@ def _scalar(value: Any) -> Any:
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
-def _parameter_content(parameter: ParameterEstimate) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "value": parameter.value,
-        "unit": parameter.unit,
-        "standard_error": parameter.standard_error,
-        "kind": parameter.kind,
-        "negative": parameter.negative,
-        "at_bound": parameter.at_bound,
-        "determined": parameter.determined,
-    }
-    if parameter.rate is not None:
-        content["rate"] = _quantity(parameter.rate, parameter.rate_unit)
-    return content
+def _parameter(estimate: ParameterEstimate) -> _Parameter:
+    return _Parameter(
+        estimate.value,
+        estimate.unit,
+        estimate.standard_error,
+        estimate.kind,
+        estimate.negative,
+        estimate.at_bound,
+        estimate.determined,
+        None if estimate.rate is None else _Quantity(float(estimate.rate), estimate.rate_unit),
+    )
 
 
 def _residual_unit(fit_is_scaled: bool, model: Model) -> str:
     return "1" if fit_is_scaled else output_unit(model.output_feature, {})
 
 
-def _fit_content(calibration: Calibration) -> dict[str, Any]:
-    fit = calibration.fit
-    return {
-        "residual_norm": _quantity(fit.residual_norm, _residual_unit(fit.scaled, calibration.model)),
-        "scaled_by_output": fit.scaled,
-        **({} if fit.nonnegative is None else {"nonnegative": fit.nonnegative}),
-        "sub_group_size": {"value": fit.sub_group_size, "unit": "work-item"},
-        "condition_number": _quantity(fit.condition_number, "1"),
-        "degrees_of_freedom": fit.degrees_of_freedom,
-        "undetermined": list(fit.undetermined),
-        "status": {
-            "valid": fit.status.valid,
-            "reason": fit.status.reason,
-            "evaluations": fit.status.evaluations,
-            "starts": fit.status.starts,
-            "starts_at_optimum": fit.status.starts_at_optimum,
-        },
-        "covariance": {
-            "unit": "product of the two parameters' units",
-            "rows": [[float(v) for v in row] for row in fit.covariance],
-        },
-    }
-
-
-# The schema of the file, as `calibration_content` writes it.
-class _Quantity(Fields, Generic[_Value, _Unit]):
-    value: _Value
-    unit: _Unit
-
-
-class _ModelText(Fields):
-    output: str
-    expression: str
-
-
-class _Parameter(Fields):
-    value: Finite
-    unit: str
-    standard_error: float
-    kind: str
-    negative: bool
-    at_bound: bool
-    determined: bool
-    rate: _Quantity[Finite, str] | None = None
-
-
-class _Status(Fields):
-    valid: bool
-    reason: str
-    evaluations: int
-    starts: int
-    starts_at_optimum: int
-
-
-class _Covariance(Fields):
-    unit: Literal["product of the two parameters' units"]
-    rows: list[list[float]]
-
-
-class _Fit(Fields, kw_only=True):
-    residual_norm: _Quantity[Finite, str]
-    scaled_by_output: bool
-    nonnegative: bool | None = None
-    sub_group_size: _Quantity[int, Literal["work-item"]]
-    condition_number: _Quantity[float, Literal["1"]]
-    degrees_of_freedom: int
-    undetermined: tuple[str, ...]
-    status: _Status
-    covariance: _Covariance
-
-
-class _Column(Fields):
-    feature: str
-    unit: str
-
-
-class _Kernel(Fields):
-    kernel: str
-    relative_error: float
-    generator: str | None = None
-    spread: Finite = math.nan
-    values: str = ""
-
-
-class _Dropped(Fields):
-    kernel: str
-    reason: str
-
-
-class _Kernels(Fields, kw_only=True):
-    relative_error_unit: Literal["1"]
-    columns: tuple[_Column, ...] | None = None
-    kernels: tuple[_Kernel, ...]
-    dropped: tuple[_Dropped, ...]
-
-
-class _CalibrationFile(Fields, kw_only=True):
-    date: str
-    versions: dict[str, str]
-    device: dict[str, Any]
-    machine: str = ""
-    model: _ModelText
-    options: dict[str, Any]
-    noise_floor: _Quantity[Finite, Literal["1"]] | None
-    parameters: dict[str, _Parameter]
-    fit: _Fit
-    measurement_kernels: _Kernels
-    complete: bool
+def _kernels(calibration: CalibrationRecord) -> _Kernels:
+    fit, table = calibration.fit, calibration.table
+    columns, rows = None, [_Kernel(*row) for row in zip(fit.kernels, fit.relative_errors, strict=True)]
+    if table is not None:
+        unit = {name: info.unit for name, info in table.info.items()}
+        unit.setdefault(calibration.model.output_feature, output_unit(calibration.model.output_feature, {}))
+        columns = tuple(_Column(name, unit.get(name, name)) for name in table.features)
+        groups = table.groups or [None] * len(rows)
+        spread = [None] * len(rows) if table.spread is None else table.spread.tolist()
+        rows = [
+            _Kernel(
+                row.kernel,
+                row.relative_error,
+                group,
+                None if width is None or not math.isfinite(width) else width,
+                " ".join(repr(value).removesuffix(".0") for value in values),
+            )
+            for row, group, width, values in zip(rows, groups, spread, table.values.tolist(), strict=True)
+        ]
+    dropped = tuple(_Dropped(kernel, reason) for kernel, reason in calibration.dropped)
+    return _Kernels(relative_error_unit="1", columns=columns, kernels=tuple(rows), dropped=dropped)
 
 
 def read_calibration_parts(top: Section) -> dict[str, Any]:
@@ -257,11 +261,18 @@ def _read_fit(top: Section, file: _CalibrationFile, model: Model) -> FitResult:
 
 
 def _estimate(name: str, entry: _Parameter) -> ParameterEstimate:
-    rate = (None, "") if entry.rate is None else (entry.rate.value, entry.rate.unit)
     return ParameterEstimate(
-        name, entry.value, entry.unit, entry.standard_error, *rate, entry.kind, entry.negative, entry.at_bound,
+        name,
+        entry.value,
+        entry.unit,
+        entry.standard_error,
+        None if entry.rate is None else entry.rate.value,
+        "" if entry.rate is None else entry.rate.unit,
+        entry.kind,
+        entry.negative,
+        entry.at_bound,
         entry.determined,
-    )  # fmt: skip
+    )
 
 
 def _read_table(top: Section, file: _CalibrationFile, model: Model) -> FeatureTable | None:
@@ -288,7 +299,7 @@ def _read_table(top: Section, file: _CalibrationFile, model: Model) -> FeatureTa
             msg = "every kernel must have a generator, or none"
             raise top.error(msg, *where, "generator")
         values[row] = numbers
-    spread = np.array([entry.spread for entry in kernels])
+    spread = np.array([math.nan if entry.spread is None else entry.spread for entry in kernels])
     table = FeatureTable(
         names[0],
         names,
@@ -326,30 +337,3 @@ def fitted_rows(model: Model, table: FeatureTable, *, scaled: bool) -> FeatureTa
         device=table.device,
     )
     return scale_features_by_output(part) if scaled else part
-
-
-def _kernels_content(calibration: Calibration) -> dict[str, Any]:
-    """Return the content of the section ``measurement_kernels``."""
-    fit, table = calibration.fit, calibration.table
-    content: dict[str, Any] = {"relative_error_unit": "1"}
-    if table is not None:
-        unit = {name: info.unit for name, info in table.info.items()}
-        unit.setdefault(calibration.model.output_feature, output_unit(calibration.model.output_feature, {}))
-        content["columns"] = [{"feature": name, "unit": unit.get(name, name)} for name in table.features]
-    entries = []
-    for row, (kernel, error) in enumerate(zip(fit.kernels, fit.relative_errors, strict=True)):
-        entry: dict[str, Any] = {"kernel": kernel, "relative_error": error}
-        if table is not None:
-            if table.groups:
-                entry["generator"] = table.groups[row]
-            if table.spread is not None and np.isfinite(table.spread[row]):
-                entry["spread"] = float(table.spread[row])
-            entry["values"] = " ".join(_written(value) for value in map(float, table.values[row]))
-        entries.append(entry)
-    content["kernels"] = entries
-    content["dropped"] = [{"kernel": kernel, "reason": reason} for kernel, reason in calibration.dropped]
-    return content
-
-
-def _written(value: float) -> str:
-    return repr(value).removesuffix(".0")

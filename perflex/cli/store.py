@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.session import session_of
 from perflex.store.records import numbers_in_words
 
@@ -43,16 +43,16 @@ def list_(
     session = session_of(context)
     kept = existing_store(place)
     kernels, counts = overview(kept), counts_size(kept)
-    aside = [str(path) for path in kept.set_asides()]
+    aside = kept.set_asides()
     if as_json:
         facts = {
-            "path": str(kept.path),
+            "path": kept.path,
             "bytes": kept.path.stat().st_size,
             "kernels": [kernel.as_dict() for kernel in kernels],
-            "counts": vars(counts),
+            "counts": counts,
             "set_aside": aside,
         }
-        typer.echo(json.dumps(facts, indent=2))
+        print_json(facts)
         return
     for device in dict.fromkeys(kernel.device for kernel in kernels):
         session.output.print(_table(device, [kernel for kernel in kernels if kernel.device == device]))

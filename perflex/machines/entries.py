@@ -11,32 +11,32 @@ from perflex.yaml_file import Fields, Finite
 __all__ = ["LEVEL_UNITS", "Curve", "Entry", "Level", "MachineFile", "Quantity", "SourceEntry", "Stream"]
 
 
-class Entry(Fields):
+class Entry(Fields, frozen=True):
     """What every fact has: the key of its source."""
 
     source: str
 
 
-class Quantity(Entry):
+class Quantity(Entry, frozen=True):
     """A number in any unit of its dimension."""
 
     value: Finite
     unit: str
 
 
-class Flag(Entry):
+class Flag(Entry, frozen=True):
     """Whether something is so."""
 
     value: bool
 
 
-class Overlap(Entry):
+class Overlap(Entry, frozen=True):
     """How a level's time composes with that of the levels beyond it."""
 
     value: Literal["sum", "max"]
 
 
-class Curve(Entry):
+class Curve(Entry, frozen=True):
     """Coefficients of a capacity curve."""
 
     a: Finite
@@ -44,14 +44,14 @@ class Curve(Entry):
     c: Finite
 
 
-class SourceEntry(Fields):
+class SourceEntry(Fields, frozen=True):
     """An entry of ``sources``."""
 
     kind: Literal["datasheet", "reported", "measured", "derived", "assumed"]
     text: str
 
 
-class Level(Fields, kw_only=True):
+class Level(Fields, frozen=True, kw_only=True):
     """An entry of ``levels``; see `perflex.machines.levels.CacheLevel`."""
 
     name: str
@@ -78,7 +78,7 @@ LEVEL_UNITS = {
 }
 
 
-class Stream(Fields):
+class Stream(Fields, frozen=True):
     """An entry of ``memory_streams``; see `perflex.machines.levels.MemoryStream`."""
 
     name: str
@@ -88,7 +88,7 @@ class Stream(Fields):
     bandwidth: Quantity
 
 
-class MachineFile(Fields, kw_only=True):
+class MachineFile(Fields, frozen=True, kw_only=True):
     """The content of a machine's file."""
 
     name: str

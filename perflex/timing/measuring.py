@@ -17,12 +17,13 @@ from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 from perflex.timing.statistics import estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import loopy as lp
     from numpy.typing import NDArray
 
     from perflex.devices.listing import Device
+    from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.timing.launch.backend import Backend, KernelBackend, TimedDevice
     from perflex.timing.results import FailureKind
@@ -32,7 +33,6 @@ __all__ = [
     "Job",
     "Measured",
     "MeasurementFailure",
-    "Progress",
     "Timing",
     "TimingOptions",
     "entries_of",
@@ -43,7 +43,6 @@ __all__ = [
 ]
 
 Job: TypeAlias = "tuple[lp.TranslationUnit, Mapping[str, int], str]"
-Progress: TypeAlias = "Callable[[int, int, str], None]"
 
 # Failures that cost a process each time.
 _NOT_AGAIN: Mapping[str, FailureKind] = {"hang": "hang", "crash": "crash"}

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.machines.resources import Resources
+    from perflex.progress import Progress
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Job, Progress
+    from perflex.timing.measuring import Job
 
 __all__ = ["resource_use"]
 

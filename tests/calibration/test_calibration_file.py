@@ -330,7 +330,7 @@ def test_predict_uses_the_calibrations_sub_group_size(monkeypatch: pytest.Monkey
         seen.append(sub_group_size)
         return dict.fromkeys(features, float(sizes["n"]))
 
-    monkeypatch.setattr("perflex.calibration.gathering.kernel_feature_values", values)
+    monkeypatch.setattr("perflex.features.values.kernel_feature_values", values)
     monkeypatch.setattr("perflex.features.coverage.warn_uncounted", lambda *_: None)
     params = calibration.params
     expected = 10 * (params["p_op"] + params["p_mem"]) + params["p_launch"]

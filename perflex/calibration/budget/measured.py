@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.fit.table import FeatureTable
+    from perflex.progress import Progress
     from perflex.store.resume import RecordOnly
-    from perflex.timing.measuring import Job, Progress, Timing, TimingOptions
+    from perflex.timing.measuring import Job, Timing, TimingOptions
 
-__all__ = ["Pool"]
+__all__ = ["KernelPool"]
 
 
 @dataclass
-class Pool:
+class KernelPool:
     """Kernels with their counted features, and what has been measured of them.
 
     Attributes
@@ -82,6 +83,7 @@ class Pool:
         if not before:
             self.seconds[row], self.spread[row] = timing.seconds, timing.spread
         else:
+            # Samples of earlier batches are gone by now; their median and the new one are weighted by number.
             merged = (before * self.seconds[row] + now * timing.seconds) / (before + now)
             minimum = timing.statistic == "minimum"
             self.seconds[row] = min(self.seconds[row], timing.seconds) if minimum else merged

@@ -95,26 +95,26 @@ def load_description(place: str | Path) -> Description:
     raise FileFormatError(msg, description=place)
 
 
-class _Tunable(Fields):
+class _Tunable(Fields, frozen=True):
     meaning: str
     # Far from where products of a few values overflow.
     values: tuple[Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)], ...]
     dead_when: str | None = None
 
 
-class _Parameter(Fields):
+class _Parameter(Fields, frozen=True):
     meaning: str
     unit: str
     prior: Positive
     spread: Positive
 
 
-class _Alternative(Fields):
+class _Alternative(Fields, frozen=True):
     meaning: str
     settings: dict[str, Finite]
 
 
-class _DescriptionFile(Fields, kw_only=True):
+class _DescriptionFile(Fields, frozen=True, kw_only=True):
     name: str
     description: str
     aliases: tuple[str, ...] = ()

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.devices.listing import Device
+    from perflex.progress import Progress
     from perflex.search.spaces.candidates import Candidates
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Progress, TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
 __all__ = ["drawn", "timed"]
 

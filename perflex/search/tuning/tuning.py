@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
     from perflex.devices.listing import Device
     from perflex.machines import Machine
+    from perflex.progress import Progress
     from perflex.search.pruning.promise import KeepDecision, Promise
     from perflex.search.spaces.space import VariantSpace
     from perflex.search.tuning.steps import Asked, TunerStep
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.measuring import Job, Progress, TimingOptions
+    from perflex.timing.measuring import Job, TimingOptions
 
 __all__ = ["PLAIN_FEATURES", "TuningResult", "tune"]
 

@@ -25,9 +25,10 @@ from perflex.studies.machine_detect.kernels import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from perflex.progress import Progress
     from perflex.studies.machine_detect.system import ReportedCache
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Job, Progress, TimingOptions
+    from perflex.timing.measuring import Job, TimingOptions
 
 __all__ = ["Bandwidths", "Rates", "measure_rates"]
 

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor, Future
 
+    from perflex.progress import Progress
     from perflex.store.records import MeasurementKey, Recorder, Sample
     from perflex.timing.executors.portions import PortionResult
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Job, Progress
+    from perflex.timing.measuring import Job
     from perflex.timing.results import Measured
     from perflex.timing.rounds import Entry
 
