@@ -14,13 +14,12 @@ import pytest
 from perflex import Calibration
 from perflex.__main__ import main
 from perflex.errors import FileFormatError, MeasurementError, PerflexWarning
-from perflex.features.values import kernel_feature_values
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate, scaled_tags
+from perflex.models.sizes import REFERENCE_RATE, matrix_sizes
 from perflex.studies.demo import DemoRow, demo_rows, demo_study, demo_summary, run_demo, write_demo
 from perflex.studies.evaluation import Point
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
@@ -30,31 +29,6 @@ if TYPE_CHECKING:
 
 SIZES = (288, 416, 544, 672, 800, 928)
 COLUMNS = ["size", "variant", "predicted_s", "measured_s", "relative_error", "predicted_rank", "measured_rank"]
-
-
-@pytest.mark.parametrize("scale", [1e-3, 0.1, 0.165, 0.5, 1.0, 2.0, 60.0])
-def test_sizes_are_odd_multiples_of_32_and_increase(scale: float) -> None:
-    sizes = matrix_sizes(SIZES, scale)
-    assert len(sizes) == len(SIZES)
-    assert all(size % 64 == 32 and size >= 96 for size in sizes)
-    assert list(sizes) == sorted(set(sizes))
-
-
-def test_sizes_grow_with_the_cube_root_of_speed() -> None:
-    assert matrix_sizes(SIZES, 1.0) == SIZES
-    for small, large in zip(SIZES, matrix_sizes(SIZES, 64.0), strict=True):
-        assert large == pytest.approx(4 * small, abs=32)
-
-
-def test_only_sizes_are_scaled_in_tags() -> None:
-    tags = ["matmul_sq_mem", "dtype:float32", "n:288,544", "nelements:131072,262144", "m:64"]
-    assert scaled_tags(tags, 1.0) == tags
-    assert scaled_tags(tags, 0.1) == ["matmul_sq_mem", "dtype:float32", "n:160,224", "nelements:32768,65536", "m:64"]
-
-
-def test_multiply_add_rate_of_a_fake_device() -> None:
-    device = FakeDevice(lambda _, sizes: sizes["nelements"] * 32 * sizes["m"] / 2e12)
-    assert multiply_add_rate(device) == pytest.approx(2e12)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 60.0])
@@ -82,7 +56,7 @@ def true_device(description_scale: float) -> FakeDevice:
 
     def law(label: str, sizes: dict[str, int]) -> float:
         kernel = known.get(label)
-        return model.evaluate(costs, kernel_feature_values(model.input_features(), kernel, sizes, 16))
+        return model.eval_with_kernel(costs, kernel, sizes, sub_group_size=16)
 
     collection = KernelCollection(ALL_GENERATORS)
     pilot = ["flops_madd_pattern", "dtype:float32", "groups_fit:True", "m:64"]
