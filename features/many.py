@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from perflex.features import Amount, Feature
     from perflex.machines.resources import Resources
-    from perflex.timing.measuring import Progress
+    from perflex.progress import Progress
 
 __all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in_portions"]
 

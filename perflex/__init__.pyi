@@ -11,8 +11,8 @@ from .calibration.gathering import gather_feature_values as gather_feature_value
 from .calibration.interval import PredictionInterval as PredictionInterval
 from .calibration.shipped import calibration_names as calibration_names
 from .calibration.shipped import load_calibration as load_calibration
-from .devices.listing import Device as Device
-from .devices.listing import DeviceInfo as DeviceInfo
+from .devices.device import Device as Device
+from .devices.device import DeviceInfo as DeviceInfo
 from .devices.listing import find_device as find_device
 from .devices.listing import list_devices as list_devices
 from .errors import PerflexError as PerflexError
@@ -35,10 +35,10 @@ from .machines.lookup import machine_names as machine_names
 from .machines.machine import Machine as Machine
 from .models import load_model as load_model
 from .models import model_names as model_names
+from .search.described.description import Description as Description
 from .search.described.description_file import load_description as load_description
 from .search.described.kernel_tuner_strategy import KernelTunerStrategy as KernelTunerStrategy
 from .search.described.prune import prune_described as prune_described
-from .search.described.scops import described_scop as described_scop
 from .search.described.space import DescribedSpace as DescribedSpace
 from .search.described.tuner import DescribedTuner as DescribedTuner
 from .search.described.tuner import tune_described as tune_described

@@ -12,7 +12,7 @@ from perflex.cli.terminal import terminal_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.devices.listing import DeviceInfo
+    from perflex.devices.device import DeviceInfo
 
 __all__ = ["devices"]
 
@@ -43,10 +43,10 @@ def _texts(infos: Sequence[DeviceInfo]) -> list[str]:
     from rich.markup import escape
 
     from perflex.devices.device import API_NAMES
-    from perflex.devices.names import telling_names
+    from perflex.devices.names import short_names
 
     texts = []
-    names = telling_names([info.device for info in infos])
+    names = short_names([info.device for info in infos])
     for name, info in zip(names, infos, strict=True):
         device = info.device
         verdict = "[green]usable[/]" if info.usable else f"[red]not usable:[/] {escape(info.reason)}"

@@ -12,7 +12,7 @@ from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.studies.evaluation import DeviceEvaluation
 
 __all__ = ["evaluate"]

@@ -124,6 +124,7 @@ def _measured(
     from perflex.devices.listing import find_device
     from perflex.errors import MeasurementError
     from perflex.features import Scop
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
 
     described = [name for name, kernel in kernels.items() if isinstance(kernel, Scop)]
@@ -132,7 +133,7 @@ def _measured(
         raise MeasurementError(msg, kernel=described[0])
     on = find_device(device or None)
     terminal.remarks.print(f"device: {on}", markup=False)
-    jobs = [(kernels[place.name], dict(place.sizes), place.name) for place in places]
+    jobs = [SizedKernel(kernels[place.name], dict(place.sizes), place.name) for place in places]
     with terminal.warnings_shown(), terminal.progress("roofline:") as progress:
         outcomes = measure(jobs, on, TimingOptions(budget_s=seconds), progress)
     timed = []

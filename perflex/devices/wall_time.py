@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from perflex.devices.cuda import cuda_absence
-from perflex.devices.listing import Device, list_devices, mark_default, pick, working
-from perflex.devices.names import matching, telling_names
+from perflex.devices.device import Device
+from perflex.devices.listing import find_device, list_devices, mark_default, pick, working
+from perflex.devices.names import matching, short_names
 from perflex.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.devices.device import Api
+    from perflex.devices.device import Api, Device
 
-__all__ = ["device_of", "is_wall_time", "names_a_device", "wall_time_identifier"]
+__all__ = ["chosen_device", "device_of", "is_device_specific", "is_wall_time", "wall_time_identifier"]
+
+# A device that is given as such may be any that timing knows, a simulated one for example.
+_Given = TypeVar("_Given")
 
 _PREFIXES: Mapping[Api, str] = {"opencl": "f_cl_wall_time", "cuda": "f_cuda_wall_time"}
 
@@ -24,7 +28,7 @@ def is_wall_time(identifier: str) -> bool:
     return _api_of(identifier) is not None
 
 
-def names_a_device(identifier: str) -> bool:
+def is_device_specific(identifier: str) -> bool:
     """Return whether a feature says where it is measured, as all do but ``f_cl_wall_time``: that on any device."""
     return identifier != _PREFIXES["opencl"]
 
@@ -70,9 +74,29 @@ def device_of(identifier: str) -> Device:
     return pick(infos, numbers, f"{asked} ({absence})" if absence else asked)
 
 
+def chosen_device(device: str | _Given | None, output: str | None = None) -> Device | _Given:
+    """Return the device that is asked for: one as it is, or by parts of its name.
+
+    Parameters
+    ----------
+    device
+        What was asked for; None if nothing was.
+    output
+        The wall-time feature that then says which; without it, the default device.
+
+    Raises
+    ------
+    DeviceError
+        No working device fits, or several do.
+    """
+    if device is None and output is not None:
+        return device_of(output)
+    return find_device(device) if device is None or isinstance(device, str) else device
+
+
 def wall_time_identifier(device: Device) -> str:
     """Return a short wall-time feature that means this device and no other of the machine."""
     api: Api = getattr(device, "api", "opencl")
     devices = [info.device for info in list_devices() if info.device.api == api]
     known = devices if device in devices else [*devices, device]
-    return f"{_PREFIXES[api]}_{telling_names(known)[known.index(device)].removeprefix('cuda_')}"
+    return f"{_PREFIXES[api]}_{short_names(known)[known.index(device)].removeprefix('cuda_')}"

@@ -29,13 +29,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex import Calibration, calibrate, gather_feature_values
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.devices.listing import find_device
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
+from perflex.features.sized_kernel import SizedKernel
 from perflex.fit.result import geometric_mean_error
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
 from perflex.studies.demo import demo_study
 from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from perflex import FeatureTable, Model
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from uipick import MeasurementKernel
 
 SHARES = (0.05, 0.1, 0.2, 0.33, 0.5, 1.0)
@@ -68,8 +69,12 @@ class PlayedBack:
     def backend(self) -> PlayedBack:
         return self
 
-    def prepare(self, kernel: object, sizes: object, label: str) -> PlayedBackKernel:  # noqa: ARG002 - protocol
-        return PlayedBackKernel(self, label)
+    @property
+    def device(self) -> PlayedBack:
+        return self
+
+    def build(self, request: SizedKernel) -> PlayedBackKernel:
+        return PlayedBackKernel(self, request.label)
 
     def next(self, label: str) -> float:
         time = float(next(self._streams[label]))
@@ -139,7 +144,9 @@ def targets(scale: float) -> list[MeasurementKernel]:
 
 def timed(kernels: Sequence[MeasurementKernel], device: Device) -> dict[str, tuple[float, ...]]:
     """Return all timings of each kernel in seconds."""
-    outcomes = measure([(kernel.kernel, kernel.sizes, kernel.name) for kernel in kernels], device, ALL_TRIALS)
+    outcomes = measure(
+        [SizedKernel(kernel.kernel, kernel.sizes, kernel.name) for kernel in kernels], device, ALL_TRIALS
+    )
     for outcome in outcomes:
         if isinstance(outcome, MeasurementFailure):
             raise outcome.error

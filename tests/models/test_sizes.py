@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perflex.models.sizes import matrix_sizes, multiply_add_rate, odd_multiples, scaled_tags
-from perflex.testing import FakeDevice
+from perflex.models.sizes import matrix_sizes, odd_multiples, scaled_tags
 
 SIZES = (288, 416, 544, 672, 800, 928)
 
@@ -28,11 +27,6 @@ def test_only_sizes_are_scaled_in_tags() -> None:
     tags = ["matmul_sq_mem", "dtype:float32", "n:288,544", "nelements:131072,262144", "m:64"]
     assert scaled_tags(tags, 1.0) == tags
     assert scaled_tags(tags, 0.1) == ["matmul_sq_mem", "dtype:float32", "n:160,224", "nelements:32768,65536", "m:64"]
-
-
-def test_multiply_add_rate_of_a_fake_device() -> None:
-    device = FakeDevice(lambda _, sizes: sizes["nelements"] * 32 * sizes["m"] / 2e12)
-    assert multiply_add_rate(device) == pytest.approx(2e12)
 
 
 def test_odd_multiples_grow_with_the_root() -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from perflex import Calibration
 from perflex.__main__ import main
+from perflex.calibration.device_speed import REFERENCE_RATE
 from perflex.errors import FileFormatError, MeasurementError, PerflexWarning
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, matrix_sizes
+from perflex.models.sizes import matrix_sizes
 from perflex.studies.demo import DemoRow, demo_rows, demo_study, demo_summary, run_demo, write_demo
 from perflex.studies.evaluation import Point
 from perflex.testing import FakeDevice

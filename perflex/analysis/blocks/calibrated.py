@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import BlockError, CalibrationError
+from perflex.features.sized_kernel import SizedKernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from perflex.analysis.blocks.grids import GridStencil
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.machines import Machine
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.measuring import TimingOptions
@@ -71,7 +72,7 @@ def calibrate_blocks(
     from perflex.analysis.blocks.grids import read_grids
     from perflex.analysis.blocks.quantities import block_expression, block_info, block_quantities
     from perflex.calibration.calibrating import calibration_from_table
-    from perflex.devices.listing import find_device
+    from perflex.devices.wall_time import chosen_device
     from perflex.expression.model import Model
     from perflex.features import extract_scop
     from perflex.fit.fitting import fit_model
@@ -92,8 +93,8 @@ def calibrate_blocks(
         found = block_quantities(stencil, np.array([block], np.int64), where, workers)
         counts.append([float(found[name][0]) for name in names])
         labels.append(f"{stencil.name} {'x'.join(map(str, stencil.extents))} in {'x'.join(map(str, block))}")
-        jobs.append((kernel, sizes, labels[-1]))
-    chosen = find_device(device) if device is None or isinstance(device, str) else device
+        jobs.append(SizedKernel(kernel, sizes, labels[-1]))
+    chosen = chosen_device(device)
     options = timing or TimingOptions(min_trials=20, precision=0.0)
     outcomes = measure(jobs, chosen, options)
     timed = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Timing)]

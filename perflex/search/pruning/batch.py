@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import MeasurementError, PerflexWarning
+from perflex.features.sized_kernel import SizedKernel
 from perflex.features.values import kernel_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
+    from perflex.progress import Progress
     from perflex.search.spaces.candidates import Candidates
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Progress, TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
 __all__ = ["drawn", "timed"]
 
@@ -62,7 +64,7 @@ def timed(
         return {}
     chosen = device_of(calibration.model.output_feature) if device is None else device
     found = find_device(chosen) if isinstance(chosen, str) else chosen
-    jobs = [(kernel_of(candidates.kernel(n)), candidates.sizes(n), candidates.names[n]) for n in numbers]
+    jobs = [SizedKernel(kernel_of(candidates.kernel(n)), candidates.sizes(n), candidates.names[n]) for n in numbers]
     times: dict[str, float] = {}
     reason = ""
     for outcome in measure(jobs, found, timing, progress):

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines import Machine
+    from perflex.progress import Progress
     from perflex.store.store import StorePlace
-    from perflex.timing.measuring import Progress
 
 __all__ = ["Candidates", "candidates_of", "named_variants"]
 

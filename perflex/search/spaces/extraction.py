@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.machines import Machine
+    from perflex.progress import Progress
     from perflex.search.spaces.building import Settings
     from perflex.search.spaces.space import VariantSpace
     from perflex.store.store import StorePlace
-    from perflex.timing.measuring import Progress
 
 __all__ = ["ExtractedSpace", "extract_space"]
 

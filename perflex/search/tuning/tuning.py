@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.devices.device import Device
 from perflex.errors import CalibrationError, MeasurementError, PerflexError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.machines.choice import else_machine
 from perflex.progress import progress_shown
 from perflex.search.spaces.building import NotBuiltError
@@ -19,7 +21,6 @@ from perflex.search.tuning.checks import check_budgets
 from perflex.search.tuning.code import generate_code
 from perflex.search.tuning.timer import VariantTimer
 from perflex.search.tuning.tuner import Tuner
-from perflex.timing.launch.backend import IsolatingDevice
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
     from perflex.machines import Machine
+    from perflex.progress import Progress
     from perflex.search.pruning.promise import KeepDecision, Promise
     from perflex.search.spaces.space import VariantSpace
     from perflex.search.tuning.steps import Asked, TunerStep
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.measuring import Job, Progress, TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
 __all__ = ["PLAIN_FEATURES", "TuningResult", "tune"]
 
@@ -209,7 +210,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     options = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
     begun = time.perf_counter()
     with progress_shown(progress, "tune:") as report, VariantTimer(chosen, options) as timer:
-        coder = executor if isinstance(chosen, IsolatingDevice) else None
+        coder = executor if isinstance(chosen, Device) else None
         _drive(tuner, _Measuring(extracted, timer, chosen, coder), failures, report)
         best = _winner(tuner, timer, options)
     spent = time.perf_counter() - begun
@@ -256,9 +257,8 @@ class _Measuring:
                 failures[_cause(each.name, str(made.context.get("kind", "prepare")), made.message)] += 1
             else:
                 ready[each.number] = made
-        timed = self._timer.timed if self._executor is None else self._timer.timed_code
         found: dict[int, float] = {}
-        for number, outcome in zip(ready, timed(list(ready.values())) if ready else (), strict=True):
+        for number, outcome in zip(ready, self._timer.timed(list(ready.values())) if ready else (), strict=True):
             if isinstance(outcome, MeasurementFailure):
                 failures[_cause(outcome.label, outcome.kind, outcome.reason)] += 1
             else:
@@ -266,16 +266,16 @@ class _Measuring:
         # What is learned and compared are times as if the device were as fast as at the start.
         return {number: seconds / self._timer.slowdown for number, seconds in found.items()}
 
-    def _made(self, asked: Sequence[Asked]) -> Sequence[Job | LaunchRequest | PerflexError]:
+    def _made(self, asked: Sequence[Asked]) -> Sequence[SizedKernel | LaunchRequest | PerflexError]:
         """Return kernels, or code; or why there is none: what was built when it was counted may fail now."""
         space, sizes = self._extracted, self._extracted.sizes
         if self._executor is not None:
             variants = [(each.name, each.settings) for each in asked]
             return generate_code(space.space.build, variants, sizes, self._device, self._executor)
-        made: list[Job | LaunchRequest | PerflexError] = []
+        made: list[SizedKernel | LaunchRequest | PerflexError] = []
         for each in asked:
             try:
-                made.append((space.kernel(each.number), sizes, each.name))
+                made.append(SizedKernel(space.kernel(each.number), sizes, each.name))
             except NotBuiltError as error:
                 made.append(error)
         return made

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.features.sized_kernel import SizedKernel
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.studies.recheck import drift, reference_times
 from perflex.studies.evaluation.overlap import Candidate, OverlapChoice, choose_overlap
 from perflex.fit.result import geometric_mean_error
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.studies.evaluation.studies import Study
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
-    from perflex.timing.measuring import Progress
+    from perflex.progress import Progress
     from uipick import MeasurementKernel
 
 __all__ = ["DeviceEvaluation", "Point", "StudyResult", "evaluate_device"]
@@ -219,7 +220,7 @@ def evaluate_device(
     predicted = [each.predicted() for each in calibrated]
     targets = [kernel for each in calibrated for kernel in each.plan.targets.values()]
     references = reference_times(table, kernels)
-    jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets, *references)]
+    jobs = [SizedKernel(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets, *references)]
     # Reference kernels are to be timed again, whatever was kept of them.
     outcomes = measure(jobs, device, options, progress, None if recorder is None else RecordOnly(recorder))
     if recorder is not None:

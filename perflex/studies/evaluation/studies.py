@@ -36,7 +36,7 @@ class Study:
     trial_sizes
         Sizes at which the variants are timed to choose among models; smaller than those to predict.
     sizes
-        Sizes to predict. Both suit a device of `perflex.models.sizes.REFERENCE_RATE`.
+        Sizes to predict. Both suit a device of `perflex.calibration.device_speed.REFERENCE_RATE`.
     rule
         How they are made to suit another one; None to take them as they are. Odd multiples: even ones share the factor
         two with caches' sets.
