@@ -79,9 +79,9 @@ def volumes(  # noqa: PLR0913 - one parameter per option
     values = feature_values(found)
     limits, unknown = _limits(values, scop, given, where)
     if as_json:
-        heading = {"kernel": scop.name, "machine": where.name, "variant": variant.value}
+        asked = {"kernel": scop.name, "machine": where.name, "variant": variant.value}
         parts = picked(found, "arrays", "total")
-        print_json({**heading, **values, **_limit_content(limits, unknown), **parts})
+        print_json({**asked, **values, **_limit_content(limits, unknown), **parts})
         return
     at = ", ".join(f"{name}={value}" for name, value in given.items()) or "no sizes"
     title = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
