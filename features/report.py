@@ -8,21 +8,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
-from perflex.features.counting.certainty import Certainty, certainty_of_access, certainty_of_statement
+from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.counts import AccessCounts, ScopCounts, counts_of
 from perflex.features.families.chains import ChainFeature
-from perflex.features.families.feature import parse_feature
 from perflex.features.families.footprints import FootprintFeature
 from perflex.features.families.launches import LaunchFeature
 from perflex.features.families.machine import RESIDENCY_FEATURES
 from perflex.features.families.memory import MemoryAccessFeature
 from perflex.features.families.operations import OperationFeature
+from perflex.features.families.registry import parse_feature
 from perflex.machines.choice import chosen_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.counting.counts import AccessCounts, ScopCounts
     from perflex.features.counting.footprints import Footprint
     from perflex.features.counting.ratio import Ratio
     from perflex.features.families.feature import Feature
@@ -183,7 +182,7 @@ class _Counter:
         total = self.counts.access_total(selected, self._granularity)
         certainty = Certainty()
         for item in selected:
-            certainty = certainty | certainty_of_access(item)
+            certainty = certainty | item.certainty
         granularities = {
             "sub-group" if item.per_sub_group and not self.per_work_item else "work-item" for item in selected
         }

@@ -69,7 +69,9 @@ def kernel_feature_values(
     MachineError
         A feature needs a machine and there is none, or it lacks a fact.
     """
-    from perflex.features import counts_of, extract_scop, parse_feature
+    from perflex.features.counting.counts import counts_of
+    from perflex.features.families.registry import parse_feature
+    from perflex.features.from_loopy.extract import extract_scop
 
     scop = extract_scop(kernel_of(kernel))
     checked = scop.checked(sizes)

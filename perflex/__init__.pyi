@@ -35,10 +35,10 @@ from .machines.lookup import machine_names as machine_names
 from .machines.machine import Machine as Machine
 from .models import load_model as load_model
 from .models import model_names as model_names
+from .search.described.description import Description as Description
 from .search.described.description_file import load_description as load_description
 from .search.described.kernel_tuner_strategy import KernelTunerStrategy as KernelTunerStrategy
 from .search.described.prune import prune_described as prune_described
-from .search.described.scops import described_scop as described_scop
 from .search.described.space import DescribedSpace as DescribedSpace
 from .search.described.tuner import DescribedTuner as DescribedTuner
 from .search.described.tuner import tune_described as tune_described

@@ -170,14 +170,14 @@ def _lanes(scop: Scop, machine: Machine) -> int:
 
 
 def _nests_of(scop: Scop, lanes: int, blocked: tuple[str, ...], fold: dict[str, int]) -> Nests:
-    # Kept on the Scop, as counts are: reading them takes isl's time.
-    kept: dict[object, Nests] = scop.__dict__.setdefault("_ecm_nests", {})
-    key = (lanes, tuple(sorted(blocked)), tuple(sorted(fold.items())))
-    if key not in kept:
-        if (lanes,) not in kept:
-            kept[(lanes,)] = read_nests(scop, lanes)
-        kept[key] = blocked_nests(folded_nests(kept[(lanes,)], fold), tuple(sorted(blocked)))
-    return kept[key]
+    loops = tuple(sorted(blocked))
+
+    def compute() -> Nests:
+        # Reading nests takes isl's time, blocking and folding them does not.
+        plain = scop.derived("nests", lanes, lambda: read_nests(scop, lanes))
+        return blocked_nests(folded_nests(plain, fold), loops)
+
+    return scop.derived("blocked nests", (lanes, loops, tuple(sorted(fold.items()))), compute)
 
 
 def _iterations(plans: list[GroupPlan]) -> Any:

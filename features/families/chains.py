@@ -41,7 +41,7 @@ class ChainFeature:
     Attributes
     ----------
     dtype, kind
-        Of the operations counted.
+        Element type and name of the operations counted, as in ``f_op_...``.
     after
         So many operations at the beginning of each chain are not counted.
     """

@@ -107,16 +107,9 @@ def _estimated(scop: Scop, sizes: Sizes, choice: Choice) -> Mapping[str, Any]:
     from perflex.features.cpu import estimate_ecm
 
     used = {name: np.asarray(sizes[name]) for name in scop.parameters if name in sizes}
-    # Kept on the Scop, as counts are: a model asks for several features of one computation.
-    kept: dict[Any, Mapping[str, Any]] = scop.__dict__.setdefault("_ecm_values", {})
     key = (tuple((name, array.shape, array.tobytes()) for name, array in sorted(used.items())), choice.machine)
-    found = kept.get(key)
-    if found is None:
-        found = estimate_ecm(scop, sizes, choice.machine).features()
-        if len(kept) >= _KEPT:
-            kept.clear()
-        kept[key] = found
-    return found
+    # A model asks for several features of one computation.
+    return scop.derived("ECM", key, lambda: estimate_ecm(scop, sizes, choice.machine).features(), most=_KEPT)
 
 
 class EcmFamily:

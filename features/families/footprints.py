@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnknownFeatureError
-from perflex.features.counting.access_pattern import DIRECTIONS, AccessPattern, parse_pattern
+from perflex.features.counting.access_pattern import AccessPattern, parse_pattern
 from perflex.features.counting.counts import AccessCounts, counts_of
 from perflex.features.families.feature import Amount
+from perflex.features.scop.words import DIRECTIONS
 
 if TYPE_CHECKING:
     from perflex.features.counting.footprints import Footprint

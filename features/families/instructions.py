@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
 
 __all__ = ["INSTRUCTION_CLASSES", "INSTRUCTION_FEATURES", "InstructionFamily", "InstructionFeature"]
@@ -59,9 +60,7 @@ class InstructionFeature:
         whose = None if self.identifier == "f_inst_thread" else sub_group_size
         by_class = instructions_of(scop, whose)
         if self.identifier in {"f_inst_total", "f_inst_thread"}:
-            from perflex.features.counting.counts import total
-
-            return total(by_class.values())
+            return QuasiPolynomial.total(by_class.values())
         return by_class[self.identifier.removeprefix("f_inst_")]
 
     def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol

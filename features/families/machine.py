@@ -142,15 +142,9 @@ class MachineFeature:
     def _at(self, scop: Scop, sizes: Mapping[str, int]) -> float:
         choice = _with_build(current_choice(self.identifier))
         kind = next(kind for kind in _KINDS if self.identifier in kind.units)
-        # Kept on the Scop, as counts are: a model asks for several features of one computation.
-        kept: dict[Any, Mapping[str, float]] = scop.__dict__.setdefault("_on_machines", {})
         key = (kind.compute, tuple(sorted(sizes.items())), choice)
-        found = kept.get(key)
-        if found is None:
-            found = kind.compute(scop, sizes, choice)
-            if len(kept) >= _KEPT:
-                kept.clear()
-            kept[key] = found
+        # A model asks for several features of one computation.
+        found = scop.derived("on machines", key, lambda: kind.compute(scop, sizes, choice), most=_KEPT)
         return found[self.identifier]
 
     def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol

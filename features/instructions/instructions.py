@@ -86,19 +86,18 @@ def instructions_of(scop: Scop, sub_group_size: int | None) -> dict[str, QuasiPo
 
 
 def _merged(scop: Scop) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
-    """Return (instructions per element, set) by class and launch, each set once; kept on the Scop."""
-    kept: dict[tuple[str, int], list[tuple[Fraction, Any]]] | None = scop.__dict__.get("_instructions")
-    if kept is not None:
-        return kept
-    sums: dict[tuple[str, int], dict[str, tuple[Fraction, Any]]] = {}
-    with ISL_LOCK:
-        for part in _everything(scop):
-            into = sums.setdefault((part.kind, part.launch), {})
-            key = str(part.domain)
-            into[key] = (into.get(key, (Fraction(0), None))[0] + part.times, part.domain)
-    merged = {key: list(parts.values()) for key, parts in sums.items()}
-    found: dict[tuple[str, int], list[tuple[Fraction, Any]]] = scop.__dict__.setdefault("_instructions", merged)
-    return found
+    """Return (instructions per element, set) by class and launch, each set once."""
+
+    def compute() -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
+        sums: dict[tuple[str, int], dict[str, tuple[Fraction, Any]]] = {}
+        with ISL_LOCK:
+            for part in _everything(scop):
+                into = sums.setdefault((part.kind, part.launch), {})
+                key = str(part.domain)
+                into[key] = (into.get(key, (Fraction(0), None))[0] + part.times, part.domain)
+        return {key: list(parts.values()) for key, parts in sums.items()}
+
+    return scop.derived("instructions", (), compute)
 
 
 def _everything(scop: Scop) -> Iterator[Executed]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.session import session_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def devices(
 
     infos = list_devices()
     if as_json:
-        typer.echo(json.dumps([info.as_dict() for info in infos], indent=2))
+        print_json([info.as_dict() for info in infos])
         return
     session = session_of(context)
     session.output.print("\n".join(_texts(infos)), soft_wrap=True)

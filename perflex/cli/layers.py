@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.json_output import picked, print_json
 from perflex.cli.session import session_of
+from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from perflex.features.cpu import Condition, EcmEstimate
 
 __all__ = ["layers"]
+
+# What JSON tells of a layer condition.
+_CONDITION = ("level", "loop", "inequality", "largest", "symbol", "met", "needed_bytes", "cache_bytes")
 
 
 class Convention(StrEnum):
@@ -77,7 +81,7 @@ def layers(  # noqa: PLR0913 - one parameter per option
         raise ArgumentError(msg, word="--out")
     found = estimate(given)
     if as_json:
-        typer.echo(json.dumps({**_content(found), "sizes": given, "blocks": blocks}, indent=2))
+        print_json({**_content(found), "sizes": given, "blocks": blocks})
         return
     session_of(context).output.print("\n".join(_lines(found, given)), markup=False, soft_wrap=True)
 
@@ -101,7 +105,7 @@ def _print_series(
     first = rows[0][1]
     if as_json:
         content = [{name: size, "volumes": _volumes(found)} for size, found in rows]
-        typer.echo(json.dumps({"kernel": first.kernel, "machine": first.machine, "series": content}, indent=2))
+        print_json({**picked(first, "kernel", "machine"), "series": content})
         return
     session.output.print("\n".join(_series_lines(rows, name)), markup=False, soft_wrap=True)
     if out is not None:
@@ -114,23 +118,9 @@ def _volumes(found: EcmEstimate) -> dict[str, float]:
 
 def _content(found: EcmEstimate) -> dict[str, Any]:
     return {
-        "kernel": found.kernel,
-        "machine": found.machine,
-        "cores": found.cores,
+        **picked(found, "kernel", "machine", "cores"),
         "iterations": float(found.iterations),
-        "conditions": [
-            {
-                "level": entry.level,
-                "loop": entry.loop,
-                "inequality": entry.inequality,
-                "largest": entry.largest,
-                "symbol": entry.symbol,
-                "met": entry.met,
-                "needed_bytes": entry.needed_bytes,
-                "cache_bytes": entry.cache_bytes,
-            }
-            for entry in found.conditions
-        ],
+        "conditions": [picked(entry, *_CONDITION) for entry in found.conditions],
         "volumes": _volumes(found),
         "loads": {level.name: float(level.load_bytes) for level in found.levels},
         "stores": {level.name: float(level.store_bytes) for level in found.levels},
@@ -144,7 +134,7 @@ def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
     lines = [f"kernel {found.kernel} at {at} on {found.machine}, {found.cores} core(s)", "layer conditions"]
     rows = [["cache", "reuse over", "holds if", "up to", "here"]]
     rows += [_condition_row(entry) for entry in found.conditions]
-    lines += _table(rows)
+    lines += table_lines(rows, left=range(5), indent="  ")
     if any("lid" in entry.inequality for entry in found.conditions):
         lines.append("  lid0, lid1, ...: work-items of a work-group along axis 0, 1, ...")
     lines.append(f"bytes per iteration ({found.iterations:.6g} iterations)")
@@ -153,7 +143,7 @@ def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
         cycles = "-" if level.cycles is None else f"{level.cycles:.4g}"
         numbers = [f"{value:.5g}" for value in (level.load_bytes, level.store_bytes, level.bytes)]
         table.append([f"{before} - {level.name}", *numbers, cycles])
-    lines += _table(table)
+    lines += table_lines(table, left=range(5), indent="  ")
     if found.memory_stream:
         lines.append(f"  bandwidth of the memory: {found.memory_stream}")
     return lines
@@ -165,13 +155,6 @@ def _condition_row(entry: Condition) -> list[str]:
     return [entry.level, loop, entry.inequality, largest, "met" if entry.met else "not met"]
 
 
-def _table(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-
-
 def _series_lines(rows: list[tuple[int, EcmEstimate]], name: str) -> list[str]:
     first = rows[0][1]
     heading = (
@@ -179,4 +162,4 @@ def _series_lines(rows: list[tuple[int, EcmEstimate]], name: str) -> list[str]:
     )
     table = [[name, *(level.name for level in first.levels)]]
     table += [[str(size), *(f"{level.bytes:.5g}" for level in found.levels)] for size, found in rows]
-    return [heading, *_table(table)]
+    return [heading, *table_lines(table, left=range(len(table[0])), indent="  ")]

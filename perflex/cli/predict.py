@@ -38,19 +38,15 @@ def predict(
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.interval import interval_at
     from perflex.cli.arguments import load_kernel
-    from perflex.features.coverage import warn_uncounted
-    from perflex.features.values import kernel_feature_values
-    from perflex.machines import else_machine
 
     loaded = Calibration.load(calibration)
     unit = load_kernel(kernel)
-    features = loaded.model.input_features()
+    session = session_of(context)
     found: list[dict[str, Any]] = []
     for chosen in _combinations(sizes or ()):
-        with else_machine(loaded.machine):
-            values = kernel_feature_values(features, unit, chosen, loaded.sub_group_size, machine=machine)
-        with session_of(context).warnings_shown():
-            warn_uncounted(features, unit, chosen)
+        # What the model leaves out is said for each size: accesses may depend on it.
+        with session.warnings_shown():
+            values = loaded.feature_values(unit, chosen, machine=machine)
         found.append(
             {
                 "sizes": chosen,
@@ -61,7 +57,6 @@ def predict(
         if confidence is not None:
             interval = interval_at(loaded, values, confidence)
             found[-1] |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
-    session = session_of(context)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return

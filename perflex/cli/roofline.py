@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.options import RegistersOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.session import session_of
 
@@ -91,7 +91,7 @@ def roofline(  # noqa: PLR0913 - one parameter per option
         )
     paths = [] if out is None else _pictures(places, where, out, _title(where, time, on))
     if as_json:
-        typer.echo(json.dumps(json_of(places, ceilings, where), indent=2))
+        print_json(json_of(places, ceilings, where))
         return
     lines = [*ceiling_lines(ceilings), "", *place_lines(places), *map(str, paths)]
     session.output.print("\n".join(lines), markup=False, soft_wrap=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.session import session_of
-from perflex.store.overview import together
+from perflex.store.records import numbers_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from perflex.store.overview import KernelOverview
-    from perflex.store.removal import Pruning
+    from perflex.store.removal import Removal
     from perflex.store.verify import Verdict
 
 __all__ = ["store"]
@@ -43,23 +43,23 @@ def list_(
     session = session_of(context)
     kept = existing_store(place)
     kernels, counts = overview(kept), counts_size(kept)
-    aside = [str(path) for path in kept.set_asides()]
+    aside = kept.set_asides()
     if as_json:
         facts = {
-            "path": str(kept.path),
+            "path": kept.path,
             "bytes": kept.path.stat().st_size,
             "kernels": [kernel.as_dict() for kernel in kernels],
-            "counts": vars(counts),
+            "counts": counts,
             "set_aside": aside,
         }
-        typer.echo(json.dumps(facts, indent=2))
+        print_json(facts)
         return
     for device in dict.fromkeys(kernel.device for kernel in kernels):
         session.output.print(_table(device, [kernel for kernel in kernels if kernel.device == device]))
     samples, failures = sum(k.samples for k in kernels), sum(k.failures for k in kernels)
     tables = f"{counts.kernels} kernels, {counts.scops} descriptions, {counts.counts} portions"
     lines = [
-        f"{kept.path}: {together(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
+        f"{kept.path}: {numbers_in_words(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
         f"counts, made again when needed: {tables}, {counts.text_bytes / 1e6:.1f} MB",
     ]
     lines += [f"damaged and set aside: {path}; delete it when you need nothing of it" for path in aside]
@@ -142,12 +142,12 @@ def verify(
         advice = "'perflex store verify --mend' begins a new file with every row that is whole, and keeps this one"
         session.remarks.print(advice, style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1)
-    sound = f"{kept.path} is sound: {together(verdict.samples, verdict.failures, verdict.nameless)}"
+    sound = f"{kept.path} is sound: {numbers_in_words(verdict.samples, verdict.failures, verdict.nameless)}"
     session.output.print(sound, markup=False, soft_wrap=True)
 
 
 def _unsound(path: Path, verdict: Verdict) -> str:
-    lines = [f"{path} is damaged: {together(verdict.samples, verdict.failures)} can be read in order"]
+    lines = [f"{path} is damaged: {numbers_in_words(verdict.samples, verdict.failures)} can be read in order"]
     return "\n".join([*lines, *(f"    {problem}" for problem in verdict.problems)])
 
 
@@ -167,25 +167,24 @@ def prune(
     """Delete measurements that all given conditions hold for; shows what would go unless --yes is given."""
     from perflex.cli.arguments import ArgumentError
     from perflex.cli.store_place import existing_store, time_before
-    from perflex.store.removal import Selection, choose
-    from perflex.store.removal import prune as run
+    from perflex.store.removal import Selection, remove, selected
 
     if not (older_than or device.strip() or failures or keep_newest):
         msg = "say what is to go: --older-than, --device, --failures or --keep-newest"
         raise ArgumentError(msg)
     selection = Selection(time_before(older_than) if older_than else None, device, failures, keep_newest)
     kept = existing_store(place)
-    pruning = run(kept, selection) if yes else choose(kept, selection)
-    session_of(context).output.print("\n".join(_pruned(pruning, done=yes)), markup=False, soft_wrap=True)
+    removal = remove(kept, selection) if yes else selected(kept, selection)
+    session_of(context).output.print("\n".join(_removed(removal, done=yes)), markup=False, soft_wrap=True)
 
 
-def _pruned(pruning: Pruning, *, done: bool) -> list[str]:
+def _removed(removal: Removal, *, done: bool) -> list[str]:
     verb = "deleted" if done else "would delete"
     lines = [
-        f"{device or '(unnamed device)'}: {together(samples, failures)}"
-        for device, (samples, failures) in sorted(pruning.by_device.items())
+        f"{device or '(unnamed device)'}: {numbers_in_words(samples, failures)}"
+        for device, (samples, failures) in sorted(removal.by_device.items())
     ]
-    lines.append(f"{verb} {together(len(pruning.samples), len(pruning.failures))}")
-    if not done and pruning.by_device:
+    lines.append(f"{verb} {numbers_in_words(len(removal.samples), len(removal.failures))}")
+    if not done and removal.by_device:
         lines.append("nothing was deleted; give --yes to do it")
     return lines

@@ -24,12 +24,13 @@ from perflex.store.connection import (
     transaction,
 )
 from perflex.store.lock import folder_lock
+from perflex.store.records import numbers_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from perflex.store.salvage import Salvaged
+    from perflex.store.recovery import Salvaged
 
 __all__ = ["StoreFile"]
 
@@ -133,7 +134,7 @@ class StoreFile:
             self._leave()
             found = None if aside is None else self._begin_anew(aside)
         if aside is not None:
-            msg = f"the store {self.path} is damaged ({reason}); it is now {aside}{_told(found)}"
+            msg = f"the store {self.path} is damaged ({reason}); it is now {aside}{_salvaged_text(found)}"
             warnings.warn(msg, PerflexWarning, stacklevel=2)
 
     def _attempt(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool, patience_s: float) -> _Result:
@@ -208,7 +209,7 @@ class StoreFile:
         return [path for path in self.set_asides() if path.name.endswith(_PENDING)]
 
     def _begin_anew(self, aside: Path) -> Salvaged:
-        from perflex.store.salvage import salvage
+        from perflex.store.recovery import salvage
 
         pending = companion(aside, _PENDING)
         for suffix in _COMPANIONS:
@@ -236,12 +237,12 @@ class StoreFile:
         self._lock = threading.RLock()
 
 
-def _told(found: Salvaged | None) -> str:
+def _salvaged_text(found: Salvaged | None) -> str:
     if found is None or not (found.samples or found.failures):
         return "; a new one was begun"
-    from perflex.store.overview import together
-
-    return f"; a new one has what could be read of it: {together(found.samples, found.failures, found.nameless)}"
+    return (
+        f"; a new one has what could be read of it: {numbers_in_words(found.samples, found.failures, found.nameless)}"
+    )
 
 
 _files: weakref.WeakSet[StoreFile] = weakref.WeakSet()

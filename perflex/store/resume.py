@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from perflex.store.records import Failure, MeasurementKey, Recorder, Sample
     from perflex.store.samples import MeasurementStore
 
-__all__ = ["RecordOnly", "RunRecorder", "recorder_for", "work_digest"]
+__all__ = ["RecordOnly", "RunRecorder", "recorder_for", "recording", "work_digest"]
 
 
 def work_digest(device: str, labels: Iterable[str]) -> str:
@@ -32,6 +33,34 @@ def recorder_for(device: str, labels: Iterable[str]) -> RunRecorder | None:
     from perflex.store.store import current_store
 
     return None if current_store() is None else RunRecorder(MeasurementStore(), work_digest(device, labels))
+
+
+@contextmanager
+def recording(device: str, labels: Iterable[str], given: Recorder | None = None) -> Iterator[Recorder | None]:
+    """Yield what keeps the samples of a piece of work, and say at the end of the block that the work is done.
+
+    Parameters
+    ----------
+    device, labels
+        As for `work_digest`.
+    given
+        Of a larger piece of work that this is a part of: it is taken as it is, and the work is not done with the block.
+
+    Yields
+    ------
+    Recorder or None
+        None where the store is switched off.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be used.
+    """
+    own = None if given is not None else recorder_for(device, labels)
+    yield given or own
+    # Not after an error: a run that was cut short is to go on.
+    if own is not None:
+        own.finish()
 
 
 class RecordOnly:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from perflex.store.connection import companion, is_damage, require_own
+from perflex.store.log import log_is_damaged
 from perflex.store.rows import is_sound_failure, is_sound_key, is_sound_sample
-from perflex.store.store_wal import wal_is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ def _problems_of_file(connection: sqlite3.Connection, path: Path) -> list[str]:
     problems = []
     # A log that is being written looks damaged now and then, a damaged one always does.
     for reading in range(_READINGS):
-        if not wal_is_damaged(companion(path, "-wal"), size):
+        if not log_is_damaged(companion(path, "-wal"), size):
             break
         if reading < _READINGS - 1:
             time.sleep(_PAUSE_S)

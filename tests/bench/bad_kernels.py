@@ -50,10 +50,10 @@ def calibrations(device: Device) -> bool:
     """Calibrate with and without the bad kernels; return whether the difference is small enough."""
     from failing_kernels import crashing, endless, not_compiling
     from perflex.calibration.calibrating import calibrate
+    from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
     from perflex.devices.wall_time import wall_time_identifier
     from perflex.models import load_model
     from perflex.models.kernel_sets import measurement_kernels
-    from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
     from perflex.timing.measuring import TimingOptions
 
     description = load_model("matmul_sq")

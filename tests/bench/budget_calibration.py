@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex import Calibration, calibrate, gather_feature_values
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.devices.listing import find_device
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
@@ -36,10 +37,8 @@ from perflex.features.sized_kernel import SizedKernel
 from perflex.fit.result import geometric_mean_error
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate
-from perflex.studies.demo import SIZES, VARIANTS
+from perflex.studies.demo import demo_study
 from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
-from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -139,12 +138,8 @@ class Check:
 
 def targets(scale: float) -> list[MeasurementKernel]:
     """Return the demo's targets: both variants at all sizes."""
-    tags = ["matmul_sq", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True"]
-    return [
-        KernelCollection(ALL_GENERATORS).generate_kernels([*tags, f"prefetch:{flag}", f"n:{size}"])[0]
-        for size in matrix_sizes(SIZES, scale)
-        for flag in VARIANTS.values()
-    ]
+    study = demo_study()
+    return [study.kernel(variant, size) for size in study.sizes_for(scale) for variant in study.variants]
 
 
 def timed(kernels: Sequence[MeasurementKernel], device: Device) -> dict[str, tuple[float, ...]]:

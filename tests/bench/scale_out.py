@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from distributed import LocalCluster
 
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.devices.listing import find_device
 from perflex.features.sized_kernel import SizedKernel
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
 from perflex.timing.executors import dask_executor, measure_on
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 

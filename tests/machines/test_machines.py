@@ -127,10 +127,10 @@ def test_a_fact_that_is_not_known_is_an_error_with_machine_and_fact(mine: Path) 
     [
         ("perflex-machine/1", "perflex-machine/9", 1, "update perflex"),
         ("perflex-machine/1", "perflex-calibration/1", 1, "not 'perflex-machine'"),
-        ("kind: gpu", "kind: tpu", 5, "gpu, cpu"),
+        ("kind: gpu", "kind: tpu", 5, "'cpu', 'gpu'"),
         ("vendor: Me", "", 1, "vendor: it is missing"),
         ("name: Mine", "name: ' '", 2, "a name"),
-        ("kind: datasheet", "kind: hearsay", 7, "datasheet, reported, measured, derived, assumed"),
+        ("kind: datasheet", "kind: hearsay", 7, "one of 'assumed', 'datasheet', 'derived'"),
         ("compute_units:", "units:", 9, "no such fact"),
         ("value: 4,", "value: four,", 9, "a number"),
         ("value: 4,", "value: 4.5,", 9, "whole number"),

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, FeatureTable, Model
+from perflex.calibration.device_speed import REFERENCE_RATE
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, MeasurementError
 from perflex.features.values import kernel_feature_values
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, odd_multiples
+from perflex.models.sizes import odd_multiples
 from perflex.studies.evaluation import STUDIES, choose_overlap, evaluate_device, write_evaluation
 from perflex.studies.evaluation.report import overall_error, report_text
 from perflex.studies.evaluation.run import Point, StudyResult

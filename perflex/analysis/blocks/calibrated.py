@@ -72,7 +72,7 @@ def calibrate_blocks(
     from perflex.analysis.blocks.grids import read_grids
     from perflex.analysis.blocks.quantities import block_expression, block_info, block_quantities
     from perflex.calibration.calibrating import calibration_from_table
-    from perflex.devices.listing import find_device
+    from perflex.devices.wall_time import chosen_device
     from perflex.expression.model import Model
     from perflex.features import extract_scop
     from perflex.fit.fitting import fit_model
@@ -94,7 +94,7 @@ def calibrate_blocks(
         counts.append([float(found[name][0]) for name in names])
         labels.append(f"{stencil.name} {'x'.join(map(str, stencil.extents))} in {'x'.join(map(str, block))}")
         jobs.append(SizedKernel(kernel, sizes, labels[-1]))
-    chosen = find_device(device) if device is None or isinstance(device, str) else device
+    chosen = chosen_device(device)
     options = timing or TimingOptions(min_trials=20, precision=0.0)
     outcomes = measure(jobs, chosen, options)
     timed = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Timing)]

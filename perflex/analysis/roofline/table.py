@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.analysis.roofline.place import MEMORY_LEVELS
 from perflex.analysis.roofline.walls import global_walls, local_walls
 from perflex.features.families.instructions import INSTRUCTION_CLASSES
+from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,12 +36,8 @@ def place_lines(places: Sequence[Place]) -> list[str]:
     rows = [["", *(place.name for place in places)], *_count_rows(places), *_intensity_rows(places)]
     if any(place.seconds is not None for place in places):
         rows += _time_rows(places)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
-        for row in rows
-    ]
-    return lines + list(dict.fromkeys(f"no {one}: {why}" for place in places for one, why in place.absent.items()))
+    absent = dict.fromkeys(f"no {level}: {why}" for place in places for level, why in place.absent.items())
+    return [*table_lines(rows), *absent]
 
 
 def _count_rows(places: Sequence[Place]) -> list[list[str]]:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from perflex.store.resume import RecordOnly
     from perflex.timing.measuring import Timing, TimingOptions
 
-__all__ = ["Pool"]
+__all__ = ["KernelPool"]
 
 
 @dataclass
-class Pool:
+class KernelPool:
     """Kernels with their counted features, and what has been measured of them.
 
     Attributes
@@ -84,6 +84,7 @@ class Pool:
         if not before:
             self.seconds[row], self.spread[row] = timing.seconds, timing.spread
         else:
+            # Samples of earlier batches are gone by now; their median and the new one are weighted by number.
             merged = (before * self.seconds[row] + now * timing.seconds) / (before + now)
             minimum = timing.statistic == "minimum"
             self.seconds[row] = min(self.seconds[row], timing.seconds) if minimum else merged

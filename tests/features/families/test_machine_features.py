@@ -188,7 +188,9 @@ def test_the_devices_name_gives_the_machine_which_the_file_records(tmp_path: Pat
     kernel = kernels[0]
     here = loaded.predict(kernel.kernel, kernel.sizes)
     assert here == pytest.approx(made.predict(kernel.kernel, kernel.sizes))
-    assert loaded.predict(kernel.kernel, kernel.sizes, machine="V100") != here
+    there = loaded.predict(kernel.kernel, kernel.sizes, machine="V100")
+    assert there != here
+    assert loaded.predict_interval(kernel.kernel, kernel.sizes, machine="V100").predicted == there
     assert rank(kernels[:2], loaded)[0].predicted == pytest.approx(
         min(loaded.predict(k.kernel, k.sizes) for k in kernels[:2])
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import yaml
@@ -185,3 +187,23 @@ def test_pointwise_addition_has_expected_accesses() -> None:
         ("y", "load"),
         ("out", "store"),
     ]
+
+
+def test_derived_values_are_computed_once_for_each_key() -> None:
+    scop = extract_scop(pointwise("x[i] + y[i]"))
+    asked: list[int] = []
+
+    def value(number: int) -> int:
+        def compute() -> int:
+            asked.append(number)
+            return 10 * number
+
+        return scop.derived("test", number, compute, most=2)
+
+    assert [value(1), value(2), value(1), value(2)] == [10, 20, 10, 20]
+    assert asked == [1, 2]
+    assert scop.derived("another", 1, lambda: 5) == 5
+    # A third value makes room for itself.
+    assert [value(3), value(1)] == [30, 10]
+    assert asked == [1, 2, 3, 1]
+    assert pickle.loads(pickle.dumps(scop)).derived("test", 1, lambda: "anew") == "anew"
