@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.devices.wall_time import chosen_device, is_wall_time
+from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.features.many import count_rows
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
@@ -19,6 +19,7 @@ from perflex.machines.choice import current_machine, else_machine, using_machine
 from perflex.progress import progress_shown
 from perflex.store.resume import recording
 from perflex.store.store import using_store
+from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.devices.device import Device
     from perflex.features import Feature
     from perflex.machines import Machine
     from perflex.machines.resources import Resources
@@ -83,7 +83,7 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     features: Iterable[str],
     kernels: Sequence[Any],
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     timing: TimingOptions | None = None,
     sub_group_size: int | None = None,
     executor: Executor | None = None,

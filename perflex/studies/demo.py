@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.devices.device import Device
+    from perflex.progress import Progress
     from perflex.studies.evaluation import DeviceEvaluation, Study, StudyResult
-    from perflex.timing.measuring import Progress, TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
 __all__ = ["MODEL", "SIZES", "VARIANTS", "DemoRow", "demo_rows", "demo_study", "demo_summary", "run_demo", "write_demo"]
 

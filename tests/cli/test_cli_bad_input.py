@@ -10,7 +10,7 @@ import perflex.devices.listing as devices_module
 from perflex import Calibration
 from perflex.__main__ import main
 from perflex.calibration.shipped import calibration_names, load_calibration
-from perflex.cli.session import Session
+from perflex.cli.terminal import Terminal
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.timing.fake import FakeDevice
 
@@ -235,6 +235,6 @@ def test_warnings_are_shown_before_the_error_they_may_explain(capfd: pytest.Capt
         raise CalibrationError(msg)
 
     for quiet, expected in ((False, "warning: a kernel is left out\n"), (True, "")):
-        with pytest.raises(CalibrationError), Session(quiet=quiet).warnings_shown():
+        with pytest.raises(CalibrationError), Terminal(quiet=quiet).warnings_shown():
             work()
         assert capfd.readouterr().err == expected

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.measuring import TimingOptions
 
-__all__ = ["Bandwidths", "Rates", "measure_rates"]
+__all__ = ["Bandwidths", "MeasuredRates", "measure_rates"]
 
 # Bytes that a core goes through in the shorter of two launches, and how many times as many in the longer.
 _BYTES, _QUICK_BYTES, _TIMES = 64 * 2**20, 16 * 2**20, 3
@@ -43,7 +43,7 @@ _STREAMS = {"copy": ("gmem_copy", 1), "triad": ("gmem_triad", 2)}
 
 
 @dataclass(frozen=True)
-class Rates:
+class MeasuredRates:
     """Bytes per second of a working set.
 
     Attributes
@@ -78,8 +78,8 @@ class Bandwidths:
 
     clock_hz: float
     operations: Mapping[str, float]
-    one_core: Mapping[str, Rates]
-    all_cores: Mapping[str, Rates]
+    one_core: Mapping[str, MeasuredRates]
+    all_cores: Mapping[str, MeasuredRates]
     streams: Mapping[str, float]
 
 
@@ -160,10 +160,10 @@ def measure_rates(
     paired = len(jobs) - len(_STREAMS)
     pairs = [_rate(jobs[i], jobs[i + 1], seconds[i], seconds[i + 1]) for i in range(0, paired, 2)]
     operations = {dtype: 2 * MADDS * rounds for dtype, rounds in zip(dtypes, pairs[-len(dtypes) :], strict=True)}
-    rates: dict[int, dict[str, Rates]] = {}
+    rates: dict[int, dict[str, MeasuredRates]] = {}
     for index, one in enumerate(sets):
         load, update = (one.groups * one.size_bytes * rounds for rounds in pairs[2 * index : 2 * index + 2])
-        rates.setdefault(one.groups, {})[one.name] = Rates(load, 2 * update)
+        rates.setdefault(one.groups, {})[one.name] = MeasuredRates(load, 2 * update)
     streams = {
         name: (loads + 2) * 8 * elements / time
         for (name, (_, loads)), time in zip(_STREAMS.items(), seconds[-len(_STREAMS) :], strict=True)
