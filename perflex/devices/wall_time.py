@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perflex.devices.cuda import cuda_absence
-from perflex.devices.device import Device
 from perflex.devices.listing import list_devices, mark_default, pick, working
 from perflex.devices.names import matching, short_names
 from perflex.errors import DeviceError
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["device_of", "is_device_specific", "is_wall_time", "wall_time_identifier"]
 
+# OpenCL's is the paper's name (Section 2.2).
 _PREFIXES: Mapping[Api, str] = {"opencl": "f_cl_wall_time", "cuda": "f_cuda_wall_time"}
 
 
@@ -65,7 +65,7 @@ def device_of(identifier: str) -> Device:
             return found
     spec = f"cuda {spec}" if api == "cuda" else spec or "opencl"
     matches = matching(spec, [info.device for info in own], usable=working(own))
-    numbers = [infos.index(own[match]) for match in matches]
+    numbers = [infos.index(own[match]) for match in matches]  # messages list all devices, whatever they are reached by
     asked = f"feature {identifier!r}"
     absence = cuda_absence() if api == "cuda" and not own else ""
     return pick(infos, numbers, f"{asked} ({absence})" if absence else asked)
