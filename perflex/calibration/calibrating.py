@@ -11,13 +11,12 @@ import numpy as np
 
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.calibration_file import fitted_rows
-from perflex.calibration.gathering import Measuring, gather
+from perflex.calibration.gathering import Measuring, gather, target_on
 from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.fit.fitting import fit_model
 from perflex.fit.problem import require_fittable
 from perflex.fit.table import scale_features_by_output
-from perflex.machines.choice import using_machine
 from perflex.progress import progress_shown
 from perflex.store.store import using_store
 from perflex.timing.measuring import chosen_device
@@ -116,8 +115,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         raise CalibrationError(msg)
     where = chosen_device(device, model.output_feature)
     options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
-    with using_store(store), using_machine(machine), progress_shown(progress, "calibrate:") as report:
-        measuring = Measuring(where, options, sub_group_size, executor, measure_executor, recorder, report)
+    target = target_on(where, model.input_features(), sub_group_size, machine)
+    with using_store(store), progress_shown(progress, "calibrate:") as report:
+        measuring = Measuring(where, options, target, executor, measure_executor, recorder, report)
         if budget_s is None:
             table = gather(tuple(model.all_features()), kernels, measuring)
             spent: dict[str, Any] = {}

@@ -139,29 +139,6 @@ def _run(entries: Sequence[Entry], backend: Backend, session: Session, progress:
     time_in_rounds(entries, backend, session, lambda share, label: report(count + round(count * share), label))
 
 
-def chosen_device(device: str | TimedDevice | None, output: str | None = None) -> TimedDevice:
-    """Return the device that is asked for: one as it is, or by parts of its name.
-
-    Parameters
-    ----------
-    device
-        What was asked for; None if nothing was.
-    output
-        The wall-time feature that then says which; without it, the default device.
-
-    Raises
-    ------
-    DeviceError
-        No working device fits, or several do.
-    """
-    from perflex.devices.listing import find_device
-    from perflex.devices.wall_time import device_of
-
-    if device is None and output is not None:
-        return device_of(output)
-    return find_device(device) if device is None or isinstance(device, str) else device
-
-
 def entries_of(jobs: Sequence[SizedKernel | LaunchRequest], device: TimedDevice, session: Session) -> list[Entry]:
     """Return the jobs as entries that know their samples and failures of earlier sessions."""
     entries = [Entry(job) for job in jobs]
