@@ -25,7 +25,6 @@ from perflex.features import (
     parse_feature,
 )
 from perflex.features.instructions.instructions import instructions_of
-from perflex.isl import isl
 from sample_kernels import matmul
 from support.roofline_brute import executed, transactions
 from uipick import ALL_GENERATORS, KernelCollection
