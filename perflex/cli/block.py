@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from perflex.analysis.blocks import BlockChoice
@@ -53,7 +53,7 @@ def block(  # noqa: PLR0913 - one parameter per option
     if as_json:
         print_json(found)
         return
-    session_of(context).output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
+    terminal_of(context).output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
 
 
 def _lines(found: BlockChoice) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 from perflex.errors import TagError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def catalog(
     if as_json:
         print_json([_facts(generator) for generator in generators])
         return
-    console = session_of(context).output
+    console = terminal_of(context).output
     for generator in generators:
         console.print(_text(generator), soft_wrap=True, markup=True)
 

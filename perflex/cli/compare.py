@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 from perflex.text_table import table_lines
 
 __all__ = ["compare"]
@@ -47,7 +47,7 @@ def compare(
         column, _, other = (part.strip() for part in word.partition("="))
         comparisons.append(compare_rows(left, right, key, column, other))
     table = comparison_table(comparisons)
-    session = session_of(context)
+    terminal = terminal_of(context)
     if picture is not None:
         draw_comparison(comparisons[0], picture, columns)
     if as_json:
@@ -59,4 +59,4 @@ def compare(
         for entry in comparisons
         if entry.unmatched
     ]
-    session.output.print("\n".join(shown), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(shown), markup=False, soft_wrap=True)

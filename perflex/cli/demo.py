@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,19 +33,19 @@ def demo(
     from perflex.studies.demo import run_demo, write_demo
     from perflex.timing.measuring import TimingOptions
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     chosen = _sizes(sizes)
     require_writable_folder(out)
     where = find_device(device or None)
-    session.remarks.print(f"device: {where}", markup=False)
+    terminal.remarks.print(f"device: {where}", markup=False)
     options = TimingOptions(trials=trials, min_trials=min(5, trials), budget_s=0.3)
-    with session.warnings_shown(), session.progress("demo:") as progress:
+    with terminal.warnings_shown(), terminal.progress("demo:") as progress:
         evaluation = run_demo(where, sizes=chosen, timing=options, progress=progress)
     paths = write_demo(evaluation, out)
-    if not session.quiet:
-        session.output.print(_table(evaluation))
-        session.output.print("\n".join(_remarks(evaluation, given=bool(chosen))), markup=False, soft_wrap=True)
-    session.output.print("\n".join(map(str, paths)), markup=False, soft_wrap=True)
+    if not terminal.quiet:
+        terminal.output.print(_table(evaluation))
+        terminal.output.print("\n".join(_remarks(evaluation, given=bool(chosen))), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(map(str, paths)), markup=False, soft_wrap=True)
 
 
 def _sizes(text: str) -> tuple[int, ...]:

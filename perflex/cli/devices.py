@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +29,13 @@ def devices(
     if as_json:
         print_json([info.as_dict() for info in infos])
         return
-    session = session_of(context)
-    session.output.print("\n".join(_texts(infos)), soft_wrap=True)
+    terminal = terminal_of(context)
+    terminal.output.print("\n".join(_texts(infos)), soft_wrap=True)
     for problem in driver_problems():
-        session.remarks.print(problem, style="yellow", markup=False)
+        terminal.remarks.print(problem, style="yellow", markup=False)
     if not any(info.usable for info in infos):
         hint = "no usable device; the extra 'cpu' brings one: pip install 'perflex[cpu]'"
-        session.remarks.print(hint, style="red", markup=False)
+        terminal.remarks.print(hint, style="red", markup=False)
 
 
 def _texts(infos: Sequence[DeviceInfo]) -> list[str]:

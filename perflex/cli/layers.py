@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import picked, print_json
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.cli.session import Session
+    from perflex.cli.terminal import Terminal
     from perflex.features.cpu import Condition, EcmEstimate
 
 __all__ = ["layers"]
@@ -63,7 +63,7 @@ def layers(  # noqa: PLR0913 - one parameter per option
     where = load_machine(machine)
     scop = extract_scop(load_kernel(kernel))
     given, blocks, folds = read_sizes(sizes or ()), read_sizes(block or ()), read_sizes(fold or ())
-    session_of(context).warn_of_unknown_sizes(given, scop.parameters)
+    terminal_of(context).warn_of_unknown_sizes(given, scop.parameters)
     given = {name: value for name, value in given.items() if name in scop.parameters}
 
     def estimate(chosen: Mapping[str, int]) -> EcmEstimate:
@@ -74,7 +74,9 @@ def layers(  # noqa: PLR0913 - one parameter per option
         name = next(name for name in members[0] if name not in given)
         if out is not None:
             _check_picture(out)
-        _print_series(session_of(context), [(member[name], estimate(member)) for member in members], name, out, as_json)
+        _print_series(
+            terminal_of(context), [(member[name], estimate(member)) for member in members], name, out, as_json
+        )
         return
     if out is not None:
         msg = "--out is for the picture of a series; add --series NAME=FIRST:LAST:STEP"
@@ -83,7 +85,7 @@ def layers(  # noqa: PLR0913 - one parameter per option
     if as_json:
         print_json({**_content(found), "sizes": given, "blocks": blocks})
         return
-    session_of(context).output.print("\n".join(_lines(found, given)), markup=False, soft_wrap=True)
+    terminal_of(context).output.print("\n".join(_lines(found, given)), markup=False, soft_wrap=True)
 
 
 def _check_picture(out: Path) -> None:
@@ -96,7 +98,7 @@ def _check_picture(out: Path) -> None:
 
 
 def _print_series(
-    session: Session, rows: list[tuple[int, EcmEstimate]], name: str, out: Path | None, as_json: bool
+    terminal: Terminal, rows: list[tuple[int, EcmEstimate]], name: str, out: Path | None, as_json: bool
 ) -> None:
     if out is not None:
         from perflex.analysis.ecm.picture import draw_layers
@@ -107,9 +109,9 @@ def _print_series(
         content = [{name: size, "volumes": _volumes(found)} for size, found in rows]
         print_json({**picked(first, "kernel", "machine"), "series": content})
         return
-    session.output.print("\n".join(_series_lines(rows, name)), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(_series_lines(rows, name)), markup=False, soft_wrap=True)
     if out is not None:
-        session.output.print(f"picture: {out}", markup=False, soft_wrap=True)
+        terminal.output.print(f"picture: {out}", markup=False, soft_wrap=True)
 
 
 def _volumes(found: EcmEstimate) -> dict[str, float]:

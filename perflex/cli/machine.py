@@ -8,7 +8,7 @@ import typer
 
 from perflex.cli.json_output import as_json, picked, print_json
 from perflex.cli.machine_detect import detect
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ machine = typer.Typer(
 )
 
 
-@machine.command("list")
+@machine.command("list", epilog="Example: perflex machine list --json")
 def list_(
     context: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False
 ) -> None:
@@ -36,10 +36,10 @@ def list_(
     width = max(len(m.name) for m in machines)
     for entry in machines:
         line = f"{entry.name.ljust(width)}  {entry.vendor} {entry.kind}  {', '.join(entry.aliases)}"
-        session_of(context).output.print(line.rstrip(), markup=False, soft_wrap=True)
+        terminal_of(context).output.print(line.rstrip(), markup=False, soft_wrap=True)
 
 
-@machine.command("show")
+@machine.command("show", epilog="Example: perflex machine show A100-40GB")
 def show(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="A machine's name, a name of its device, or a YAML file.")],
@@ -54,7 +54,7 @@ def show(
     if as_json:
         print_json(_content(found))
         return
-    output = session_of(context).output
+    output = terminal_of(context).output
     output.print(f"{found.name}: {found.vendor} {found.kind}", markup=False, soft_wrap=True, style="bold")
     if found.aliases:
         output.print(f"devices: {', '.join(found.aliases)}", markup=False, soft_wrap=True)
@@ -82,7 +82,7 @@ def show(
         output.print(f"[{number}] {origin.kind}: {origin.text}", markup=False, soft_wrap=True, style="dim")
 
 
-machine.command("detect")(detect)
+machine.command("detect", epilog="Example: perflex machine detect --out cpu.yaml")(detect)
 
 
 def _content(found: Machine) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
@@ -42,27 +42,27 @@ def detect(
     from perflex.studies.machine_detect.detect import cpu_device, detect_machine
     from perflex.yaml_file import write_yaml
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     if out is not None:
         if out.suffix not in {".yaml", ".yml"}:
             msg = f"machine files end in .yaml, not {out.name!r}; name another with --out"
             raise ArgumentError(msg, path=out)
         require_writable_file(out)
     where = cpu_device(device)
-    session.remarks.print(f"device: {where}", markup=False)
+    terminal.remarks.print(f"device: {where}", markup=False)
     stated = None if overlap is None else overlap.value
-    with session.warnings_shown(), session.progress("detecting:") as progress:
+    with terminal.warnings_shown(), terminal.progress("detecting:") as progress:
         found = detect_machine(where, name=name, overlap=stated, quick=quick, progress=progress)
     for remark in found.remarks:
-        session.remarks.print(f"warning: {remark}", style="yellow", markup=False, soft_wrap=True)
+        terminal.remarks.print(f"warning: {remark}", style="yellow", markup=False, soft_wrap=True)
     if out is not None:
         write_yaml(out, found.document)
     if as_json:
         print_json(found.document)
         return
-    session.output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
     if out is not None:
-        session.output.print(str(out), markup=False, soft_wrap=True)
+        terminal.output.print(str(out), markup=False, soft_wrap=True)
 
 
 def _lines(found: Detected) -> list[str]:

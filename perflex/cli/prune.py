@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perflex.calibration.calibration import Calibration
-    from perflex.cli.session import Session
+    from perflex.cli.terminal import Terminal
     from perflex.search.pruning.keep import Keep
     from perflex.search.pruning.pruned import Pruning
     from perflex.search.pruning.report import PruningCheck
@@ -83,7 +83,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
     wanted = read_keep(keep)
     if out is not None:
         require_writable_folder(out)
-    session = session_of(context)
+    session = terminal_of(context)
     if described is not None and measured is not None:
         from perflex.cli.prune_described import prune_description
 
@@ -99,7 +99,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
 
 
 def _prune_space(  # noqa: PLR0913 - what the command was given
-    session: Session,
+    session: Terminal,
     calibration: Path,
     space: str,
     sizes: list[str],
@@ -201,7 +201,7 @@ def _space(reference: str) -> VariantSpace:
 
 
 def _described(
-    session: Session,
+    session: Terminal,
     space: VariantSpace,
     calibration: Calibration,
     sizes: dict[str, int],
@@ -225,7 +225,7 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def _prune_loopy(
-    session: Session,
+    session: Terminal,
     candidates: Candidates,
     calibration: Calibration,
     keep: Keep,
@@ -265,7 +265,7 @@ def _content(pruning: Pruning, check: PruningCheck | None) -> dict[str, Any]:
     return content
 
 
-def _show(session: Session, pruning: Pruning, check: PruningCheck | None) -> None:
+def _show(session: Terminal, pruning: Pruning, check: PruningCheck | None) -> None:
     from rich.table import Table
 
     table = Table("", "variant", "predicted", "95 % interval", "ratio", "dominates", "measured")

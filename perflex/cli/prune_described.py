@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perflex.cli.session import Session
+    from perflex.cli.terminal import Terminal
     from perflex.search.described.prune import DescribedPruning
     from perflex.search.pruning.keep import Keep
 
@@ -21,7 +21,7 @@ _SHOWN = 20
 
 
 def prune_description(  # noqa: PLR0913 - what the command was given
-    session: Session,
+    session: Terminal,
     description: str,
     space: Path,
     keep: Keep,
@@ -88,7 +88,7 @@ def _missing(column: Any) -> Any:
     return np.isnan(column)
 
 
-def _show(session: Session, pruning: DescribedPruning) -> None:
+def _show(session: Terminal, pruning: DescribedPruning) -> None:
     from rich.table import Table
 
     tunables = list(pruning.description.tunables)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 from perflex.store.records import numbers_in_words
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _StoreOption = Annotated[
 ]
 
 
-@store.command("list")
+@store.command("list", epilog="Example: perflex store list --json")
 def list_(
     context: typer.Context,
     *,
@@ -40,7 +40,7 @@ def list_(
     from perflex.cli.store_place import existing_store
     from perflex.store.overview import counts_size, overview
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     kept = existing_store(place)
     kernels, counts = overview(kept), counts_size(kept)
     aside = kept.set_asides()
@@ -55,7 +55,7 @@ def list_(
         print_json(facts)
         return
     for device in dict.fromkeys(kernel.device for kernel in kernels):
-        session.output.print(_table(device, [kernel for kernel in kernels if kernel.device == device]))
+        terminal.output.print(_table(device, [kernel for kernel in kernels if kernel.device == device]))
     samples, failures = sum(k.samples for k in kernels), sum(k.failures for k in kernels)
     tables = f"{counts.kernels} kernels, {counts.scops} descriptions, {counts.counts} portions"
     lines = [
@@ -63,7 +63,7 @@ def list_(
         f"counts, made again when needed: {tables}, {counts.text_bytes / 1e6:.1f} MB",
     ]
     lines += [f"damaged and set aside: {path}; delete it when you need nothing of it" for path in aside]
-    session.output.print("\n".join(lines), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
 def _table(device: str, kernels: Sequence[KernelOverview]) -> Table:
@@ -84,7 +84,7 @@ def _table(device: str, kernels: Sequence[KernelOverview]) -> Table:
     return table
 
 
-@store.command()
+@store.command(epilog="Example: perflex store export --out samples.csv")
 def export(
     context: typer.Context,
     *,
@@ -112,12 +112,12 @@ def export(
     except OSError as error:
         msg = f"cannot write {out}: {error.strerror or error}; name another file with --out"
         raise ArgumentError(msg, path=out) from error
-    session = session_of(context)
-    session.remarks.print(f"{rows} samples and failures", markup=False)
-    session.output.print(str(out), markup=False, soft_wrap=True)
+    terminal = terminal_of(context)
+    terminal.remarks.print(f"{rows} samples and failures", markup=False)
+    terminal.output.print(str(out), markup=False, soft_wrap=True)
 
 
-@store.command()
+@store.command(epilog="Example: perflex store verify --mend")
 def verify(
     context: typer.Context,
     *,
@@ -129,21 +129,21 @@ def verify(
     """Check that the store is sound; the exit code is 0 when it is."""
     from perflex.cli.store_place import existing_store, verified
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     kept = existing_store(place)
     verdict = verified(kept)
     if verdict.problems and mend:
-        session.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
-        with session.warnings_shown():
+        terminal.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
+        with terminal.warnings_shown():
             kept.set_aside(verdict.problems[0])
         verdict = verified(kept)
     if verdict.problems:
-        session.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
+        terminal.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
         advice = "'perflex store verify --mend' begins a new file with every row that is whole, and keeps this one"
-        session.remarks.print(advice, style="red", markup=False, soft_wrap=True)
+        terminal.remarks.print(advice, style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1)
     sound = f"{kept.path} is sound: {numbers_in_words(verdict.samples, verdict.failures, verdict.nameless)}"
-    session.output.print(sound, markup=False, soft_wrap=True)
+    terminal.output.print(sound, markup=False, soft_wrap=True)
 
 
 def _unsound(path: Path, verdict: Verdict) -> str:
@@ -151,7 +151,7 @@ def _unsound(path: Path, verdict: Verdict) -> str:
     return "\n".join([*lines, *(f"    {problem}" for problem in verdict.problems)])
 
 
-@store.command()
+@store.command(epilog="Example: perflex store prune --older-than 90d --yes")
 def prune(
     context: typer.Context,
     *,
@@ -175,7 +175,7 @@ def prune(
     selection = Selection(time_before(older_than) if older_than else None, device, failures, keep_newest)
     kept = existing_store(place)
     removal = remove(kept, selection) if yes else selected(kept, selection)
-    session_of(context).output.print("\n".join(_removed(removal, done=yes)), markup=False, soft_wrap=True)
+    terminal_of(context).output.print("\n".join(_removed(removal, done=yes)), markup=False, soft_wrap=True)
 
 
 def _removed(removal: Removal, *, done: bool) -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.analysis.volumes import SeriesRow
-    from perflex.cli.session import Session
+    from perflex.cli.terminal import Terminal
     from perflex.features import Scop
     from perflex.machines import Machine
 
@@ -75,7 +75,7 @@ def series_sizes(
 
 
 def print_series(
-    session: Session,
+    terminal: Terminal,
     scop: Scop,
     machine: Machine,
     members: Sequence[tuple[Mapping[str, int], Mapping[str, float]]],
@@ -103,7 +103,7 @@ def print_series(
         cells = [*map(str, row.sizes.values()), *(f"{number:.4g}" for number in numbers)]
         table.append([*cells, *_layer_cells(row)])
     title = f"kernel {scop.name} on {machine.name}: B per update; level: DRAM load without reuse between waves"
-    session.output.print("\n".join([title, *table_lines(table, left=())]), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join([title, *table_lines(table, left=())]), markup=False, soft_wrap=True)
 
 
 def _layer_cells(row: SeriesRow) -> list[str]:

@@ -10,7 +10,7 @@ import typer
 
 from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import RegistersOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
@@ -68,26 +68,26 @@ def volumes(  # noqa: PLR0913 - one parameter per option
             scop, scop.checked(chosen), where, variant=variant.value, granule=granule, registers=registers
         )
 
-    session = session_of(context)
-    session.warn_of_unknown_sizes(given, scop.parameters)
+    terminal = terminal_of(context)
+    terminal.warn_of_unknown_sizes(given, scop.parameters)
     if series is not None:
         chosen = series_sizes(series, points, given, scop.parameters)
         rows = [(one, feature_values(estimate(one))) for one in chosen]
-        print_series(session, scop, where, rows, registers=registers, as_json=as_json)
+        print_series(terminal, scop, where, rows, registers=registers, as_json=as_json)
         return
     found = estimate(given)
     values = feature_values(found)
     limits, unknown = _limits(values, scop, given, where)
     if as_json:
-        heading = {"kernel": scop.name, "machine": where.name, "variant": variant.value}
+        asked = {"kernel": scop.name, "machine": where.name, "variant": variant.value}
         parts = picked(found, "arrays", "total")
-        print_json({**heading, **values, **_limit_content(limits, unknown), **parts})
+        print_json({**asked, **values, **_limit_content(limits, unknown), **parts})
         return
     at = ", ".join(f"{name}={value}" for name, value in given.items()) or "no sizes"
-    heading = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
-    lines = [heading, *_component_lines(found), *_value_lines(values)]
+    title = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
+    lines = [title, *_component_lines(found), *_value_lines(values)]
     lines += _limit_lines(limits) if limits is not None else [f"limiter: not known: {unknown}"]
-    session.output.print("\n".join(lines), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
 def feature_values(estimate: Any) -> dict[str, float]:

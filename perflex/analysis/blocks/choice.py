@@ -65,7 +65,7 @@ class BlockChoice:
     tiles
         Number of blocks of the whole grid.
     tiles_per_core
-        Of the core that has most.
+        Blocks of the core that has most of them.
     imbalance
         How many times as long the cores work as they would with equal shares: 1 where the tiles are a multiple.
     extra_loads

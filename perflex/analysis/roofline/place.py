@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from perflex.features import Scop
     from perflex.machines import Machine
 
-__all__ = ["MEMORY_LEVELS", "Place", "place_of"]
+__all__ = ["MEMORY_LEVELS", "RooflinePlace", "place_of"]
 
 # Levels that all instructions are compared with, and the feature that counts each one's transactions.
 MEMORY_LEVELS = {"l1": "f_txn_l1", "l2": "f_txn_l2", "dram": "f_txn_dram"}
 
 
 @dataclass(frozen=True)
-class Place:
+class RooflinePlace:
     """A kernel at given sizes on a machine's instruction roofline; counts are per run of the kernel.
 
     Attributes
@@ -122,7 +122,7 @@ def place_of(
     *,
     name: str = "",
     registers: int | None = None,
-) -> Place:
+) -> RooflinePlace:
     """Return where a kernel stands, without a time.
 
     Parameters
@@ -159,7 +159,7 @@ def place_of(
         transactions |= cache_transactions(scop, given, machine, registers)
     except MachineError as error:
         absent = dict.fromkeys(("f_txn_l2", "f_txn_dram"), error.message)
-    return Place(
+    return RooflinePlace(
         name or scop.name,
         dict(given),
         {

@@ -132,7 +132,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     space: VariantSpace | ExtractedSpace | DescribedSpace,
     sizes: Mapping[str, Any] | None = None,
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     measure: Callable[[Proposal], float] | None = None,
     calibration: Calibration | None = None,
     features: Sequence[str] = (),

@@ -48,7 +48,7 @@ class Point:
     Attributes
     ----------
     variant, size
-        Which.
+        Name of the variant, and the value of the study's size argument.
     measured_s, spread
         Time in seconds and its relative spread over repeated timings.
     predicted_s
@@ -136,9 +136,9 @@ class DeviceEvaluation:
     Attributes
     ----------
     device
-        Where.
+        The device's name.
     studies
-        Their results.
+        Results of those that could be calibrated, in the order asked for.
     skipped
         Label and reason of what did not run.
     drift

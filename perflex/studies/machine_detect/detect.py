@@ -92,7 +92,7 @@ def detect_machine(
     cpu
         What the operating system reports; asked for if not given.
     name
-        Of the machine; by default the CPU's model with blanks as hyphens.
+        Name of the machine; by default the CPU's model with blanks as hyphens.
     overlap
         ``"sum"`` or ``"max"``; by default the hypothesis that YaskSite found for CPUs of this vendor.
     quick

@@ -41,7 +41,7 @@ def machine_document(
     Parameters
     ----------
     name
-        Of the machine.
+        Name of the machine, by which it can be looked up.
     cpu, found
         What is reported and what was measured.
     device, date
