@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from perflex.features.values import DEFAULT_SUB_GROUP_SIZE
 from perflex.fit.table import FeatureInfo, FeatureTable
 from perflex.machines.choice import current_machine, else_machine, using_machine
 from perflex.progress import progress_shown
-from perflex.store.resume import RunRecorder, recording
+from perflex.store.resume import recording
 from perflex.store.store import using_store
 from perflex.timing.options import TimingOptions
 
@@ -318,9 +318,7 @@ def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring
             failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
         else:
             seconds[index], spread[index] = outcome.seconds, outcome.spread
-    # All that the recorder gave back counts: a run may have measured other kernels before these.
-    resumed = recorder.taken if isinstance(recorder, RunRecorder) else 0
-    return _Times(seconds, spread, failures, replace(outcomes.summary(), samples_resumed=resumed))
+    return _Times(seconds, spread, failures, outcomes.summary())
 
 
 def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from perflex.errors import TagError
 from perflex.models import KernelSet, ModelDescription, load_model, model_names
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import SizeRule, matrix_sizes, scaled_sizes, split_sizes
+from perflex.models.sizes import MATRIX_SIZES, SizeRule, scaled_sizes, split_sizes
 
 SIZES = (288, 416, 544, 672, 800, 928)
 
@@ -61,15 +61,15 @@ def test_sets_that_select_nothing(kernel_set: KernelSet, message: str) -> None:
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 0.165, 0.5, 1.0, 2.0, 60.0])
 def test_sizes_are_odd_multiples_of_32_and_increase(scale: float) -> None:
-    sizes = matrix_sizes(SIZES, scale)
+    sizes = MATRIX_SIZES.sizes(SIZES, scale)
     assert len(sizes) == len(SIZES)
     assert all(size % 64 == 32 and size >= 96 for size in sizes)
     assert list(sizes) == sorted(set(sizes))
 
 
 def test_sizes_grow_with_the_cube_root_of_speed() -> None:
-    assert matrix_sizes(SIZES, 1.0) == SIZES
-    for small, large in zip(SIZES, matrix_sizes(SIZES, 64.0), strict=True):
+    assert MATRIX_SIZES.sizes(SIZES, 1.0) == SIZES
+    for small, large in zip(SIZES, MATRIX_SIZES.sizes(SIZES, 64.0), strict=True):
         assert large == pytest.approx(4 * small, abs=32)
 
 

@@ -16,7 +16,7 @@ from perflex.errors import CalibrationError, MeasurementError
 from perflex.features.values import kernel_feature_values
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import odd_multiples
+from perflex.models.sizes import SizeRule
 from perflex.studies.evaluation import STUDIES, choose_overlap, evaluate_device, write_evaluation
 from perflex.studies.evaluation.report import overall_error, report_text
 from perflex.studies.evaluation.run import Point, StudyResult
@@ -117,8 +117,8 @@ def test_study_sizes_suit_all_variants(study: str) -> None:
 
 
 def test_odd_multiples_grow_with_the_root() -> None:
-    assert odd_multiples((112, 336), 1.0, power=2, step=112) == (112, 336)
-    assert odd_multiples((1232,), 9.0, power=2, step=112) == (3 * 1232,)
+    assert SizeRule(power=2, step=112).sizes((112, 336), 1.0) == (112, 336)
+    assert SizeRule(power=2, step=112).sizes((1232,), 9.0) == (3 * 1232,)
 
 
 @pytest.mark.parametrize("study", STUDIES)
