@@ -2,7 +2,7 @@
 
 >>> scop = extract_scop(kernel)                       # a loopy TranslationUnit
 >>> feature = parse_feature("f_op_float32_madd")
->>> feature.value(scop, {"n": 1024}, sub_group_size=32)
+>>> feature.value(scop, {"n": 1024}, Target(sub_group_size=32))
 
 A kernel that loopy never saw is described by hand as a `Scop`. A user's own feature is registered with
 `register_feature`.

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.cpu.footprints import outermost
-from perflex.features.cpu.numbers import Numbers
+from perflex.features.cpu.nest_values import NestValues
 from perflex.features.cpu.result import Condition
 from perflex.features.cpu.reuse import Reuse, unit_window
 from perflex.features.cpu.traced import Traced, inequality
@@ -33,8 +33,8 @@ def conditions_of(
     Conditions without a size in them, of reuse between neighbours, are left out where they are met.
     """
     line = levels[0].line_bytes
-    traced = Reuse(nests, Numbers(sizes, blocks, traced=True), line)
-    places = _places(nests, Reuse(nests, Numbers(sizes, blocks), line), traced)
+    traced = Reuse(nests, NestValues(sizes, blocks, traced=True), line)
+    places = _places(nests, Reuse(nests, NestValues(sizes, blocks), line), traced)
     symbols = _symbol_values(nests, sizes, blocks)
     everything = rules.whole(traced.everything())
     found = []
@@ -65,8 +65,8 @@ def _places(nests: Nests, plain: Reuse, traced: Reuse) -> list[Place]:
         places |= {
             (entry.nest, window) for parts in entry.carried for part, window in parts if part > 0 and any(window)
         }
-        if entry.group.covered is not None:
-            places.add((entry.nest, unit_window(loops, entry.group.covered)))
+        if entry.group.touched_before is not None:
+            places.add((entry.nest, unit_window(loops, entry.group.touched_before)))
     ordered = sorted(places, key=lambda place: (place[1], -place[0]), reverse=True)
     seen: dict[tuple[object, ...], Place] = {}
     for place in ordered:

@@ -13,8 +13,8 @@ from perflex.features.cpu.traced import Traced, at_least, is_multiple, larger, s
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from perflex.features.cpu.nest_values import NestValues
     from perflex.features.cpu.nests import Nest
-    from perflex.features.cpu.numbers import Numbers
 
 __all__ = ["Footprints", "Window", "outermost"]
 
@@ -38,7 +38,7 @@ class Footprints:
         Iterations of each loop.
     """
 
-    def __init__(self, nest: Nest, numbers: Numbers, line: int, whole: Mapping[str, Any]) -> None:
+    def __init__(self, nest: Nest, numbers: NestValues, line: int, whole: Mapping[str, Any]) -> None:
         self.nest = nest
         self.extents = numbers.extents(nest)
         self._line = line
@@ -214,7 +214,7 @@ class Footprints:
         """Return the bytes that all groups touch, each array's that an earlier nest touched counted once."""
         total: Any = 0
         for place, group in enumerate(self.nest.groups):
-            if group.covered is None or over > group.covered:
+            if group.touched_before is None or over > group.touched_before:
                 total = total + self.footprint(place, window)
         return total
 

@@ -1,4 +1,4 @@
-"""Numbers that know how they follow from the sizes: a polynomial with its value at some sizes.
+"""NestValues that know how they follow from the sizes: a polynomial with its value at some sizes.
 
 Conditions are computed once with plain numbers or arrays, for speed, and once with these, for people: a comparison
 is decided by the value, so the polynomial is the one that holds around the sizes given.

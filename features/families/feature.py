@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
 __all__ = ["Amount", "Feature", "FeatureFamily", "UserFeature", "user_features"]
 
@@ -35,7 +36,7 @@ class Feature(Protocol):
     def unit(self) -> str:
         """What is counted, singular, e.g. ``"sub-group operation"``."""
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the value: a number for integer sizes, an array for arrays of sizes.
 
         Raises
@@ -44,13 +45,13 @@ class Feature(Protocol):
             A size parameter has no value, or the kernel is not valid for the values.
         """
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:
+    def matches(self, scop: Scop, sizes: Sizes, /) -> bool:
         """Return whether the kernel has anything that this feature counts."""
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return identifiers of the same family that the kernel does contain."""
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:
+    def amount(self, scop: Scop, sizes: Sizes, target: Target, /) -> Amount | None:
         """Return what one unit amounts to in this kernel, if that is one number."""
 
 
@@ -72,20 +73,20 @@ class UserFeature:
     unit: str
     function: Callable[[Scop, Sizes], float]
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:  # noqa: ARG002 - protocol
+    def value(self, scop: Scop, sizes: Sizes, _target: Target, /) -> Any:
         """Return what the user's function returns."""
         scop.check_sizes(sizes)
         return self.function(scop, sizes)
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, _scop: Scop, _sizes: Sizes, /) -> bool:
         """Return True: whether a zero is meant is the user's affair."""
         return True
 
-    def inventory(self, scop: Scop) -> list[str]:  # noqa: ARG002 - protocol
+    def inventory(self, _scop: Scop, /) -> list[str]:
         """Return the user's features."""
         return sorted(user_features)
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
         """Return None: the user's unit is all that is known."""
         return None
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perflex.features.families.feature import Sizes
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
 __all__ = ["OperationFamily", "OperationFeature"]
 
@@ -38,23 +39,23 @@ class OperationFeature:
         """Return the symbolic count."""
         return counts_of(scop).operation_total(self.kind, self.dtype, sub_group_size)
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the count at the given sizes."""
         scop.check_sizes(sizes)
-        return self.count(scop, sub_group_size).evaluate(sizes)
+        return self.count(scop, target.sub_group_size).evaluate(sizes)
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
         """Return whether any statement has such an operation."""
         return self.identifier in self.inventory(scop)
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return the operation features the kernel contains."""
         kinds = {(op.dtype, op.kind) for statement in scop.statements for op in statement.operations}
         return [f"f_op_{dtype}_{kind}" for dtype, kind in sorted(kinds)]
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, target: Target, /) -> Amount | None:
         """Return operations per sub-group operation."""
-        return Amount(float(sub_group_size), "op")
+        return Amount(float(target.sub_group_size), "op")
 
 
 class OperationFamily:

@@ -19,7 +19,6 @@ from perflex.features.polynomials.connected import connected
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.features.gpu.footprints import Box
     from perflex.features.gpu.resolved import Form, Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
 
 __all__ = ["Imager", "instances"]
@@ -150,7 +149,7 @@ def _clip(form: Form, guards: Sequence[Form]) -> tuple[int, int] | None:
     return low, high
 
 
-def instances(launch: ResolvedLaunch, box: Box) -> int:
+def instances(launch: ResolvedLaunch, box: Ranges) -> int:
     """Return how many instances of statements the work-groups of a box execute."""
     parts = [piece.within(box) for piece in launch.pieces]
     return sum(_count(launch.kernel, part) for part in parts if part is not None)

@@ -24,7 +24,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.counting.counts import counts_of
-from perflex.features.families.instructions import INSTRUCTION_CLASSES
 from perflex.features.instructions.addresses import address_work
 from perflex.features.instructions.nest import nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
@@ -33,10 +32,12 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex.features.instructions.nest import Nest
+    from perflex.features.instructions.nest import CountedNest
     from perflex.features.scop.scop import Scop, Statement
 
-__all__ = ["Executed", "instructions_of"]
+__all__ = ["INSTRUCTION_CLASSES", "Executed", "instructions_of"]
+
+INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
 
 _CLASS_OF = {"float16": "fp32", "float32": "fp32", "complex64": "fp32", "float64": "fp64", "complex128": "fp64"}
 _COMPLEX = {"add": 2, "mul": 4, "madd": 4}
@@ -147,14 +148,14 @@ def _only_tests(scop: Scop, statement: Statement) -> bool:
     )
 
 
-def _loops(nest: Nest) -> Iterator[Executed]:
+def _loops(nest: CountedNest) -> Iterator[Executed]:
     for loop in nest.loops.values():
         if not loop.unrolled:
             yield Executed("int", 2 * loop.weight, loop.iterations, nest.launch)
             yield Executed("control", loop.weight, loop.iterations, nest.launch)
 
 
-def _guards(scop: Scop, nest: Nest) -> Iterator[Executed]:
+def _guards(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
     """Yield the tests of guards: of statements, and of loops that not all work-items enter."""
     seen: set[tuple[object, str]] = set()
 

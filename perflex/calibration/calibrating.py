@@ -11,15 +11,15 @@ import numpy as np
 
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.calibration_file import fitted_rows
-from perflex.calibration.gathering import Measuring, gather
-from perflex.devices.wall_time import chosen_device, is_wall_time
+from perflex.calibration.gathering import Measuring, gather, target_on
+from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.fit.fitting import fit_model
 from perflex.fit.problem import require_fittable
 from perflex.fit.table import scale_features_by_output
-from perflex.machines.choice import using_machine
 from perflex.progress import progress_shown
 from perflex.store.store import using_store
+from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from perflex.devices.device import Device
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
@@ -46,7 +45,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     model: Model,
     kernels: Sequence[Any],
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     timing: TimingOptions | None = None,
     relative: bool = True,
     nonnegative: bool = True,
@@ -116,8 +115,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         raise CalibrationError(msg)
     where: TimedDevice = chosen_device(device, model.output_feature)
     options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
-    with using_store(store), using_machine(machine), progress_shown(progress, "calibrate:") as report:
-        measuring = Measuring(where, options, sub_group_size, executor, measure_executor, recorder, report)
+    target = target_on(where, model.input_features(), sub_group_size, machine)
+    with using_store(store), progress_shown(progress, "calibrate:") as report:
+        measuring = Measuring(where, options, target, executor, measure_executor, recorder, report)
         if budget_s is None:
             table = gather(tuple(model.all_features()), kernels, measuring)
             spent: dict[str, Any] = {}
@@ -149,7 +149,7 @@ def calibration_from_table(
     model: Model,
     table: FeatureTable,
     *,
-    device: Device | TimedDevice | None = None,
+    device: TimedDevice | None = None,
     timing: TimingOptions | None = None,
     relative: bool = True,
     nonnegative: bool = True,

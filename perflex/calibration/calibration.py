@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.calibration.calibration_file import FORMAT, calibration_content, read_calibration_parts
 from perflex.calibration.interval import interval_at
 from perflex.calibration.record import CalibrationRecord
-from perflex.machines.choice import else_machine, using_machine
+from perflex.features.values import target_of
 from perflex.yaml_file import read_yaml, write_yaml
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.interval import PredictionInterval
-    from perflex.machines import Machine
+    from perflex.machines import Machine, Target
 
 __all__ = ["Calibration"]
 
@@ -55,8 +55,7 @@ class Calibration(CalibrationRecord):
         MachineError
             A feature needs a machine that is not known, or lacks a fact of it.
         """
-        with using_machine(machine), else_machine(self.machine):
-            values = self.model.feature_values(kernel, sizes, sub_group_size=self.sub_group_size)
+        values = self.feature_values(kernel, sizes, machine=machine)
         return self.model.evaluate(self.fit, values)
 
     def predict_interval(
@@ -102,8 +101,7 @@ class Calibration(CalibrationRecord):
         MachineError
             A feature needs a machine that is not known, or lacks a fact of it.
         """
-        with using_machine(machine), else_machine(self.machine):
-            values = self.model.feature_values(kernel, sizes, sub_group_size=self.sub_group_size)
+        values = self.feature_values(kernel, sizes, machine=machine)
         return interval_at(self, values, confidence)
 
     def feature_values(
@@ -113,8 +111,11 @@ class Calibration(CalibrationRecord):
 
         Numbers, or arrays where sizes are arrays; ``model.evaluate`` and ``model.terms`` take them.
         """
-        with using_machine(machine), else_machine(self.machine):
-            return self.model.feature_values(kernel, sizes, sub_group_size=self.sub_group_size)
+        return self.model.feature_values(kernel, sizes, self.target(machine))
+
+    def target(self, machine: str | Path | Machine | None = None) -> Target:
+        """Return what predictions count features for; `machine` and errors as `predict`."""
+        return target_of(self.model.input_features(), self.sub_group_size, machine, otherwise=self.machine)
 
     def save(self, path: Path | str) -> None:
         """Write the calibration to a YAML file, replacing it in one step.

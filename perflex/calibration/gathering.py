@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.devices.wall_time import chosen_device, is_wall_time
+from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.features.many import count_rows
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
-from perflex.features.values import DEFAULT_SUB_GROUP_SIZE
+from perflex.features.values import target_of
 from perflex.fit.table import FeatureInfo, FeatureTable
-from perflex.machines.choice import current_machine, else_machine, using_machine
+from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE
 from perflex.progress import progress_shown
 from perflex.store.resume import recording
 from perflex.store.store import using_store
+from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.devices.device import Device
     from perflex.features import Feature
     from perflex.machines import Machine
     from perflex.machines.resources import Resources
+    from perflex.machines.target import Target
     from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.results import TimingSummary
 
-__all__ = ["Measuring", "gather", "gather_feature_values"]
+__all__ = ["Measuring", "gather", "gather_feature_values", "target_on"]
 
 _LISTED = 12
 
@@ -53,8 +54,8 @@ class Measuring:
         Where wall times are measured; None where nothing is.
     timing
         How kernels are timed.
-    sub_group_size
-        Work-items per sub-group; None for the device's.
+    target
+        What features are counted for.
     executor, measure_executor
         Where kernels are counted, and where they are built and timed; None for here.
     recorder
@@ -65,25 +66,35 @@ class Measuring:
 
     device: TimedDevice | None
     timing: TimingOptions
-    sub_group_size: int | None = None
+    target: Target
     executor: Executor | None = None
     measure_executor: Executor | None = None
     recorder: Recorder | None = None
     progress: Progress | None = None
 
-    @property
-    def sub_group(self) -> int:
-        """Work-items per sub-group that features are counted with."""
-        if self.sub_group_size is not None:
-            return self.sub_group_size
-        return int(getattr(self.device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
+
+def target_on(
+    device: TimedDevice | None,
+    features: Iterable[str],
+    sub_group_size: int | None = None,
+    machine: str | Path | Machine | None = None,
+) -> Target:
+    """Return what features are counted for where a device is timed.
+
+    Sub-groups are the device's, and features about a machine are about the one that the device is, unless others are
+    asked for.
+    """
+    if sub_group_size is None:
+        sub_group_size = int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
+    counted = [name for name in features if not is_wall_time(name)]
+    return target_of(counted, sub_group_size, machine, otherwise=str(getattr(device, "name", "")))
 
 
 def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     features: Iterable[str],
     kernels: Sequence[Any],
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     timing: TimingOptions | None = None,
     sub_group_size: int | None = None,
     executor: Executor | None = None,
@@ -150,11 +161,12 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     """
     names = tuple(dict.fromkeys(features))
     output = _wall_time_among(names)
-    with using_store(store), using_machine(machine), progress_shown(progress, "gather:") as report:
+    timed_on = None if output is None else chosen_device(device, output)
+    with using_store(store), progress_shown(progress, "gather:") as report:
         measuring = Measuring(
-            None if output is None else chosen_device(device, output),
+            timed_on,
             timing or TimingOptions(),
-            sub_group_size,
+            target_on(timed_on, names, sub_group_size, machine),
             executor,
             measure_executor,
             recorder,
@@ -166,7 +178,7 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
 def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring) -> FeatureTable:
     """Count and measure features; arguments, result and errors as `gather_feature_values`.
 
-    The store and the machine are those of the block around the call.
+    The store is that of the block around the call.
     """
     from perflex.features import parse_feature
     from perflex.features.families.machine import needs_machine
@@ -175,11 +187,8 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     counted = [name for name in names if name != output]
     # What does not build need not be counted, and registers are known only of what was built.
     rows, built, failed = _built(counted, sized_kernels(kernels), measuring)
-    # Features about a machine are about the one that the device is, unless another is asked for.
-    with else_machine(str(getattr(measuring.device, "name", ""))):
-        rows, table, info, uncounted = _count(counted, rows, measuring, built)
-        needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
-        used = "" if needed_by is None else current_machine(needed_by).name
+    rows, table, info, uncounted = _count(counted, rows, measuring, built)
+    needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
     dropped = [*failed, *uncounted]
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     measured = None
@@ -204,10 +213,10 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
         groups=tuple(rows[i].group for i in kept),
         spread=None if measured is None else measured.spread[kept],
         info=info,
-        sub_group_size=measuring.sub_group,
+        sub_group_size=measuring.target.sub_group_size,
         device="" if measured is None else str(measuring.device),
         dropped=tuple(dropped),
-        machine=used,
+        machine="" if needed_by is None else measuring.target.need_machine(needed_by).name,
         timing=None if measured is None else measured.summary,
     )
 
@@ -254,7 +263,7 @@ def _count(
 
     features = [parse_feature(name) for name in names]
     jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    counted = count_rows(features, jobs, measuring.sub_group, measuring.executor, measuring.progress, built)
+    counted = count_rows(features, jobs, measuring.target, measuring.executor, measuring.progress, built)
     dropped = [(row.label, entry.refusal) for row, entry in zip(rows, counted, strict=True) if entry.refusal]
     kept = [row for row, entry in zip(rows, counted, strict=True) if entry.refusal is None]
     entries = [entry for entry in counted if entry.refusal is None]

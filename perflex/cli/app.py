@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from perflex.cli.roofline import roofline
 from perflex.cli.store import store
 from perflex.cli.terminal import terminal_of
 from perflex.cli.volumes import volumes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["app"]
 
@@ -61,7 +64,7 @@ def _options(
 
 
 # Commands in the order in which help lists them, each with an example of its use.
-_EXAMPLES = {
+_EXAMPLES: dict[Callable[..., None], str] = {
     demo: "perflex demo --out demo-out",
     devices: "perflex devices --json",
     catalog: "perflex catalog matmul_sq",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.expression.compiled import CompiledExpression
+    from perflex.machines.target import Target
 
 __all__ = ["HasParams", "Model"]
 
@@ -209,17 +210,19 @@ class Model:
         UnsupportedKernelError
             The kernel cannot be described exactly.
         """
+        from perflex.features.values import target_of
+        from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE
+
         # Before the kernel is counted, which takes longer than to see that a parameter is missing.
         self._parameter_values(params)
         size = getattr(params, "sub_group_size", None) if sub_group_size is None else sub_group_size
-        return self.evaluate(params, self.feature_values(kernel, sizes, sub_group_size=size))
+        target = target_of(self.input_features(), size or DEFAULT_SUB_GROUP_SIZE)
+        return self.evaluate(params, self.feature_values(kernel, sizes, target))
 
-    def feature_values(
-        self, kernel: Any, sizes: Mapping[str, Any], *, sub_group_size: int | None = None
-    ) -> dict[str, Any]:
+    def feature_values(self, kernel: Any, sizes: Mapping[str, Any], target: Target) -> dict[str, Any]:
         """Return the value of each input feature for a kernel, as `evaluate` and `terms` take them.
 
-        Arguments and errors are those of `eval_with_kernel`; sub-groups have 32 work-items by default.
+        Arguments and errors are those of `eval_with_kernel`; `target` says what the kernel runs on.
 
         Warns
         -----
@@ -227,11 +230,11 @@ class Model:
             The kernel does something that a model of this kind should count but has no feature for.
         """
         from perflex.features.coverage import warn_uncounted
-        from perflex.features.values import DEFAULT_SUB_GROUP_SIZE, kernel_feature_values, with_own_sizes
+        from perflex.features.values import feature_values, with_own_sizes
 
         kernel, sizes = with_own_sizes(kernel, sizes)
         features = self.input_features()
-        values = kernel_feature_values(features, kernel, sizes, sub_group_size or DEFAULT_SUB_GROUP_SIZE)
+        values = feature_values(features, kernel, sizes, target)
         warn_uncounted(features, kernel, sizes)
         return values
 

@@ -27,8 +27,9 @@ import numpy as np
 from gpu_kernel_tuner import STRATEGIES, SimulatedSpace
 from measured_spaces import KEY, kernel_and_gpu, known_keys, read_rows, run_all, space_of, spaces
 
+from perflex import tune
 from perflex.search.described.hybrid import predict_hybrid
-from perflex.search.described.tuner import most_promising, tune_described
+from perflex.search.tuning.described_search import most_promising
 
 FIELDS = [*KEY, "geomean_error", "spearman", "share_to_keep", "best_after_n_plus_10"]
 PREDICTORS = ["analytic", "hybrid", "extra trees", "gradient boosting"]
@@ -108,8 +109,8 @@ def run_predictor(method, space, times, samples, seed):
 def run_tuner(space, times, samples, seed):
     """Rows of one run of the tuner, read off at every number of samples."""
     budget = max(samples) + MORE
-    tuner = tune_described(space, lambda index: float(times[index]), budget, seed=seed)
-    measured = np.array(tuner.times)
+    found = tune(space, measure=lambda variant: float(times[variant.number]), budget=budget, seed=seed)
+    measured = np.array([step.seconds for step in found.history])
     return {count: float(np.nanmin(measured[: count + MORE]) / times.min()) for count in samples}
 
 

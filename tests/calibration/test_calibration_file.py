@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ from perflex.expression.model import Model
 from perflex.fit.fitting import fit_model
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
 from perflex.fit.table import FeatureInfo, FeatureTable, scale_features_by_output
+
+if TYPE_CHECKING:
+    from perflex.features import Target
 
 OUTPUT = "f_cl_wall_time_test"
 TAGGED = "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1"
@@ -326,11 +330,11 @@ def test_predict_uses_the_calibrations_sub_group_size(monkeypatch: pytest.Monkey
     calibration = fitted()
     seen = []
 
-    def values(features: list[str], kernel: object, sizes: dict[str, int], sub_group_size: int) -> dict[str, float]:
-        seen.append(sub_group_size)
+    def values(features: list[str], kernel: object, sizes: dict[str, int], target: Target) -> dict[str, float]:
+        seen.append(target.sub_group_size)
         return dict.fromkeys(features, float(sizes["n"]))
 
-    monkeypatch.setattr("perflex.features.values.kernel_feature_values", values)
+    monkeypatch.setattr("perflex.features.values.feature_values", values)
     monkeypatch.setattr("perflex.features.coverage.warn_uncounted", lambda *_: None)
     params = calibration.params
     expected = 10 * (params["p_op"] + params["p_mem"]) + params["p_launch"]

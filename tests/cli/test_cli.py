@@ -10,12 +10,11 @@ import pytest
 import typer
 
 import perflex
-import perflex.devices.listing as devices_module
+from perflex import Device, DeviceInfo
 from perflex.__main__ import main
 from perflex.cli.app import app
 from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
 from perflex.cli.terminal import Terminal
-from perflex.devices.device import Device, DeviceInfo
 from perflex.errors import MeasurementError, PerflexError, TagError
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def test_devices_shows_why_one_is_not_usable(
 ) -> None:
     device = Device("Old [1]", "Maker", "Some CPU", "1.2", local_memory_bytes=2048, compute_units=3)
     broken = DeviceInfo(device, usable=False, reason="unknown target CPU [x]", found_by="file [y]")
-    monkeypatch.setattr(devices_module, "_listed", lambda: ((broken,), ("driver libz.so: [gone]",)))
+    monkeypatch.setattr("perflex.devices.listing._listed", lambda: ((broken,), ("driver libz.so: [gone]",)))
     assert main(["devices"]) == 0
     shown = capsys.readouterr()
     for text in ("not usable: unknown target CPU [x]", "Some CPU (Old [1])", "3 compute units, 2 KiB", "file [y]"):
@@ -135,7 +134,7 @@ def test_failed_work_has_another_exit_code(capsys: pytest.CaptureFixture[str], m
         msg = "the launch\nfailed"
         raise MeasurementError(msg)
 
-    monkeypatch.setattr(devices_module, "list_devices", fail)
+    monkeypatch.setattr("perflex.devices.listing.list_devices", fail)
     assert main(["devices"]) == 1
     assert capsys.readouterr().err == "perflex: error: the launch failed\n"
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from perflex import machine_names
 from perflex.__main__ import main
-from perflex.machines import machine_names
 
 if TYPE_CHECKING:
     from pathlib import Path

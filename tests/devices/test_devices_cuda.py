@@ -19,11 +19,12 @@ from perflex.devices.listing import find_device, mark_default
 from perflex.devices.names import matching, short_names
 from perflex.devices.wall_time import device_of, wall_time_identifier
 from perflex.errors import DeviceError, FeatureError
+from perflex.features import Target
 from perflex.features.sized_kernel import SizedKernel
-from perflex.features.values import kernel_feature_values
+from perflex.features.values import feature_values, kernel_feature_values
 from perflex.machines import load_machine
 from perflex.machines.lookup import machine_of_device
-from perflex.machines.resources import Resources, most_of, resources_in_log, using_resources
+from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.key import measurement_key
 from perflex.timing.measuring import MeasurementFailure, TimingOptions
 from perflex.timing.resource_use import resource_use
@@ -210,8 +211,7 @@ def test_registers_are_features_of_built_kernels(fake_gpu: Device, monkeypatch: 
     assert occupancy == pytest.approx(5 / 16)
     assert kernel_feature_values(["f_occupancy"], *kernels[0], machine="H100-SXM")["f_occupancy"] == 1.0
     [resources] = resource_use([SizedKernel(*kernels[0], "x")], fake_gpu, TimingOptions(isolate=False))
-    with using_resources(resources):
-        values = kernel_feature_values(names[:4], *kernels[0], machine=load_machine("H100-SXM"))
+    values = feature_values(names[:4], *kernels[0], Target(machine=load_machine("H100-SXM"), resources=resources))
     assert values == {"f_registers": 96, "f_private_bytes": 24, "f_spill_bytes": 16, "f_occupancy": 5 / 16}
 
 
@@ -228,8 +228,8 @@ def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu: Device, monkey
 def test_registers_of_a_kernel_that_was_not_built_are_an_error() -> None:
     with pytest.raises(FeatureError, match=r"f_registers of kernel 'vector' is known only of kernels built"):
         kernel_feature_values(["f_registers"], vector(), {"n": 64})
-    with using_resources(Resources()), pytest.raises(FeatureError, match="is not told by the device's driver"):
-        kernel_feature_values(["f_spill_bytes"], vector(), {"n": 64})
+    with pytest.raises(FeatureError, match="is not told by the device's driver"):
+        feature_values(["f_spill_bytes"], vector(), {"n": 64}, Target(resources=Resources()))
 
 
 @pytest.mark.device

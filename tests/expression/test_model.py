@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ import sympy
 import perflex.features.coverage  # before a test replaces what it takes from `perflex.features`
 from perflex.errors import ModelSyntaxError, PerflexError, UnknownFeatureError
 from perflex.expression.model import Model
+
+if TYPE_CHECKING:
+    from perflex.features import Target
 
 OUTPUT = "f_cl_wall_time_nvidia_geforce"
 
@@ -211,11 +215,11 @@ def test_value_semantics() -> None:
 def test_eval_with_kernel_takes_kernels_and_measurement_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def values(features: list[str], kernel: object, sizes: dict[str, int], sub_group_size: int) -> dict[str, float]:
-        seen.append((kernel, dict(sizes), sub_group_size))
+    def values(features: list[str], kernel: object, sizes: dict[str, int], target: Target) -> dict[str, float]:
+        seen.append((kernel, dict(sizes), target.sub_group_size))
         return {feature: float(sizes["n"]) for feature in features}
 
-    monkeypatch.setattr("perflex.features.values.kernel_feature_values", values)
+    monkeypatch.setattr("perflex.features.values.feature_values", values)
     monkeypatch.setattr("perflex.features.coverage.warn_uncounted", lambda *_: None)
     model = Model(OUTPUT, "p_a * f_x")
     assert model.eval_with_kernel({"p_a": 2.0}, "kernel", {"n": 8}) == 16.0

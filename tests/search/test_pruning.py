@@ -83,11 +83,12 @@ def test_keep_is_checked_before_anything_is_built(calibration: Calibration, keep
 def test_predictions_that_are_not_finite_are_refused(pruning: Pruning, calibration: Calibration, value: float) -> None:
     predicted = np.array([1.0] * 8 + [value])
     name = pruning.candidates.names[8]
+    features, values = pruning.candidates.features, pruning.candidates.values.copy()
+    values[:, features.index("f_thread_groups")] = predicted
     with pytest.raises(CalibrationError, match=f"variant '{name}' is predicted to take {value} s"):
         _require_positive(predicted, pruning.candidates)
-    columns = {**pruning.candidates.columns, "f_thread_groups": predicted}
     with pytest.raises(PerflexError, match="gives no finite number"):
-        prune(replace(pruning.candidates, columns=columns), calibration, keep=3)
+        prune(replace(pruning.candidates, values=values), calibration, keep=3)
 
 
 def test_rank_agrees(pruning: Pruning, calibration: Calibration) -> None:

@@ -15,13 +15,12 @@ from perflex import Calibration
 from perflex.__main__ import main
 from perflex.calibration.device_speed import REFERENCE_RATE
 from perflex.errors import FileFormatError, MeasurementError, PerflexWarning
-from perflex.features.values import kernel_feature_values
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.models.sizes import MATRIX_SIZES
 from perflex.studies.demo import DemoRow, demo_rows, demo_study, demo_summary, run_demo, write_demo
 from perflex.studies.evaluation import Point
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def true_device(description_scale: float) -> FakeDevice:
 
     def law(label: str, sizes: dict[str, int]) -> float:
         kernel = known.get(label)
-        return model.evaluate(costs, kernel_feature_values(model.input_features(), kernel, sizes, 16))
+        return model.eval_with_kernel(costs, kernel, sizes, sub_group_size=16)
 
     collection = KernelCollection(ALL_GENERATORS)
     pilot = ["flops_madd_pattern", "dtype:float32", "groups_fit:True", "m:64"]

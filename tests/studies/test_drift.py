@@ -7,7 +7,7 @@ import pytest
 from perflex import gather_feature_values
 from perflex.errors import MeasurementError
 from perflex.studies.recheck import drift, reference_times
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from perflex.timing.measuring import MeasurementFailure, Timing
 from uipick import ALL_GENERATORS, KernelCollection
 

@@ -27,20 +27,20 @@ from bench.gpu_parts.parts import Goal, Part, PartRun, Setting, run_parts
 from bench.gpu_parts.pipeline import Plan, Variant, prepared, timed_variants
 from bench.gpu_parts.report import report_text
 from bench.gpu_parts.stencil_kernels import Shape, shapes, star25
+from perflex import TimingOptions
 from perflex.analysis.volumes import read_rows
 from perflex.errors import MeasurementError
 from perflex.studies.evaluation import STUDIES
 from perflex.studies.evaluation.run import DeviceEvaluation, Point, StudyResult
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from perflex.timing.launch.backend import backend_of
-from perflex.timing.measuring import TimingOptions
 from support.cuda_for_tests import fake_cupy, fake_gpu  # noqa: F401 - fixtures
 from tests.support.building import built
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.devices.device import Device
+    from perflex import Device
 
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 

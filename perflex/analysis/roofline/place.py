@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features.families.instructions import INSTRUCTION_FEATURES, InstructionFeature
 from perflex.features.gpu.transactions import cache_transactions, l1_transactions, require_gpu
+from perflex.machines.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,7 +162,10 @@ def place_of(
     return RooflinePlace(
         name or scop.name,
         dict(given),
-        {known: float(InstructionFeature(known).value(scop, given, lanes)) for known in INSTRUCTION_FEATURES},
+        {
+            known: float(InstructionFeature(known).value(scop, given, Target(lanes, machine)))
+            for known in INSTRUCTION_FEATURES
+        },
         transactions,
         lanes,
         max(widths, key=widths.count),

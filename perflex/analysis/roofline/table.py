@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.analysis.roofline.place import MEMORY_LEVELS
 from perflex.analysis.roofline.walls import global_walls, local_walls
-from perflex.features.families.instructions import INSTRUCTION_CLASSES
+from perflex.features.instructions.instructions import INSTRUCTION_CLASSES
 from perflex.text_table import table_lines
 
 if TYPE_CHECKING:

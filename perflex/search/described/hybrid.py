@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["HybridPrediction", "check_learn", "predict_hybrid"]
+__all__ = ["HybridPrediction", "HybridPredictor", "check_learn", "predict_hybrid"]
 
 MEMBERS = ("Gaussian process on the residual", "trees on the residual", "boosted trees on the residual", "trees")
 # Shares of those on the residual. Trees without the analytic model's shape extrapolate worst: their share grows with
@@ -138,6 +138,47 @@ def predict_hybrid(
         held = _folds(space, place, logs, seed) if unseen else None
     weights = dict(zip(MEMBERS, _weights(len(place)).tolist(), strict=True))
     return HybridPrediction(fit, np.exp(made), weights, held)
+
+
+@dataclass(frozen=True)
+class HybridPredictor:
+    """The analytic model of a described space, fitted to what is measured, with its learned correction.
+
+    Attributes
+    ----------
+    space
+        The space.
+    seed
+        Of the trees and of the folds.
+    learned
+        Whether to correct the analytic model by what its residuals have in common (needs the extra ``learn``).
+
+    Raises
+    ------
+    MissingExtraError
+        `learned` is set and scikit-learn is not installed.
+    """
+
+    space: DescribedSpace
+    seed: int = 0
+    learned: bool = True
+
+    def __post_init__(self) -> None:
+        if self.learned:
+            check_learn()
+
+    def predict(self, index: Indices, times: Array, *, unseen: bool = False) -> HybridPrediction:
+        """Predict the space from measured configurations; parameters as for `predict_hybrid`.
+
+        Raises
+        ------
+        CalibrationError
+            As `DescribedSpace.fit_analytic`.
+        """
+        if self.learned:
+            return predict_hybrid(self.space, index, times, seed=self.seed, unseen=unseen)
+        analytic = self.space.fit_analytic(index, times)
+        return HybridPrediction(analytic, analytic.predicted, {}, None)
 
 
 def _weights(measured: int) -> Array:

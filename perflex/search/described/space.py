@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 import numpy as np
 
 from perflex.errors import CalibrationError
 from perflex.search.described.analytic import AnalyticFit, fit_analytic
 from perflex.search.described.platform import platform_of
+from perflex.search.spaces.building import settings_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -21,6 +24,30 @@ if TYPE_CHECKING:
     from perflex.search.described.description import Description
 
 __all__ = ["DescribedSpace", "ReadingFit"]
+
+_Item = TypeVar("_Item")
+
+
+class _OnDemand(Sequence[_Item], Generic[_Item]):
+    """What a function gives for each number: spaces have 100,000 configurations, of which few are looked at."""
+
+    def __init__(self, item: Callable[[int], _Item], length: int) -> None:
+        self._item = item
+        self._numbers = range(length)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> _Item: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[_Item]: ...
+
+    def __getitem__(self, place: int | slice) -> _Item | Sequence[_Item]:
+        if isinstance(place, slice):
+            return [self._item(number) for number in self._numbers[place]]
+        return self._item(self._numbers[place])
 
 
 @dataclass(frozen=True)
@@ -44,7 +71,7 @@ class ReadingFit:
 
 @dataclass(frozen=True, eq=False)
 class DescribedSpace:
-    """Configurations of a described kernel for one device.
+    """Configurations of a described kernel for one device, with the times that are known of them.
 
     Attributes
     ----------
@@ -56,16 +83,120 @@ class DescribedSpace:
         Name of the device; one that no machine file knows is taken for a usual GPU of its maker.
     machine
         Facts of the device, if it is to be another machine than the name finds.
+    times
+        Measured times in milliseconds, shape ``(n,)``; nan where a configuration was not measured or failed. None
+        where nothing was measured.
+    excluded
+        How many rows of a file were left out or joined with others, by cause.
     """
 
     description: Description
     settings: Mapping[str, NDArray[np.float64]]
     device: str = ""
     machine: Machine | None = None
+    times: NDArray[np.float64] | None = None
+    excluded: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str,
+        description: Description | Path | str,
+        *,
+        device: str | None = None,
+        machine: Machine | None = None,
+    ) -> DescribedSpace:
+        """Read measured configurations: a cache file of Kernel Tuner, a T4 file, or a table (CSV).
+
+        Parameters
+        ----------
+        path
+            The file, see `perflex.search.described.space_file.read_space`.
+        description
+            The kernel's description, its name or its file.
+        device
+            Name of the device; without, the one in the file.
+        machine
+            Facts of the device, if it is to be another machine than the name finds.
+
+        Raises
+        ------
+        FileFormatError
+            A file cannot be read, or holds no valid configuration.
+        """
+        from perflex.search.described.description import Description
+        from perflex.search.described.description_file import load_description
+        from perflex.search.described.space_file import read_space
+
+        known = description if isinstance(description, Description) else load_description(description)
+        found = read_space(path, known)
+        return replace(found, device=found.device if device is None else device, machine=machine)
 
     def __len__(self) -> int:
         """Return the number of configurations."""
         return len(next(iter(self.settings.values())))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The configurations' names, such as ``block_size_x=32, tile_size_x=2``."""
+        return _OnDemand(lambda number: settings_text(self.configuration(number)), len(self))
+
+    def configuration(self, number: int) -> dict[str, float]:
+        """Return the settings of one configuration; whole numbers as such."""
+        values = {name: float(column[number]) for name, column in self.settings.items()}
+        return {name: int(value) if value.is_integer() else value for name, value in values.items()}
+
+    @property
+    def configurations(self) -> Sequence[dict[str, float]]:
+        """Settings of each configuration."""
+        return _OnDemand(self.configuration, len(self))
+
+    @cached_property
+    def known(self) -> NDArray[np.float64]:
+        """Times in milliseconds, shape ``(n,)``; nan where none is known."""
+        return np.full(len(self), np.nan) if self.times is None else np.asarray(self.times, dtype=np.float64)
+
+    def sample(self, count: int, seed: int = 0) -> NDArray[np.intp]:
+        """Return so many of the measured configurations, drawn by chance, in their order: a batch to predict from.
+
+        Raises
+        ------
+        CalibrationError
+            The number is no whole one, or so many were not measured.
+        """
+        there = np.flatnonzero(np.isfinite(self.known))
+        whole = isinstance(count, (int, np.integer)) and not isinstance(count, bool)
+        if not whole or not 1 <= count <= len(there):
+            msg = (
+                f"{count!r} samples cannot be drawn from {len(there)} measured configurations; "
+                f"ask for 1 to {len(there)}"
+            )
+            raise CalibrationError(msg, samples=count)
+        return np.sort(np.random.default_rng(seed).choice(there, count, replace=False))
+
+    def complete(self) -> DescribedSpace:
+        """Return all configurations that the description allows, one per kernel, with the times that are known here.
+
+        Where this space has values that the description does not list, or several problem sizes, it is returned as it
+        is: its own configurations are all that is known of it.
+
+        Raises
+        ------
+        FileFormatError
+            As `Description.space`.
+        """
+        family, every = self.description, self.description.space()
+        stated = {name: column for name, column in self.settings.items() if name in family.constants}
+        if any(np.ptp(column) > 0 for column in stated.values()):
+            return self
+        every |= {name: np.full(len(next(iter(every.values()))), column[0]) for name, column in stated.items()}
+        seen = np.column_stack(list(family.kernels(self.settings).values()))
+        rows, first = np.unique(np.column_stack(list(family.kernels(every).values())), axis=0, return_index=True)
+        times = dict(zip(map(tuple, seen.tolist()), self.known.tolist(), strict=True))
+        known = np.array([times.pop(tuple(row), np.nan) for row in rows.tolist()])
+        if times:
+            return self
+        return replace(self, settings={name: column[first] for name, column in every.items()}, times=known)
 
     @cached_property
     def platform(self) -> dict[str, float]:

@@ -9,13 +9,13 @@ import json
 import math
 import zlib
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex.errors import FileFormatError
+from perflex.search.described.space import DescribedSpace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,40 +24,14 @@ if TYPE_CHECKING:
 
     from perflex.search.described.description import Description
 
-__all__ = ["MeasuredSpace", "read_space"]
+__all__ = ["read_space"]
 
 _UNITS = {"s": 1e3, "seconds": 1e3, "ms": 1.0, "milliseconds": 1.0, "us": 1e-3, "microseconds": 1e-3, "ns": 1e-6}
 _TABLE_TIMES = ("time_ms_median", "time_ms")
 _MAX_BYTES = 2**30
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredSpace:
-    """Configurations with measured times, one row per kernel.
-
-    Attributes
-    ----------
-    settings
-        Columns of the tunables, shape ``(n,)`` each.
-    times
-        Measured times in milliseconds, shape ``(n,)``; nan where a configuration was not measured or failed.
-    excluded
-        How many rows were left out or joined with others, by cause.
-    device
-        Name of the device in the file; empty if there is none.
-    """
-
-    settings: Mapping[str, NDArray[np.float64]]
-    times: NDArray[np.float64]
-    excluded: Mapping[str, int]
-    device: str = ""
-
-    def __len__(self) -> int:
-        """Return the number of kernels."""
-        return len(self.times)
-
-
-def read_space(path: Path | str, description: Description) -> MeasuredSpace:
+def read_space(path: Path | str, description: Description) -> DescribedSpace:
     """Read a measured space.
 
     Configurations that are the same kernel (the same settings, or settings that differ in tunables without effect)
@@ -197,7 +171,9 @@ def _t4_time(measurement: Mapping[str, Any] | None, path: Path) -> Any:
     return "not measured" if value is None else value * _UNITS[unit]
 
 
-def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, path: Path, device: str) -> MeasuredSpace:
+def _joined(
+    rows: list[tuple[dict[str, Any], Any]], description: Description, path: Path, device: str
+) -> DescribedSpace:
     excluded: Counter[str] = Counter()
     good: list[tuple[list[float], float]] = []
     stated = {name for settings, _ in rows for name in settings}
@@ -247,7 +223,7 @@ def _kernels(  # one step of _joined
     path: Path,
     device: str,
     excluded: Counter[str],
-) -> MeasuredSpace:
+) -> DescribedSpace:
     settings = dict(zip(names, table.T, strict=True))
     valid = description.valid(settings)
     if not valid.all():
@@ -269,6 +245,10 @@ def _kernels(  # one step of _joined
     medians = np.array([np.median(group) for group in groups])
     # In the order of the file, not of the settings' values.
     rank = np.argsort(first)
-    return MeasuredSpace(
-        {name: column[first[rank]] for name, column in settings.items()}, medians[rank], dict(excluded), device
+    return DescribedSpace(
+        description,
+        {name: column[first[rank]] for name, column in settings.items()},
+        device,
+        times=medians[rank],
+        excluded=dict(excluded),
     )

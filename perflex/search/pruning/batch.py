@@ -10,31 +10,31 @@ import numpy as np
 from perflex.errors import MeasurementError, PerflexWarning
 from perflex.features.sized_kernel import SizedKernel
 from perflex.features.values import kernel_of
+from perflex.search.spaces.candidates import sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.device import Device
     from perflex.progress import Progress
     from perflex.search.spaces.candidates import Candidates
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.measuring import TimingOptions
 
-__all__ = ["drawn", "timed"]
+__all__ = ["measure_variants", "random_batch"]
 
 
-def drawn(candidates: Candidates, count: int, seed: int = 0) -> list[int]:
+def random_batch(candidates: Candidates, count: int, seed: int = 0) -> list[int]:
     """Return the numbers of variants drawn by chance, each as likely as any other."""
-    order = np.random.default_rng(seed).permutation(len(candidates.names))
+    order = np.random.default_rng(seed).permutation(len(candidates))
     return [int(number) for number in order[:count]]
 
 
-def timed(
+def measure_variants(
     candidates: Candidates,
     numbers: Sequence[int],
     calibration: Calibration,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     progress: Progress | None = None,
     timing: TimingOptions | None = None,
 ) -> dict[str, float]:
@@ -64,7 +64,8 @@ def timed(
         return {}
     chosen = device_of(calibration.model.output_feature) if device is None else device
     found = find_device(chosen) if isinstance(chosen, str) else chosen
-    jobs = [SizedKernel(kernel_of(candidates.kernel(n)), candidates.sizes(n), candidates.names[n]) for n in numbers]
+    names = candidates.names
+    jobs = [SizedKernel(kernel_of(candidates.kernel(n)), sizes_of(candidates, n), names[n]) for n in numbers]
     times: dict[str, float] = {}
     reason = ""
     for outcome in measure(jobs, found, timing, progress):

@@ -25,7 +25,14 @@ Keep = float | int | Promise
 
 
 def decide(
-    keep: Keep, predicted: Array, measured_index: Indices, measured: Array, calibration: Calibration | None
+    keep: Keep,
+    predicted: Array,
+    measured_index: Indices,
+    measured: Array,
+    *,
+    calibration: Calibration | None = None,
+    order: Indices | None = None,
+    unseen: Array | None = None,
 ) -> KeepDecision:
     """Return which variants are kept.
 
@@ -34,11 +41,16 @@ def decide(
     keep
         A number of variants, a share of them above 0 and below 1 (1.0 for all), or a promise.
     predicted
-        Times of all variants, shape ``(n,)``, seconds.
+        Times of all variants, shape ``(n,)``, in any one unit.
     measured_index, measured
         Which were measured, and their times; may be empty.
     calibration
         Whose errors carry a promise where nothing was measured.
+    order
+        All variants, the one to be kept first before the others, for a number or a share; by default by `predicted`.
+    unseen
+        Predictions of the measured variants by models that did not see them; by default those in `predicted`, which
+        is right only for a model that was not fitted to them.
 
     Raises
     ------
@@ -52,20 +64,19 @@ def decide(
                 predicted,
                 measured_index=measured_index,
                 measured=measured,
-                predicted_of_measured=predicted[measured_index],
+                predicted_of_measured=unseen,
                 promise=keep,
             )
         return _by_calibration(predicted, ranked, keep, calibration)
+    order = ranked if order is None else order
     count = number_kept(keep, predicted.size)
-    best = measured_index[np.argmin(measured)] if measured_index.size else None
-    chosen = ranked[~np.isin(ranked, measured_index)].tolist()
-    room = count if best is None else count - 1
-    kept = set(chosen[:room]) | (set() if best is None else {best})
-    place = np.array([index for index in ranked if index in kept], dtype=np.intp)
-    what = "the fastest measured and those" if best is not None else "those"
-    return KeepDecision(
-        place, math.inf, math.nan, met=True, explanation=f"{place.size} of {predicted.size}: {what} predicted fastest"
-    )
+    # Of those measured only the fastest may be worth running again: the others are known to be slower.
+    best = measured_index[[np.argmin(measured)]] if measured_index.size else measured_index
+    left = order[~np.isin(order, measured_index)][: count - best.size]
+    kept = order[np.isin(order, np.concatenate([best, left]))].astype(np.intp)
+    what = "the fastest measured and those" if best.size else "those"
+    text = f"{kept.size} of {predicted.size}: {what} predicted fastest"
+    return KeepDecision(kept, math.inf, math.nan, met=True, explanation=text)
 
 
 def check_keep(keep: Keep) -> None:

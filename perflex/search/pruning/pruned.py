@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import FileFormatError
+import numpy as np
+
+from perflex.errors import CalibrationError, FileFormatError
+from perflex.search.described.space import DescribedSpace
+from perflex.search.pruning.costs import dominating
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from perflex.search.pruning.promise import KeepDecision
     from perflex.search.spaces.candidates import Candidates
+
+    Array = NDArray[np.float64]
+    Indices = NDArray[np.intp]
 
 __all__ = ["PrunedVariant", "Pruning"]
 
@@ -36,13 +46,14 @@ class PrunedVariant:
     reason
         Why it is kept or dropped.
     predicted, low, high
-        Predicted time and its 95 % interval in seconds; the interval is nan where the calibration gives none.
+        Predicted time and its 95 % interval in seconds; the interval is nan where there is none.
     ratio
         Predicted time as a multiple of the fastest predicted.
     dominating
-        The cost that dominates: ``"memory"``, ``"on-chip"``, ``"overhead"`` or ``"other"``.
+        The cost that dominates: ``"memory"``, ``"on-chip"``, ``"overhead"`` or ``"other"``; of a described kernel, the
+        parameter of its model.
     share
-        Its share of the predicted time, a fraction.
+        Its share of the predicted time (of a described kernel, of the analytic model's), a fraction.
     costs
         Seconds of each kind of cost.
     measured
@@ -69,45 +80,127 @@ class PrunedVariant:
     number: int = field(default=0, repr=False)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Pruning:
     """Variants by predicted time, and which of them are kept.
 
     Attributes
     ----------
-    variants
-        All of them, fastest predicted first.
+    candidates
+        The variants: their kernels and feature values, or a described space.
+    predicted, low, high
+        Predicted times in seconds and their 95 % intervals, shape ``(n,)``; intervals are nan where there are none.
+    measured
+        Measured times in seconds that the decision rests on, shape ``(n,)``; nan elsewhere.
+    costs
+        Seconds of each kind of cost, shape ``(n,)``.
     decision
         How many are kept, and what that promises.
-    excluded
-        How many variants could not be predicted, by cause; repeated kernels are among them.
-    candidates
-        Feature values and kernels.
     """
 
-    variants: tuple[PrunedVariant, ...]
+    candidates: Candidates | DescribedSpace
+    predicted: Array
+    low: Array
+    high: Array
+    measured: Array
+    costs: Mapping[str, Array]
     decision: KeepDecision
-    excluded: Mapping[str, int]
-    candidates: Candidates
 
     @property
+    def excluded(self) -> Mapping[str, int]:
+        """How many variants could not be predicted, by cause; repeated kernels are among them."""
+        return self.candidates.excluded
+
+    @cached_property
+    def variants(self) -> tuple[PrunedVariant, ...]:
+        """All variants, fastest predicted first."""
+        return self._listed(self._ranked)
+
+    @cached_property
     def kept(self) -> tuple[PrunedVariant, ...]:
-        """The variants worth being compiled and run, fastest predicted first."""
-        return tuple(variant for variant in self.variants if variant.kept)
+        """The variants worth being compiled and run, the most promising first."""
+        return self._listed(self.decision.kept)
 
     @property
     def dropped(self) -> tuple[PrunedVariant, ...]:
-        """The others."""
+        """The others, fastest predicted first."""
         return tuple(variant for variant in self.variants if not variant.kept)
 
     @property
     def share(self) -> float:
         """Share of the variants that is kept, a fraction."""
-        return len(self.kept) / len(self.variants)
+        return len(self.decision.kept) / len(self.predicted)
 
     def kernel(self, variant: PrunedVariant) -> Any:
-        """Return a variant's kernel; one of a space is built anew."""
+        """Return a variant's kernel; one of a space is built anew.
+
+        Raises
+        ------
+        CalibrationError
+            The kernel is described by formulas, and was never perflex's to build.
+        """
+        if isinstance(self.candidates, DescribedSpace):
+            msg = f"{self.candidates.description.name} is described by formulas; build it yourself from the settings"
+            raise CalibrationError(msg, variant=variant.name)
         return self.candidates.kernel(variant.number)
+
+    @cached_property
+    def _ranked(self) -> Indices:
+        return np.argsort(self.predicted, kind="stable")
+
+    @cached_property
+    def _ranks(self) -> Indices:
+        ranks = np.empty(len(self._ranked), dtype=np.intp)
+        ranks[self._ranked] = np.arange(1, len(ranks) + 1)
+        return ranks
+
+    @cached_property
+    def _dominating(self) -> tuple[list[str], Array]:
+        return dominating(self.costs)
+
+    def _listed(self, numbers: Indices) -> tuple[PrunedVariant, ...]:
+        kept = set(self.decision.kept.tolist())
+        settings: Sequence[Mapping[str, Any]]
+        if isinstance(self.candidates, DescribedSpace):
+            settings = self.candidates.configurations
+        else:
+            settings = getattr(self.candidates, "settings", ())
+        names, fastest = self.candidates.names, float(self.predicted.min())
+        kinds, shares = self._dominating
+        return tuple(
+            self._explained(
+                PrunedVariant(
+                    rank=int(self._ranks[number]),
+                    name=names[number],
+                    kept=number in kept,
+                    reason="",
+                    predicted=float(self.predicted[number]),
+                    low=float(self.low[number]),
+                    high=float(self.high[number]),
+                    ratio=float(self.predicted[number]) / fastest,
+                    dominating=kinds[number],
+                    share=float(shares[number]),
+                    costs={kind: float(cost[number]) for kind, cost in self.costs.items()},
+                    measured=float(self.measured[number]),
+                    settings=settings[number] if settings else {},
+                    number=number,
+                )
+            )
+            for number in numbers.tolist()
+        )
+
+    def _explained(self, variant: PrunedVariant) -> PrunedVariant:
+        if not math.isnan(variant.measured):
+            times = variant.measured / float(np.nanmin(self.measured))
+            reason = "the fastest measured" if variant.kept else f"measured {times:.3g} times the fastest"
+        elif variant.kept:
+            reason = "predicted among the fastest"
+        else:
+            reason = f"predicted {variant.ratio:.3g} times the fastest"
+            if math.isfinite(self.decision.threshold_ratio):
+                reason += ", beyond what the promise needs"
+            reason += f"; {variant.dominating} dominates ({100 * variant.share:.0f} %)"
+        return replace(variant, reason=reason)
 
     def table(self) -> list[dict[str, Any]]:
         """Return one dictionary per variant, fastest predicted first; times in seconds."""
@@ -129,15 +222,19 @@ class Pruning:
             for variant in self.variants
         ]
 
+    def _file_rows(self) -> list[dict[str, Any]]:
+        """Return what `to_csv` writes."""
+        return self.table()
+
     def to_csv(self, path: Path | str) -> None:
-        """Write `table` to a file.
+        """Write every variant to a file.
 
         Raises
         ------
         FileFormatError
             The file cannot be written.
         """
-        rows = self.table()
+        rows = self._file_rows()
         try:
             with Path(path).open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, list(rows[0]))
@@ -148,7 +245,7 @@ class Pruning:
             raise FileFormatError(msg, path=path) from error
 
     def __repr__(self) -> str:
-        lines = [f"{len(self.kept)} of {len(self.variants)} variants kept ({100 * self.share:.3g} %)"]
+        lines = [f"{len(self.kept)} of {len(self.predicted)} variants kept ({100 * self.share:.3g} %)"]
         lines.append(f"  {self.decision.explanation}")
         lines += [
             f"  {variant.rank}. {variant.name}: {1e3 * variant.predicted:.4g} ms ({variant.ratio:.2f} x), "

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.search.spaces.candidates import candidates_of
+from perflex.search.spaces.candidates import candidates_of, columns_of
+from perflex.search.spaces.extraction import ExtractedSpace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines import Machine
-    from perflex.search.spaces.extraction import ExtractedSpace
     from perflex.search.spaces.space import VariantSpace
 
 __all__ = ["RankedVariant", "rank"]
@@ -83,31 +83,24 @@ def rank(
         As for predictions.
     """
     found = candidates_of(variants, calibration, sizes, machine=machine, refuse=True)
-    count = len(found.names)
-    seconds_of = np.broadcast_to(calibration.model.evaluate(calibration.params, found.columns), (count,))
-    terms_of = {
+    columns = columns_of(found, calibration.model.input_features())
+    count, names = len(found), found.names
+    predicted = np.broadcast_to(calibration.model.evaluate(calibration.params, columns), (count,))
+    terms = {
         text: np.broadcast_to(value, (count,))
-        for text, value in calibration.model.terms(calibration.params, found.columns).items()
+        for text, value in calibration.model.terms(calibration.params, columns).items()
     }
-    predictions = [
-        (
-            float(seconds_of[number]),
-            name,
-            found.settings[number] if found.settings else found.kernel(number),
-            {text: float(value[number]) for text, value in terms_of.items()},
-        )
-        for number, name in enumerate(found.names)
-    ]
-    predictions.sort(key=lambda entry: entry[0])
-    fastest = predictions[0][0]
+    order = np.argsort(predicted, kind="stable").tolist()
+    fastest = float(predicted[order[0]])
     return [
         RankedVariant(
             rank=place,
-            name=name,
-            predicted=seconds,
-            ratio=seconds / fastest if fastest else float("nan"),
-            terms=terms,
-            kernel=variant,
+            name=names[number],
+            predicted=float(predicted[number]),
+            # A prediction of no time at all has no multiples.
+            ratio=float(predicted[number]) / fastest if fastest else float("nan"),
+            terms={text: float(value[number]) for text, value in terms.items()},
+            kernel=found.settings[number] if isinstance(found, ExtractedSpace) else found.kernel(number),
         )
-        for place, (seconds, name, variant, terms) in enumerate(predictions, start=1)
+        for place, number in enumerate(order, start=1)
     ]

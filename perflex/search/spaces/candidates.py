@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -12,58 +12,88 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import CalibrationError, PerflexWarning, UnsupportedKernelError
-from perflex.features.coverage import warn_uncounted
-from perflex.features.many import count_rows
-from perflex.features.values import kernel_feature_values, kernel_of
-from perflex.machines.choice import else_machine, using_machine
+from perflex.features.many import EXECUTOR_FAULTS, explained_fault, in_portions
+from perflex.features.values import feature_values, kernel_of
+from perflex.machines.target import using_machine
 from perflex.progress import progress_shown
 from perflex.search.spaces.extraction import ExtractedSpace
 from perflex.search.spaces.space import VariantSpace
-from perflex.store.store import using_store
+from perflex.store.store import current_store, using_store
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from perflex.calibration.calibration import Calibration
-    from perflex.machines import Machine
+    from perflex.machines import Machine, Target
     from perflex.progress import Progress
     from perflex.store.store import StorePlace
 
-__all__ = ["Candidates", "candidates_of", "named_variants"]
+__all__ = ["Candidates", "KernelVariants", "candidates_of", "columns_of", "named_variants", "sizes_of"]
+
+_LISTED = 12
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """Variants that can be predicted.
+class KernelVariants:
+    """Variants that were given as kernels, with their feature values; what an `ExtractedSpace` is for a space.
 
     Attributes
     ----------
     names
         Of the variants, unique.
-    columns
-        Values of each feature, shape ``(len(names),)``.
-    kernel
-        Returns the kernel of a variant, by number.
-    settings
-        Of each variant of a space; empty for variants given as kernels.
+    kernels
+        Of each variant.
     sizes
         What the features were counted for, of each variant.
+    features
+        Identifiers of the features.
+    values
+        Shape ``(len(names), len(features))``.
     excluded
         How many variants were left out, by cause.
-    same
-        Names of what gives the same kernel as a variant, by number.
     """
 
     names: tuple[str, ...]
-    columns: Mapping[str, NDArray[np.float64]] = field(repr=False)
-    kernel: Callable[[int], Any] = field(repr=False)
-    sizes: Callable[[int], Mapping[str, Any]] = field(repr=False)
-    settings: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
-    excluded: Mapping[str, int] = field(default_factory=dict)
-    same: Mapping[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    kernels: tuple[Any, ...] = field(repr=False)
+    sizes: tuple[Mapping[str, Any], ...] = field(repr=False)
+    features: tuple[str, ...]
+    values: NDArray[np.float64] = field(repr=False)
+    excluded: Mapping[str, int]
+
+    def __len__(self) -> int:
+        """Return the number of variants."""
+        return len(self.names)
+
+    def kernel(self, number: int) -> Any:
+        """Return the kernel of one variant."""
+        return self.kernels[number]
+
+
+Candidates = ExtractedSpace | KernelVariants
+
+
+def columns_of(candidates: Candidates, features: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Return the values of some features, shape ``(len(candidates),)`` each.
+
+    Raises
+    ------
+    CalibrationError
+        The variants were counted without one of them.
+    """
+    place = {name: column for column, name in enumerate(candidates.features)}
+    missing = [name for name in features if name not in place]
+    if missing:
+        msg = f"the space was extracted without {', '.join(missing)}; extract it with model.input_features()"
+        raise CalibrationError(msg, feature=missing[0])
+    return {name: candidates.values[:, place[name]] for name in features}
+
+
+def sizes_of(candidates: Candidates, number: int) -> Mapping[str, Any]:
+    """Return the sizes that the features of one variant were counted for."""
+    return candidates.sizes if isinstance(candidates, ExtractedSpace) else candidates.sizes[number]
 
 
 def candidates_of(
@@ -101,31 +131,32 @@ def candidates_of(
     UnsupportedKernelError
         A kernel cannot be described, with `refuse`, or none can.
     """
-    features = calibration.model.input_features()
+    features, target = tuple(calibration.model.input_features()), calibration.target(machine)
     if isinstance(variants, VariantSpace):
-        with else_machine(calibration.machine):
+        with using_machine(target.machine, registers=target.registers):
             variants = variants.extract(
                 features,
                 sizes,
-                sub_group_size=calibration.sub_group_size,
+                sub_group_size=target.sub_group_size,
                 executor=executor,
                 store=store,
-                machine=machine,
                 progress=progress,
             )
     if isinstance(variants, ExtractedSpace):
-        return _of_space(variants, features)
+        return variants
     named = list(variants.items()) if isinstance(variants, Mapping) else named_variants(variants)
     if not named:
         msg = "there are no variants to rank"
         raise CalibrationError(msg)
-    chosen = [_sizes_of(name, variant, sizes) for name, variant in named]
-    with using_store(store), using_machine(machine), else_machine(calibration.machine):
-        if refuse or executor is None:
-            counted = _one_by_one(features, named, chosen, calibration.sub_group_size, progress, refuse=refuse)
-        else:
-            counted = _counted(features, named, chosen, calibration.sub_group_size, executor, progress)
-    return _of_kernels(features, named, chosen, counted)
+    rows = [(name, kernel_of(variant), _sizes_of(name, variant, sizes)) for name, variant in named]
+    counting = _Counting(features, target)
+    counted: list[_Counted] = []
+    with using_store(store), progress_shown(progress, "count:") as report:
+        for outcome in _counted(counting, rows, executor, report):
+            if refuse and outcome.refusal is not None:
+                raise outcome.refusal
+            counted.append(outcome)
+    return _of_kernels(features, named, [own for _, _, own in rows], counted)
 
 
 def named_variants(variants: Sequence[Any]) -> list[tuple[str, Any]]:
@@ -155,85 +186,99 @@ def _sizes_of(name: str, variant: Any, sizes: Mapping[str, Any] | None) -> Mappi
     return chosen
 
 
-def _one_by_one(
-    features: Sequence[str],
-    named: Sequence[tuple[str, Any]],
-    sizes: Sequence[Mapping[str, Any]],
-    sub_group_size: int,
-    progress: bool | Progress | None,
-    *,
-    refuse: bool,
-) -> list[tuple[tuple[float, ...], str]]:
-    counted: list[tuple[tuple[float, ...], str]] = []
-    with progress_shown(progress, "count:") as report:
-        for number, ((name, variant), own) in enumerate(zip(named, sizes, strict=True)):
-            if report is not None:
-                report(number, len(named), name)
-            try:
-                values = kernel_feature_values(features, variant, own, sub_group_size)
-            except UnsupportedKernelError as error:
-                if refuse:
-                    raise
-                counted.append(((), error.message))
-                continue
-            warn_uncounted(features, variant, own)
-            counted.append((tuple(float(values[feature]) for feature in features), ""))
-    return counted
+_Row = tuple[str, Any, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What was counted of one kernel, or why it cannot be; and what it does that the model has no feature for."""
+
+    values: tuple[float, ...] = ()
+    uncounted: tuple[str, ...] = ()
+    refusal: UnsupportedKernelError | None = None
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """The counting of one kernel: the same here and in an executor's workers, warnings included."""
+
+    features: tuple[str, ...]
+    target: Target
+
+    def count(self, kernel: Any, sizes: Mapping[str, Any]) -> _Counted:
+        from perflex.features.coverage import uncounted
+
+        try:
+            values = feature_values(self.features, kernel, sizes, self.target)
+        except UnsupportedKernelError as error:
+            return _Counted(refusal=error)
+        numbers = tuple(float(values[feature]) for feature in self.features)
+        # Warnings of other processes are lost: what is to be warned of comes back as text.
+        return _Counted(numbers, tuple(uncounted(self.features, kernel, sizes)))
+
+    def count_portion(self, portion: Sequence[_Row], store: str) -> list[_Counted]:
+        """Count in a worker, where the caller's store is not set."""
+        with using_store(store):
+            return [self.count(kernel, sizes) for _, kernel, sizes in portion]
 
 
 def _counted(
-    features: Sequence[str],
-    named: Sequence[tuple[str, Any]],
-    sizes: Sequence[Mapping[str, Any]],
-    sub_group_size: int,
-    executor: Executor,
-    progress: bool | Progress | None,
-) -> list[tuple[tuple[float, ...], str]]:
-    from perflex.features import parse_feature
+    counting: _Counting, rows: Sequence[_Row], executor: Executor | None, report: Progress | None
+) -> Iterator[_Counted]:
+    if executor is not None:
+        yield from _in_executor(counting, rows, executor, report)
+        return
+    for number, (name, kernel, sizes) in enumerate(rows):
+        if report is not None:
+            report(number, len(rows), name)
+        yield counting.count(kernel, sizes)
 
-    parsed = [parse_feature(feature) for feature in features]
-    rows = [(kernel_of(variant), own, name) for (name, variant), own in zip(named, sizes, strict=True)]
-    with progress_shown(progress, "count:") as report:
-        return [(row.values, row.refusal or "") for row in count_rows(parsed, rows, sub_group_size, executor, report)]
+
+def _in_executor(
+    counting: _Counting, rows: Sequence[_Row], executor: Executor, report: Progress | None
+) -> list[_Counted]:
+    used = current_store()
+    shared = getattr(executor, "workers_share_files", True)
+    store = str(used.path) if used is not None and shared else "off"
+    counted: list[_Counted] = []
+    pending: list[Future[list[_Counted]]] = []
+    try:
+        pending.extend(executor.submit(counting.count_portion, portion, store) for portion in in_portions(rows))
+        for future in pending:
+            if report is not None:
+                report(len(counted), len(rows), rows[len(counted)][0])
+            counted += future.result()
+    except EXECUTOR_FAULTS as error:
+        raise explained_fault(error, executor) from error
+    finally:
+        for future in pending:
+            future.cancel()
+    return counted
 
 
 def _of_kernels(
-    features: Sequence[str],
+    features: tuple[str, ...],
     named: Sequence[tuple[str, Any]],
     sizes: Sequence[Mapping[str, Any]],
-    counted: Sequence[tuple[tuple[float, ...], str]],
-) -> Candidates:
-    kept = [number for number, (_, refusal) in enumerate(counted) if not refusal]
-    for number, (_, refusal) in enumerate(counted):
-        if refusal:
-            warnings.warn(f"{named[number][0]} is left out: {refusal}", PerflexWarning, stacklevel=4)
+    counted: Sequence[_Counted],
+) -> KernelVariants:
+    for (name, _), outcome in zip(named, counted, strict=True):
+        if outcome.refusal is not None:
+            warnings.warn(f"{name} is left out: {outcome.refusal.message}", PerflexWarning, stacklevel=4)
+        elif outcome.uncounted:
+            shown = "; ".join(outcome.uncounted[:_LISTED])
+            msg = f"{name}: the model has no feature for {shown}; the prediction leaves it out"
+            warnings.warn(msg, PerflexWarning, stacklevel=4)
+    refusals = [outcome.refusal.message for outcome in counted if outcome.refusal is not None]
+    kept = [number for number, outcome in enumerate(counted) if outcome.refusal is None]
     if not kept:
-        msg = f"none of the {len(named)} variants can be described; the first: {counted[0][1]}"
+        msg = f"none of the {len(named)} variants can be described; the first: {refusals[0]}"
         raise UnsupportedKernelError(msg, kernel=named[0][0])
-    table = np.array([counted[number][0] for number in kept], dtype=np.float64).reshape(len(kept), len(features))
-    return Candidates(
+    return KernelVariants(
         tuple(named[number][0] for number in kept),
-        {name: table[:, column] for column, name in enumerate(features)},
-        lambda place: named[kept[place]][1],
-        lambda place: sizes[kept[place]],
-        excluded=dict(Counter(f"cannot be described: {refusal}" for _, refusal in counted if refusal)),
-    )
-
-
-def _of_space(extracted: ExtractedSpace, features: Sequence[str]) -> Candidates:
-    from perflex.search.spaces.building import settings_text
-
-    missing = [name for name in features if name not in extracted.features]
-    if missing:
-        msg = f"the space was extracted without {', '.join(missing)}; extract it with model.input_features()"
-        raise CalibrationError(msg, feature=missing[0])
-    columns = extracted.columns
-    return Candidates(
-        extracted.names,
-        {name: columns[name] for name in features},
-        extracted.kernel,
-        lambda _: extracted.sizes,
-        settings=extracted.settings,
-        excluded=extracted.excluded,
-        same={place: tuple(map(settings_text, others)) for place, others in extracted.same.items()},
+        tuple(named[number][1] for number in kept),
+        tuple(sizes[number] for number in kept),
+        features,
+        np.array([counted[number].values for number in kept], dtype=np.float64).reshape(len(kept), len(features)),
+        dict(Counter(f"cannot be described: {refusal}" for refusal in refusals)),
     )

@@ -18,7 +18,7 @@ import numpy as np
 
 from perflex.errors import PerflexWarning, SpaceError, UnsupportedKernelError
 from perflex.features.many import EXECUTOR_FAULTS, explained_fault, in_portions
-from perflex.machines.choice import Choice, chosen_machine, using_machine
+from perflex.features.values import target_of
 from perflex.progress import progress_shown
 from perflex.search.spaces.building import NotBuiltError, built, settings_text
 from perflex.store.store import current_store, using_store
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.machines import Machine
+    from perflex.machines import Machine, Target
     from perflex.progress import Progress
     from perflex.search.spaces.building import Settings
     from perflex.search.spaces.space import VariantSpace
@@ -119,11 +119,10 @@ def extract_space(
     settings = space.valid_settings(excluded)
     with (
         using_store(store),
-        using_machine(machine),
         _rare_collections(),
         progress_shown(progress, f"{space.name}:") as report,
     ):
-        work = _Work(space.build, features, sizes, sub_group_size)
+        work = _Work(space.build, features, sizes, target_of(features, sub_group_size, machine))
         if executor is None:
             rows = []
             for number, each in enumerate(settings):
@@ -147,16 +146,16 @@ class _Work:
     build: Callable[..., Any]
     features: tuple[str, ...]
     sizes: Mapping[str, Any]
-    sub_group_size: int
+    target: Target
 
     def row(self, settings: Settings) -> _Row:
         from perflex.features.coverage import uncounted
         from perflex.features.kept.kernel_key import kernel_key
-        from perflex.features.values import kernel_feature_values
+        from perflex.features.values import feature_values
 
         try:
             kernel = built(self.build, settings)
-            values = kernel_feature_values(self.features, kernel, self.sizes, self.sub_group_size)
+            values = feature_values(self.features, kernel, self.sizes, self.target)
         except NotBuiltError as error:
             return _Row(cause=str(error.cause))
         except UnsupportedKernelError as error:
@@ -180,25 +179,20 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _portion(work: _Work, portion: Sequence[Settings], store: str, choice: Choice | None) -> list[_Row]:
+def _portion(work: _Work, portion: Sequence[Settings], store: str) -> list[_Row]:
     """Work in a worker, which may be another process."""
-    with using_store(store), using_machine(choice), _rare_collections():
+    with using_store(store), _rare_collections():
         return [work.row(settings) for settings in portion]
 
 
 def _in_executor(work: _Work, settings: Sequence[Settings], executor: Executor, report: Progress | None) -> list[_Row]:
-    from perflex.features import parse_feature
-    from perflex.features.families.machine import needs_machine
-
     used = current_store()
     shared = getattr(executor, "workers_share_files", True)
     store = str(used.path) if used is not None and shared else "off"
-    machine = any(needs_machine(parse_feature(name)) for name in work.features)
-    choice = chosen_machine() if machine else None
     rows: list[_Row] = []
     pending: list[Future[list[_Row]]] = []
     try:
-        pending += [executor.submit(_portion, work, portion, store, choice) for portion in in_portions(settings)]
+        pending += [executor.submit(_portion, work, portion, store) for portion in in_portions(settings)]
         for future in pending:
             _tell(report, len(rows), len(settings))
             rows += future.result()

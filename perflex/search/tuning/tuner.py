@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.search.described.hybrid import HybridPredictor
+from perflex.search.described.space import DescribedSpace
 from perflex.search.pruning.promise import KeepDecision, Promise, keep_by_promise
 from perflex.search.tuning.checks import check_budgets, check_names, number_of, prior_of, seconds_of
-from perflex.search.tuning.first_batch import first_batch
-from perflex.search.tuning.predictors import GaussianPredictor
-from perflex.search.tuning.steps import Asked, TunerStep, features_of
+from perflex.search.tuning.described_search import DescribedSearch
+from perflex.search.tuning.feature_search import FeatureSearch, features_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,11 +25,88 @@ if TYPE_CHECKING:
     from perflex.search.tuning.predictors import Forecast, Predictor
 
     Array = NDArray[np.float64]
+    Indices = NDArray[np.intp]
 
-__all__ = ["Tuner"]
+__all__ = ["Proposal", "SearchMethod", "Tuner", "TunerStep"]
 
 _FIRST_SHARE = 0.3
 _MOST_FIRST = 60
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A variant that is to be measured.
+
+    Attributes
+    ----------
+    number
+        Its row in the space or the table of features.
+    name
+        Its name.
+    settings
+        Its settings; empty where the tuner was given features only.
+    predicted
+        Seconds; nan in the first batch.
+    """
+
+    number: int
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    predicted: float = math.nan
+
+
+@dataclass(frozen=True)
+class TunerStep:
+    """A measurement that the tuner was told.
+
+    Attributes
+    ----------
+    number, name
+        Of the variant.
+    seconds
+        Its time; nan if it failed.
+    best
+        The fastest so far, seconds.
+    settings
+        Of the variant; empty where the tuner was given features only.
+    """
+
+    number: int
+    name: str
+    seconds: float
+    best: float
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+class SearchMethod(Protocol):
+    """What a kind of space is searched by: its first batch, its forecasts, and what they say to measure next.
+
+    Attributes
+    ----------
+    first
+        The first batch, in the order in which to measure it.
+    fewest
+        How many measured variants a forecast needs.
+    """
+
+    first: list[int]
+    fewest: int
+
+    def together(self, measured: int) -> int:
+        """Return how many to ask for at a time after so many measurements."""
+        ...
+
+    def forecast(self, measured: Indices, seconds: Array) -> Forecast:
+        """Do what `Predictor.forecast` says."""
+        ...
+
+    def following(self, forecast: Forecast, times: Mapping[int, float], pending: set[int], count: int) -> list[int]:
+        """Return what to measure next, given the latest forecast and the times so far, nan for what failed."""
+        ...
+
+    def spare(self, known: set[int], count: int) -> list[int]:
+        """Return what to measure while too little is known for a forecast."""
+        ...
 
 
 class Tuner:
@@ -36,23 +115,26 @@ class Tuner:
     Parameters
     ----------
     space
-        What `VariantSpace.extract` gave, or a table of features (or tunables) with a row per variant, shape ``(n, d)``.
+        What `VariantSpace.extract` gave, a `DescribedSpace`, or a table of features (or tunables) with a row per
+        variant, shape ``(n, d)``.
     predictor
-        What learns from measurements; by default a Gaussian process over features and numeric settings.
+        What learns from measurements; by default a Gaussian process over features and numeric settings, of a described
+        space the analytic model with its learned correction (needs the extra ``learn``).
     prior
         Seconds that a calibration predicts of each variant, shape ``(n,)``: the first batch then leans to fast
-        variants, and the process learns what the calibration misses.
+        variants, and the process learns what the calibration misses. A described space has its own.
     promise
-        Stop when it is met; by default within 5 % with 95 % confidence.
+        Stop when it is met; by default within 5 % with 95 % confidence, but a described space is searched until the
+        budget is spent.
     budget
         Most measurements, failed ones included; by default all variants.
     budget_s
         Most seconds of what `tell` is told as cost (by default the times themselves).
     first
         Variants in the first batch; by default 30 % of the budget, between 8 and 60, and at least those that the
-        promise needs where the budget allows.
+        promise needs where the budget allows; of a described space 25.
     seed
-        Of the first batch's choice.
+        Of what is chosen or learned by chance.
     names
         Of the variants, for features without a space.
 
@@ -61,13 +143,15 @@ class Tuner:
     CalibrationError
         There are no variants, features are no finite table, or a budget, the first batch or the prior is out of
         range.
+    MissingExtraError
+        A described space needs scikit-learn, which is not installed.
     """
 
     def __init__(  # noqa: PLR0913 - one parameter per choice
         self,
-        space: ExtractedSpace | ArrayLike,
+        space: ExtractedSpace | DescribedSpace | ArrayLike,
         *,
-        predictor: Predictor | None = None,
+        predictor: Predictor | HybridPredictor | None = None,
         prior: ArrayLike | None = None,
         promise: Promise | None = None,
         budget: int | None = None,
@@ -76,20 +160,32 @@ class Tuner:
         seed: int = 0,
         names: Sequence[str] = (),
     ) -> None:
-        self._settings: tuple[Mapping[str, Any], ...] = tuple(getattr(space, "settings", ()))
-        features = features_of(space)
-        self._count = len(features)
-        self._names = tuple(names) or tuple(getattr(space, "names", ())) or tuple(map(str, range(self._count)))
+        described = isinstance(space, DescribedSpace)
+        # Rows of features, or a described space itself, which has its own.
+        table = space if isinstance(space, DescribedSpace) else features_of(space)
+        self._count = len(table)
+        self._settings: Sequence[Mapping[str, Any]] = getattr(space, "configurations" if described else "settings", ())
+        self._names: Sequence[str] = names or getattr(space, "names", ()) or tuple(map(str, range(self._count)))
         check_names(self._count, self._names)
         check_budgets(budget, budget_s, first)
-        expected = prior_of(prior, self._count)
-        # A variant alone has nothing to be told from: it is measured, nothing is predicted.
-        self._predictor = predictor or (GaussianPredictor(features, expected) if self._count > 1 else None)
-        self.wanted = promise or Promise()
+        # What a described space is first measured at is chosen by its model: the batch carries no promise by default.
+        self.wanted = Promise() if promise is None and not described else promise
         self.budget = self._count if budget is None else min(budget, self._count)
         self.budget_s = math.inf if budget_s is None else budget_s
-        size = _first_size(self.budget, self.wanted) if first is None else min(first, self.budget)
-        self._first = first_batch(features, size, expected, seed)
+        size = None if first is None else min(first, self.budget)
+        expected = prior_of(prior, self._count)
+        self.method: SearchMethod
+        if isinstance(table, DescribedSpace):
+            if expected is not None or not isinstance(predictor, HybridPredictor | None):
+                msg = "a described space has its own prior and predictor; for others give its table, `space.inputs(0)`"
+                raise CalibrationError(msg, description=table.description.name)
+            self.method = DescribedSearch(table, predictor, size, seed, unseen=promise is not None)
+        else:
+            if isinstance(predictor, HybridPredictor):
+                msg = "a HybridPredictor predicts a described space; give that, or another predictor"
+                raise CalibrationError(msg)
+            size = _first_size(self.budget, promise or Promise()) if size is None else size
+            self.method = FeatureSearch(table, predictor, expected, size, seed)
         self._times: dict[int, float] = {}
         self._pending: set[int] = set()
         self._spent = 0.0
@@ -97,7 +193,7 @@ class Tuner:
         self._decision: KeepDecision | None = None
         self._history: list[TunerStep] = []
 
-    def ask(self, count: int = 1) -> list[Asked]:
+    def ask(self, count: int = 1) -> list[Proposal]:
         """Return variants to measure, each asked once: at most so many, none when `done`.
 
         Raises
@@ -109,26 +205,23 @@ class Tuner:
         if self.done or room <= 0:
             return []
         known = self._times.keys() | self._pending
-        chosen = [number for number in self._first if number not in known][:room]
+        chosen = [number for number in self.method.first if number not in known][:room]
         predicted = np.full(self._count, math.nan)
         # A batch is not mixed: what follows the first one is chosen with all of its times.
-        if not chosen and self._learned() >= 2:
+        if not chosen and self._learned():
             forecast = self._fitted()
             predicted = np.exp(forecast.logs)
-            chosen = self._promising(forecast, room)
+            chosen = self.method.following(forecast, self._times, self._pending, room)
         elif not chosen:
-            left = [number for number in range(self._count) if number not in known]
-            chosen = np.random.default_rng(len(known)).permutation(left)[:room].tolist()
+            chosen = self.method.spare(known, room)
         self._pending |= set(chosen)
         return [
-            Asked(
-                number, self._names[number], self._settings[number] if self._settings else {}, float(predicted[number])
-            )
+            Proposal(number, self._names[number], self._settings_of(number), float(predicted[number]))
             for number in chosen
         ]
 
     def tell(
-        self, which: Asked | int | str | Mapping[str, Any], seconds: float | None, cost_s: float | None = None
+        self, which: Proposal | int | str | Mapping[str, Any], seconds: float | None, cost_s: float | None = None
     ) -> None:
         """Take note of a measurement.
 
@@ -146,7 +239,7 @@ class Tuner:
         CalibrationError
             There is no such variant, it was told before, or the time is not positive (None if it failed).
         """
-        number = number_of(which.number if isinstance(which, Asked) else which, self._names, self._settings)
+        number = number_of(which.number if isinstance(which, Proposal) else which, self._names, self._settings)
         time, cost = seconds_of(seconds, cost_s, self._names[number])
         if number in self._times:
             msg = f"variant {self._names[number]!r} was told before; tell each once"
@@ -156,44 +249,46 @@ class Tuner:
         self._spent += cost
         self._forecast = self._decision = None
         best = min((value for value in self._times.values() if not math.isnan(value)), default=math.nan)
-        self._history.append(TunerStep(number, self._names[number], time, best))
+        self._history.append(TunerStep(number, self._names[number], time, best, self._settings_of(number)))
 
     @property
     def done(self) -> bool:
         """Whether the budget is spent, everything is measured, or the promise is met."""
         if len(self._times) >= self.budget or self._spent >= self.budget_s:
             return True
-        if any(number not in self._times for number in self._first) or self._pending:
+        if any(number not in self._times for number in self.method.first) or self._pending:
             return False
         decision = self.promise
         return decision is not None and decision.met and len(decision.kept) <= 1
 
     @property
-    def best(self) -> Asked | None:
-        """The fastest measured variant, with its measured time as ``predicted``; None before any."""
+    def best(self) -> TunerStep | None:
+        """The fastest measurement; None before any."""
         return next(iter(self.fastest(1)), None)
 
-    def fastest(self, count: int) -> list[Asked]:
-        """Return the fastest measured variants, each with its measured time as ``predicted``."""
-        valid = {number: time for number, time in self._times.items() if not math.isnan(time)}
-        return [
-            Asked(number, self._names[number], self._settings[number] if self._settings else {}, valid[number])
-            for number in sorted(valid, key=lambda key: valid[key])[:count]
-        ]
+    def fastest(self, count: int) -> list[TunerStep]:
+        """Return the fastest measurements."""
+        timed = [step for step in self._history if not math.isnan(step.seconds)]
+        return sorted(timed, key=lambda step: step.seconds)[:count]
 
     @property
     def promise(self) -> KeepDecision | None:
-        """Which variants must still be measured to keep the promise, beside the best; None before the first batch."""
-        if self._count == 1 and self._learned():
+        """Which variants must still be measured to keep the promise, beside the best.
+
+        None before the first batch, and of a described space that was given no promise.
+        """
+        if self.wanted is None:
+            return None
+        if self._count == 1 and self.best is not None:
             return KeepDecision(np.array([0]), math.inf, 1.0, met=True, explanation="1 of 1: there is no other variant")
-        if self._learned() < 2:
+        if not self._learned():
             return None
         if self._decision is None:
             forecast, (numbers, seconds) = self._fitted(), self._valid()
             alive = np.array([number for number in range(self._count) if not math.isnan(self._times.get(number, 1.0))])
             place = np.full(self._count, -1)
             place[alive] = np.arange(alive.size)
-            batch = np.isin(numbers, self._first)
+            batch = np.isin(numbers, self.method.first)
             decision = keep_by_promise(
                 np.exp(forecast.logs[alive]),
                 measured_index=place[numbers[batch]],
@@ -203,13 +298,7 @@ class Tuner:
                 searched_index=place[numbers[~batch]],
                 searched=seconds[~batch],
             )
-            self._decision = KeepDecision(
-                alive[decision.kept],
-                decision.threshold_ratio,
-                decision.achieved_confidence,
-                met=decision.met,
-                explanation=decision.explanation,
-            )
+            self._decision = replace(decision, kept=alive[decision.kept])
         return self._decision
 
     @property
@@ -224,55 +313,28 @@ class Tuner:
         Raises
         ------
         CalibrationError
-            Fewer than 2 variants were measured.
+            Too few variants were measured.
         """
-        if self._learned() < 2:
-            msg = "nothing is predicted before 2 variants are measured; ask and tell"
+        if not self._learned():
+            msg = f"nothing is predicted before {self.method.fewest} variants are measured; ask and tell"
             raise CalibrationError(msg)
         return np.asarray(np.exp(self._fitted().logs))
 
-    def _learned(self) -> int:
-        return sum(not math.isnan(time) for time in self._times.values())
+    def _settings_of(self, number: int) -> Mapping[str, Any]:
+        return self._settings[number] if self._settings else {}
 
-    def _valid(self) -> tuple[NDArray[np.intp], Array]:
+    def _learned(self) -> bool:
+        """Return whether enough is measured for a forecast."""
+        return sum(not math.isnan(time) for time in self._times.values()) >= self.method.fewest
+
+    def _valid(self) -> tuple[Indices, Array]:
         valid = {number: time for number, time in self._times.items() if not math.isnan(time)}
         return np.array(list(valid), dtype=np.intp), np.array(list(valid.values()))
 
     def _fitted(self) -> Forecast:
         if self._forecast is None:
-            if self._predictor is None:
-                msg = "there is one variant, and nothing to predict it from; measure it"
-                raise CalibrationError(msg)
-            self._forecast = self._predictor.forecast(*self._valid())
+            self._forecast = self.method.forecast(*self._valid())
         return self._forecast
-
-    def _promising(self, forecast: Forecast, count: int) -> list[int]:
-        """Return variants by turns: that predicted fastest, that of largest expected improvement.
-
-        The former alone stays where it found something fast, the latter alone wanders where little is known.
-        """
-        open_ = np.ones(self._count, dtype=bool)
-        open_[[*self._times, *self._pending]] = False
-        fastest = np.argsort(forecast.logs, kind="stable")
-        # Where nothing is expected to improve, the fastest predicted come first.
-        improving = np.lexsort((forecast.logs, -self._improvement(forecast)))
-        chosen: list[int] = []
-        for turn in range(len(self._times), len(self._times) + min(count, int(open_.sum()))):
-            order = improving if turn % 2 else fastest
-            number = int(order[np.argmax(open_[order])])
-            open_[number] = False
-            chosen.append(number)
-        return chosen
-
-    def _improvement(self, forecast: Forecast) -> Array:
-        """Return by how much each variant is expected to lower the best time's logarithm, shape ``(n,)``."""
-        from scipy.special import erfc
-
-        best = math.log(float(np.nanmin(list(self._times.values()))))
-        deviations = np.maximum(forecast.deviations, 1e-9)
-        gap = (best - forecast.logs) / deviations
-        likely, beyond = 0.5 * erfc(-gap / math.sqrt(2)), np.exp(-0.5 * gap**2) / math.sqrt(2 * math.pi)
-        return np.asarray(deviations * (gap * likely + beyond))
 
 
 def _first_size(budget: int, promise: Promise) -> int:

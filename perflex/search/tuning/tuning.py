@@ -6,6 +6,7 @@ import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,18 +14,21 @@ import numpy as np
 from perflex.devices.device import Device
 from perflex.errors import CalibrationError, MeasurementError, PerflexError
 from perflex.features.sized_kernel import SizedKernel
-from perflex.machines.choice import else_machine
+from perflex.features.values import target_of
+from perflex.machines.target import using_machine
 from perflex.progress import progress_shown
+from perflex.search.described.space import DescribedSpace
 from perflex.search.spaces.building import NotBuiltError
+from perflex.search.spaces.candidates import columns_of
 from perflex.search.spaces.extraction import ExtractedSpace
 from perflex.search.tuning.checks import check_budgets
 from perflex.search.tuning.code import generate_code
 from perflex.search.tuning.timer import VariantTimer
-from perflex.search.tuning.tuner import Tuner
+from perflex.search.tuning.tuner import Proposal, Tuner, TunerStep
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
     from perflex.progress import Progress
     from perflex.search.pruning.promise import KeepDecision, Promise
     from perflex.search.spaces.space import VariantSpace
-    from perflex.search.tuning.steps import Asked, TunerStep
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
@@ -51,9 +54,7 @@ PLAIN_FEATURES = (
     "f_mem_access_local_load",
     "f_mem_access_local_store",
 )
-# Variants asked for at a time after the first batch: each is chosen knowing fewer times, and building a few together
-# keeps the device warm. Twice as many where their code is generated side by side.
-_TOGETHER = 2
+# Variants asked for at a time where their code is generated side by side: more than where it is made one by one.
 _TOGETHER_CODED = 4
 # The fastest of those measured are timed again, side by side: each was timed at another moment, and what looks fastest
 # of many is the luckiest as well.
@@ -70,8 +71,8 @@ class TuningResult:
     Attributes
     ----------
     best
-        The fastest variant, its time in seconds as ``predicted``: of the few fastest measured, which are timed again
-        side by side.
+        The fastest variant with its time: of those that `tune` timed itself, the few fastest are timed again side by
+        side.
     history
         All measurements, in order; times as if the device had stayed as fast as it was with the first ones, which a few
         variants tell that are timed again with all others.
@@ -85,16 +86,16 @@ class TuningResult:
     extract_s
         Seconds of building and counting all variants of the space.
     space
-        The variants with their features.
+        The variants with their features, or the described space.
     """
 
-    best: Asked
+    best: TunerStep
     history: tuple[TunerStep, ...]
     promise: KeepDecision | None
     failures: Mapping[str, int]
     cost_s: float
     extract_s: float
-    space: ExtractedSpace = field(repr=False)
+    space: ExtractedSpace | DescribedSpace = field(repr=False)
 
     @property
     def kept_promise(self) -> bool:
@@ -102,13 +103,22 @@ class TuningResult:
         return self.promise is not None and self.promise.met and len(self.promise.kept) <= 1
 
     def kernel(self) -> Any:
-        """Return the fastest variant's kernel, built anew."""
+        """Return the fastest variant's kernel, built anew.
+
+        Raises
+        ------
+        CalibrationError
+            The kernel is described by formulas, and was never perflex's to build.
+        """
+        if isinstance(self.space, DescribedSpace):
+            msg = f"{self.space.description.name} is described by formulas; build it yourself from best.settings"
+            raise CalibrationError(msg, variant=self.best.name)
         return self.space.kernel(self.best.number)
 
     def __repr__(self) -> str:
         tried, failed = len(self.history), sum(self.failures.values())
         tally = f"  {tried} of {len(self.space)} variants measured ({failed} failed) in {self.cost_s:.3g} s, "
-        lines = [f"best: {self.best.name}: {1e3 * self.best.predicted:.4g} ms"]
+        lines = [f"best: {self.best.name}: {1e3 * self.best.seconds:.4g} ms"]
         lines.append(tally + f"after {self.extract_s:.3g} s of describing them")
         if self.promise is not None:
             left = len(self.promise.kept) - 1
@@ -119,10 +129,11 @@ class TuningResult:
 
 
 def tune(  # noqa: PLR0913 - one parameter per choice
-    space: VariantSpace | ExtractedSpace,
+    space: VariantSpace | ExtractedSpace | DescribedSpace,
     sizes: Mapping[str, Any] | None = None,
     *,
-    device: str | Device | TimedDevice,
+    device: str | TimedDevice | None = None,
+    measure: Callable[[Proposal], float] | None = None,
     calibration: Calibration | None = None,
     features: Sequence[str] = (),
     budget: int | None = None,
@@ -141,11 +152,14 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     Parameters
     ----------
     space
-        The variants.
+        The variants; or configurations of a described kernel, which need `measure`.
     sizes
         Value of each size parameter.
     device
         Where variants are timed: a device, or parts of its name.
+    measure
+        Your own function that times a variant, instead of `device`: called with a `Proposal` (its ``settings``,
+        ``name`` and ``number``), returns seconds, nan if it failed.
     calibration
         What is expected of each variant; what is measured corrects it. Without one, counts and settings alone are
         learned from.
@@ -156,7 +170,8 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     budget_s
         Most seconds of building and timing.
     promise
-        Stop when it is kept; by default within 5 % with 95 % confidence.
+        Stop when it is kept; by default within 5 % with 95 % confidence, but a described space is searched until the
+        budget is spent.
     timing
         How variants are timed; by default with few trials, for most variants are told apart by more than noise.
     machine, store, progress
@@ -164,7 +179,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     executor
         Where variants are counted, and the code of those to be timed is generated: a pool of processes uses all cores.
     first, seed
-        Variants in the first batch, and the seed of its choice.
+        Variants in the first batch, and the seed of what is chosen by chance.
 
     Returns
     -------
@@ -178,7 +193,10 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     MeasurementError
         No variant could be built and timed.
     CalibrationError
-        A budget is out of range, or the calibration predicts no positive times.
+        A budget is out of range, the calibration predicts no positive times, `measure` returns no time, or not one of
+        `device` and `measure` is given.
+    MissingExtraError
+        A described space needs scikit-learn, which is not installed.
     DeviceError, MachineError, MissingSizeError, ExecutorError
         As `gather_feature_values`.
     """
@@ -186,51 +204,91 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     from perflex.timing.measuring import TimingOptions
 
     check_budgets(budget, budget_s, first)
+    _check_who_measures(space, device, measure, calibration)
     begun = time.perf_counter()
     chosen: Any = find_device(device) if isinstance(device, str) else device
-    names = tuple(features) or (PLAIN_FEATURES if calibration is None else tuple(calibration.model.input_features()))
-    if isinstance(space, ExtractedSpace):
-        extracted = space
+    variants: ExtractedSpace | DescribedSpace
+    if isinstance(space, (ExtractedSpace, DescribedSpace)):
+        variants = space
     else:
-        with else_machine("" if calibration is None else calibration.machine):
-            extracted = space.extract(
+        names = tuple(features) or (PLAIN_FEATURES if calibration is None else calibration.model.input_features())
+        otherwise = "" if calibration is None else calibration.machine
+        target = target_of(names, int(getattr(chosen, "sub_group_size", 32)), machine, otherwise=otherwise)
+        with using_machine(target.machine, registers=target.registers):
+            variants = space.extract(
                 names,
                 sizes,
-                sub_group_size=int(getattr(chosen, "sub_group_size", 32)),
+                sub_group_size=target.sub_group_size,
                 executor=executor,
                 store=store,
-                machine=machine,
                 progress=progress,
             )
     described = time.perf_counter() - begun
-    most = max(30, math.ceil(0.1 * len(extracted))) if budget is None else budget
-    prior = None if calibration is None else _prior(calibration, extracted)
-    tuner = Tuner(extracted, prior=prior, promise=promise, budget=most, budget_s=budget_s, first=first, seed=seed)
+    most = max(30, math.ceil(0.1 * len(variants))) if budget is None else budget
+    prior = None
+    if calibration is not None and isinstance(variants, ExtractedSpace):
+        prior = _prior(calibration, variants)
+    tuner = Tuner(variants, prior=prior, promise=promise, budget=most, budget_s=budget_s, first=first, seed=seed)
     failures: Counter[str] = Counter()
-    options = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
     begun = time.perf_counter()
-    with progress_shown(progress, "tune:") as report, VariantTimer(chosen, options) as timer:
-        coder = executor if isinstance(chosen, Device) else None
-        _drive(tuner, _Measuring(extracted, timer, chosen, coder), failures, report)
-        best = _winner(tuner, timer, options)
+    with progress_shown(progress, "tune:") as report:
+        if measure is not None:
+            _drive(tuner, _MeasuredByUser(measure), failures, report)
+            best = tuner.best
+        elif isinstance(variants, ExtractedSpace):
+            options = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
+            with VariantTimer(chosen, options) as timer:
+                coder = executor if isinstance(chosen, Device) else None
+                _drive(tuner, _MeasuredOnDevice(variants, timer, chosen, coder), failures, report)
+                best = _winner(tuner, timer, options)
     spent = time.perf_counter() - begun
     if best is None:
         causes = "; ".join(f"{cause} ({count})" for cause, count in failures.most_common(3))
         msg = f"none of the {len(tuner.history)} variants that were tried could be timed: {causes}"
         raise MeasurementError(msg, device=str(chosen))
-    return TuningResult(best, tuner.history, tuner.promise, dict(failures.most_common()), spent, described, extracted)
+    return TuningResult(best, tuner.history, tuner.promise, dict(failures.most_common()), spent, described, variants)
+
+
+def _check_who_measures(space: object, device: object, measure: object, calibration: object) -> None:
+    """Stop unless there is one who measures, and one who can: perflex cannot build what is only described."""
+    if isinstance(space, DescribedSpace) and (measure is None or calibration is not None):
+        msg = f"{space.description.name} is a described kernel: give your own function as measure, and no calibration"
+        raise CalibrationError(msg, description=space.description.name)
+    if (device is None) == (measure is None):
+        msg = "give either the device to time variants on, or your own function as measure"
+        raise CalibrationError(msg)
 
 
 def _prior(calibration: Calibration, extracted: ExtractedSpace) -> np.ndarray[Any, np.dtype[np.float64]]:
-    missing = [name for name in calibration.model.input_features() if name not in extracted.features]
-    if missing:
-        msg = f"the space was extracted without {', '.join(missing)}; extract it with model.input_features()"
-        raise CalibrationError(msg, feature=missing[0])
-    predicted = calibration.model.evaluate(calibration.params, extracted.columns)
+    columns = columns_of(extracted, calibration.model.input_features())
+    predicted = calibration.model.evaluate(calibration.params, columns)
     return np.array(np.broadcast_to(predicted, (len(extracted),)), dtype=np.float64)
 
 
-class _Measuring:
+class _MeasuredByUser:
+    """Calls the user's own function."""
+
+    together: int | None = None
+
+    def __init__(self, measure: Callable[[Proposal], float]) -> None:
+        self._measure = measure
+
+    def seconds(self, proposals: Sequence[Proposal], failures: Counter[str]) -> dict[int, float]:
+        """Return times by number; those that fail have none."""
+        found: dict[int, float] = {}
+        for each in proposals:
+            seconds: object = self._measure(each)
+            if not isinstance(seconds, Real):
+                msg = f"measure returned {seconds!r} for {each.name!r}; it must be a number, nan if it failed"
+                raise CalibrationError(msg, variant=each.name)
+            if math.isfinite(seconds):
+                found[each.number] = float(seconds)
+            else:
+                failures["measure returned no time"] += 1
+        return found
+
+
+class _MeasuredOnDevice:
     """Builds and times variants, their code generated in an executor's workers if there are any.
 
     Workers are idle while something is timed.
@@ -241,16 +299,12 @@ class _Measuring:
         self._timer = timer
         self._device = device
         self._executor = executor
+        self.together = None if executor is None else _TOGETHER_CODED
 
-    @property
-    def together(self) -> int:
-        """How many variants to ask for at a time."""
-        return _TOGETHER if self._executor is None else _TOGETHER_CODED
-
-    def seconds(self, asked: Sequence[Asked], failures: Counter[str]) -> dict[int, float]:
+    def seconds(self, proposals: Sequence[Proposal], failures: Counter[str]) -> dict[int, float]:
         """Return times by number; those that fail have none, and are counted by cause."""
         ready: dict[int, Any] = {}
-        for each, made in zip(asked, self._made(asked), strict=True):
+        for each, made in zip(proposals, self._made(proposals), strict=True):
             if isinstance(made, NotBuiltError):
                 failures[str(made.cause)] += 1
             elif isinstance(made, PerflexError):
@@ -266,14 +320,14 @@ class _Measuring:
         # What is learned and compared are times as if the device were as fast as at the start.
         return {number: seconds / self._timer.slowdown for number, seconds in found.items()}
 
-    def _made(self, asked: Sequence[Asked]) -> Sequence[SizedKernel | LaunchRequest | PerflexError]:
+    def _made(self, proposals: Sequence[Proposal]) -> Sequence[SizedKernel | LaunchRequest | PerflexError]:
         """Return kernels, or code; or why there is none: what was built when it was counted may fail now."""
         space, sizes = self._extracted, self._extracted.sizes
         if self._executor is not None:
-            variants = [(each.name, each.settings) for each in asked]
+            variants = [(each.name, each.settings) for each in proposals]
             return generate_code(space.space.build, variants, sizes, self._device, self._executor)
         made: list[SizedKernel | LaunchRequest | PerflexError] = []
-        for each in asked:
+        for each in proposals:
             try:
                 made.append(SizedKernel(space.kernel(each.number), sizes, each.name))
             except NotBuiltError as error:
@@ -281,15 +335,17 @@ class _Measuring:
         return made
 
 
-def _drive(tuner: Tuner, measuring: _Measuring, failures: Counter[str], report: Progress | None) -> None:
+def _drive(
+    tuner: Tuner, measuring: _MeasuredByUser | _MeasuredOnDevice, failures: Counter[str], report: Progress | None
+) -> None:
     """Measure what the tuner asks for until it is done."""
-    while asked := tuner.ask(measuring.together):
+    while proposals := tuner.ask(measuring.together or tuner.method.together(len(tuner.history))):
         if report is not None:
-            report(len(tuner.history), tuner.budget, asked[0].name)
+            report(len(tuner.history), tuner.budget, proposals[0].name)
         start = time.perf_counter()
-        found = measuring.seconds(asked, failures)
-        cost = (time.perf_counter() - start) / len(asked)
-        for each in asked:
+        found = measuring.seconds(proposals, failures)
+        cost = (time.perf_counter() - start) / len(proposals)
+        for each in proposals:
             tuner.tell(each, found.get(each.number), cost)
 
 
@@ -298,7 +354,7 @@ def _cause(label: str, kind: str, reason: str) -> str:
     return f"{kind}: {lines[0][:_FIRST_LINE] if lines else 'no reason given'}"
 
 
-def _winner(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> Asked | None:
+def _winner(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> TunerStep | None:
     """Time the fastest few again, all in the same rounds, and return the fastest of them; None if nothing was timed."""
     few = tuner.fastest(_FINALISTS)
     if len(few) < 2:
@@ -312,6 +368,6 @@ def _winner(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> Asked 
     )
     outcomes = zip(timer.again([each.name for each in few], longer), few, strict=True)
     again = [
-        replace(each, predicted=found.seconds) for found, each in outcomes if not isinstance(found, MeasurementFailure)
+        replace(each, seconds=found.seconds) for found, each in outcomes if not isinstance(found, MeasurementFailure)
     ]
-    return min(again, key=lambda each: each.predicted, default=tuner.best)
+    return min(again, key=lambda each: each.seconds, default=tuner.best)

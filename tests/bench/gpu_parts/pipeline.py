@@ -143,19 +143,18 @@ def _built_ahead(device: Device, request: LaunchRequest) -> Resources | None:
 def _features(plan: Plan, kernel: Any, registers: int | None, built: Resources | None) -> dict[str, float]:
     if not plan.features:
         return {}
-    from perflex import using_machine
-    from perflex.features import extract_scop, parse_feature
-    from perflex.machines.resources import using_resources
+    from perflex import load_machine
+    from perflex.features import Target, extract_scop, parse_feature
 
     scop = extract_scop(kernel)
-    group = int(getattr(plan.device, "sub_group_size", 32))
+    machine = None if plan.machine is None else load_machine(plan.machine)
+    target = Target(int(getattr(plan.device, "sub_group_size", 32)), machine, registers, built)
     values = {}
-    with using_machine(plan.machine, registers=registers), using_resources(built):
-        for name in plan.features:
-            try:
-                values[name] = float(parse_feature(name).value(scop, plan.sizes, group))
-            except PerflexError:
-                continue  # the cell stays empty: no machine, or the kernel is none that the feature is for
+    for name in plan.features:
+        try:
+            values[name] = float(parse_feature(name).value(scop, plan.sizes, target))
+        except PerflexError:
+            continue  # the cell stays empty: no machine, or the kernel is none that the feature is for
     return values
 
 

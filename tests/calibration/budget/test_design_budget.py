@@ -16,7 +16,7 @@ from perflex.__main__ import main
 from perflex.calibration.budget import measure_within_budget
 from perflex.calibration.budget.guess import rough_parameters
 from perflex.calibration.budget.spending import device_time, expected_device_time, longest_launch, one_block
-from perflex.calibration.gathering import Measuring, gather_feature_values
+from perflex.calibration.gathering import Measuring, gather_feature_values, target_on
 from perflex.cli.arguments import ArgumentError, read_seconds
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.timing.fake import FakeBackend, FakeDevice, FakeRunnable
@@ -322,7 +322,8 @@ def test_absolute_errors_choose_other_kernels(kernels: list[MeasurementKernel], 
 
 def test_the_same_kernels_are_chosen_each_time(kernels: list[MeasurementKernel], table: FeatureTable) -> None:
     device = FakeDevice(law(HIDDEN, TRUE_HIDDEN, table), noise=0.02)
-    twice = [measure_within_budget(HIDDEN, kernels, 0.03, Measuring(device, FEW))[0] for _ in range(2)]
+    target = target_on(device, HIDDEN.input_features())
+    twice = [measure_within_budget(HIDDEN, kernels, 0.03, Measuring(device, FEW, target))[0] for _ in range(2)]
     assert twice[0].kernels == twice[1].kernels
     assert (twice[0].values == twice[1].values).all()
 

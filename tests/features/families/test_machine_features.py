@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from perflex import Calibration, Model, calibrate, gather_feature_values, rank
+from perflex import Calibration, Model, calibrate, gather_feature_values, load_machine, rank, using_machine
 from perflex.errors import MachineError, UnsupportedKernelError
-from perflex.features import count_features, extract_scop, parse_feature
+from perflex.features import Target, count_features, extract_scop, parse_feature
 from perflex.features.values import kernel_feature_values
-from perflex.machines import load_machine, using_machine
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -159,8 +158,11 @@ def test_volume_features_are_those_of_one_estimate(estimates: list[tuple]) -> No
     assert estimates == [("matmul", {"n": 64}, "A100-40GB", 32)]
     feature, scop = parse_feature("f_vol_dram_load"), extract_scop(matmul(prefetch=False))
     assert feature.unit == "B"
-    assert (feature.amount(scop, {"n": 64}, 32).value, feature.amount(scop, {"n": 64}, 32).unit) == (1.0, "B")
-    assert parse_feature("f_oversub_l1").amount(scop, {"n": 64}, 32) is None
+    assert (feature.amount(scop, {"n": 64}, Target()).value, feature.amount(scop, {"n": 64}, Target()).unit) == (
+        1.0,
+        "B",
+    )
+    assert parse_feature("f_oversub_l1").amount(scop, {"n": 64}, Target()) is None
     assert feature.matches(scop, {"n": 64})
 
 

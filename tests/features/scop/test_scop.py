@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from perflex.errors import FileFormatError, UnsupportedKernelError
-from perflex.features import content_hash, counts_of, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
+from perflex.features import Target, content_hash, counts_of, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
 from sample_kernels import matmul, pointwise
 
 TRANSPOSE = """
@@ -52,7 +52,7 @@ def test_hand_written_description() -> None:
         "f_thread_groups": 16,
     }
     for identifier, value in values.items():
-        assert parse_feature(identifier).value(scop, {"n": 64}, 32) == value, identifier
+        assert parse_feature(identifier).value(scop, {"n": 64}, Target()) == value, identifier
 
 
 @pytest.mark.parametrize("prefetch", [True, False])
@@ -177,7 +177,7 @@ def test_partly_used_work_groups_count_active_sub_groups() -> None:
     scop = extract_scop(kernel)
     assert scop.launches[0].items == (14, 14)
     active = {(i * 14 + j) // 32 for i in range(14) for j in range(14)}
-    assert parse_feature("f_op_float32_add").value(scop, {"n": 3}, 32) == 9 * len(active)
+    assert parse_feature("f_op_float32_add").value(scop, {"n": 3}, Target()) == 9 * len(active)
 
 
 def test_pointwise_addition_has_expected_accesses() -> None:

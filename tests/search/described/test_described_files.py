@@ -6,15 +6,15 @@ import csv
 import gzip
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from perflex import Promise
+from perflex import DescribedSpace, HybridPredictor, Promise, prune
 from perflex.errors import CalibrationError, FileFormatError
 from perflex.search.described.description_file import load_description
-from perflex.search.described.prune import prune_described
-from perflex.search.described.space_file import MeasuredSpace, read_space
+from perflex.search.described.space_file import read_space
 from support.described_data import convolution_space, times_of
 
 DESCRIPTION = """
@@ -41,6 +41,10 @@ def small(tmp_path):
     path = tmp_path / "small.yaml"
     path.write_text(DESCRIPTION)
     return load_description(path)
+
+
+def analytic(space, **more):
+    return prune(space, predictor=HybridPredictor(space, learned=False), **more)
 
 
 @pytest.fixture(autouse=True)
@@ -211,14 +215,13 @@ def test_tables_of_spreadsheets_and_damaged_archives(small, tmp_path):
 def test_model_that_gives_no_time(small, tmp_path):
     path = tmp_path / "zero.yaml"
     path.write_text(DESCRIPTION.replace("f_work + p_group*f_groups", "f_groups - 4 + 0*p_group*f_work"))
-    space = MeasuredSpace({"items": np.array([64.0, 64, 128]), "depth": np.array([1.0, 2, 1])}, np.ones(3), {})
+    settings = {"items": np.array([64.0, 64, 128]), "depth": np.array([1.0, 2, 1])}
     with pytest.raises(CalibrationError, match=r"gives the time 0 for items=64, depth=4"):
-        prune_described(space, load_description(path), learned=False)
-    whole = prune_described(space, small, keep=1.0, learned=False)
+        analytic(DescribedSpace(load_description(path), settings, times=np.ones(3)).complete())
+    whole = analytic(DescribedSpace(small, settings, times=np.ones(3)).complete(), keep=1.0)
     # All but those that were measured and are not the fastest.
-    batch = np.isfinite(whole.measured)
-    assert len(whole.kept) == len(whole.predicted) - batch.sum() + 1
-    assert batch[whole.kept].sum() == 1
+    assert len(whole.kept) == len(whole.predicted) - whole.batch.sum() + 1
+    assert whole.batch[whole.decision.kept].sum() == 1
 
 
 def test_too_many_combinations(tmp_path):
@@ -255,26 +258,27 @@ def test_feature_that_is_not_finite(tmp_path):
 @pytest.fixture(scope="module")
 def measured():
     space = convolution_space(400)
-    return MeasuredSpace(space.settings, times_of(space), {}, "A4000")
+    return replace(space, times=times_of(space))
 
 
 def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
     pytest.importorskip("sklearn")
-    by_number = prune_described(measured, "convolution", samples=60, keep=12)
-    analytic = [prune_described(measured, "convolution", samples=60, keep=k, learned=False) for k in (12, 0.03)]
-    assert analytic[0].kept.tolist() == analytic[1].kept.tolist()
-    assert by_number.covered
-    for pruning in (by_number, *analytic):
-        batch = np.isfinite(pruning.measured)
+    by_number = prune(measured, measured=measured.sample(60), keep=12)
+    without = [analytic(measured, measured=measured.sample(60), keep=k) for k in (12, 0.03)]
+    assert without[0].decision.kept.tolist() == without[1].decision.kept.tolist()
+    assert by_number.keeps_near_best
+    for pruning in (by_number, *without):
+        kept = pruning.decision.kept
         assert len(pruning.kept) == 12
         # Of the batch only its fastest is kept.
-        assert pruning.kept[batch[pruning.kept]].tolist() == [np.nanargmin(pruning.measured)]
-    others = analytic[0].kept[~batch[analytic[0].kept]]
-    assert sorted(analytic[0].predicted[others]) == sorted(analytic[0].predicted[~batch])[:11]
+        assert kept[pruning.batch[kept]].tolist() == [np.nanargmin(pruning.measured)]
+        assert [variant.number for variant in pruning.kept] == kept.tolist()
+    batch, kept = without[0].batch, without[0].decision.kept
+    assert sorted(without[0].predicted[kept[~batch[kept]]]) == sorted(without[0].predicted[~batch])[:11]
     assert set(by_number.errors) == {"analytic", "with the correction"}
-    promised = prune_described(measured, "convolution", samples=60, keep=Promise(0.05, 0.9))
+    promised = prune(measured, measured=measured.sample(60), keep=Promise(0.05, 0.9))
     assert promised.decision.met
-    assert promised.covered
+    assert promised.keeps_near_best
     assert len(promised.kept) < 200
     by_number.to_csv(tmp_path / "kept.csv")
     with (tmp_path / "kept.csv").open() as stream:
@@ -284,12 +288,19 @@ def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
 
 
 def test_pruning_of_all_that_the_description_allows(measured):
-    found = prune_described(measured, "convolution", keep=10, learned=False)
+    found = analytic(measured.complete(), keep=10)
     assert len(found.predicted) == 4362
     assert np.isfinite(found.measured).sum() == 400
-    assert found.covered is None
+    assert found.keeps_near_best is None
     assert found.errors == {}
-    assert found.table(1)[0]["predicted_ms"] == found.predicted.min()
+    assert 1e-3 * found.table()[0]["predicted_ms"] == found.predicted.min()
+    first = found.kept[0]
+    assert (first.rank, first.predicted) == (1, found.predicted.min())
+    assert first.settings == {name: column[first.number] for name, column in found.candidates.settings.items()}
+    assert first.dominating in found.parameters
+    assert repr(found).startswith("10 of 4362 variants kept")
+    with pytest.raises(CalibrationError, match="build it yourself"):
+        found.kernel(first)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +318,20 @@ def test_pruning_of_all_that_the_description_allows(measured):
 )
 def test_pruning_refuses_nonsense(measured, samples, keep, message):
     with pytest.raises(CalibrationError, match=message):
-        prune_described(measured, "convolution", samples=samples, keep=keep, learned=False)
+        analytic(measured, measured=measured.sample(samples), keep=keep)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"measured": [400]}, "numbers, 0 to 399"),
+        ({"measured": {"a": 1.0}}, "numbers, 0 to 399"),
+        ({"sizes": {"n": 1}}, "no calibration; leave them out"),
+    ],
+)
+def test_pruning_of_a_described_space_refuses_what_is_another_kinds(measured, more, message):
+    with pytest.raises(CalibrationError, match=message):
+        analytic(measured, **more)
 
 
 def test_strategy_in_kernel_tuners_simulation_mode(tmp_path):
@@ -315,13 +339,12 @@ def test_strategy_in_kernel_tuners_simulation_mode(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed (extra tuner)")
-    from perflex.search.described.kernel_tuner_strategy import KernelTunerStrategy
+    from perflex import KernelTunerStrategy
 
     description = load_description("convolution")
     tunables = {name: [int(value) for value in tunable.values] for name, tunable in description.tunables.items()}
     tunables |= {"block_size_x": [32, 64], "use_padding": [0], "block_size_y": [1, 2, 4]}
     whole = {name: column.ravel() for name, column in zip(tunables, np.meshgrid(*tunables.values()), strict=True)}
-    from perflex.search.described.space import DescribedSpace
 
     times = times_of(DescribedSpace(description, whole, "A100"))
     rows = np.column_stack(list(whole.values())).tolist()

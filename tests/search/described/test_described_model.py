@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perflex.errors import CalibrationError, MissingExtraError
+from perflex import HybridPredictor, Promise, Tuner, tune
+from perflex.errors import CalibrationError, MeasurementError, MissingExtraError
 from perflex.search.described.analytic import AnalyticFit
 from perflex.search.described.description_file import description_names, load_description
 from perflex.search.described.hybrid import HybridPrediction, predict_hybrid
 from perflex.search.described.platform import platform_of
 from perflex.search.described.space import DescribedSpace, ReadingFit
-from perflex.search.described.tuner import DescribedTuner, first_batch, most_promising, tune_described
+from perflex.search.tuning.described_search import most_promising, spread_batch
+from perflex.search.tuning.predictors import GaussianPredictor
 from support.described_data import TRUTH, convolution_space, times_of
 
 
@@ -144,7 +146,7 @@ def test_order_keeps_what_either_prediction_puts_first():
 
 def test_first_batch_has_every_setting_of_the_switches():
     space = convolution_space()
-    chosen = first_batch(space, 25, 0)
+    chosen = spread_batch(space, 25, 0)
     assert len(set(chosen.tolist())) == 25
     for name in ("use_shmem", "read_only"):
         assert set(space.settings[name][chosen]) == {0, 1}
@@ -172,32 +174,82 @@ def test_tuner_finds_the_best_and_survives_failures():
     space = convolution_space(400)
     times = times_of(space)
     failing = set(np.argsort(times)[3:40:4].tolist())
-    tuner = tune_described(space, lambda i: float("nan") if i in failing else float(times[i]), 40)
-    assert len(set(tuner.index)) == len(tuner.index) == 40
-    assert tuner.best[1] <= 1.05 * times.min()
-    assert tuner.best[1] == times[tuner.best[0]]
+    found = tune(space, measure=lambda v: float("nan") if v.number in failing else float(times[v.number]), budget=40)
+    assert len({step.number for step in found.history}) == len(found.history) == 40
+    assert found.best.seconds <= 1.05 * times.min()
+    assert found.best.seconds == times[found.best.number]
+    assert found.best.settings == {name: column[found.best.number] for name, column in space.settings.items()}
+    assert found.promise is None
+    with pytest.raises(CalibrationError, match="build it yourself"):
+        found.kernel()
 
 
-@pytest.mark.parametrize("given", [{"budget": 0}, {"budget": 2.5}, {"batch": 0}, {"batch": True}])
+def test_a_promise_ends_the_search_of_a_described_space():
+    pytest.importorskip("sklearn")
+    space = convolution_space(300)
+    times = times_of(space)
+    found = tune(space, measure=lambda v: float(times[v.number]), budget=300, promise=Promise(0.2, 0.9))
+    assert found.kept_promise
+    assert len(found.history) < 200
+    assert found.best.seconds <= 1.2 * times.min()
+
+
+@pytest.mark.parametrize("given", [{"budget": 0}, {"budget": 2.5}, {"budget": True}])
 def test_tuning_of_nothing_is_refused(given):
-    with pytest.raises(CalibrationError, match=f"the {next(iter(given))} must be a positive whole number"):
-        tune_described(convolution_space(30), lambda _: 1.0, **{"budget": 5, **given})
+    with pytest.raises(CalibrationError, match=f"a {next(iter(given))} must be positive, a whole number"):
+        tune(convolution_space(30), measure=lambda _: 1.0, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give your own function as measure"),
+        ({"device": "A100"}, "give your own function as measure"),
+        ({"device": "A100", "measure": lambda _: 1.0}, "either the device"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(given, message):
+    with pytest.raises(CalibrationError, match=message):
+        tune(convolution_space(30), budget=5, **given)
 
 
 @pytest.mark.parametrize("time", [None, "CompilationFailedConfig"])
 def test_a_measurement_without_a_time_is_refused(time):
     pytest.importorskip("sklearn")
     with pytest.raises(CalibrationError, match="must be a number, nan if it failed"):
-        tune_described(convolution_space(30), lambda _: time, 5)
+        tune(convolution_space(30), measure=lambda _: time, budget=5)
+
+
+def test_where_nothing_can_be_measured():
+    pytest.importorskip("sklearn")
+    with pytest.raises(MeasurementError, match=r"none of the 30 variants .* measure returned no time \(30\)"):
+        tune(convolution_space(60), measure=lambda _: float("inf"), budget=30)
 
 
 def test_tuner_ends_with_its_space():
     pytest.importorskip("sklearn")
     space = convolution_space(30)
     times = times_of(space)
-    tuner = tune_described(space, lambda i: float(times[i]), 100)
-    assert sorted(tuner.index) == list(range(30))
-    with pytest.raises(CalibrationError, match="not of this space"):
-        DescribedTuner(space).tell(30, 1.0)
+    found = tune(space, measure=lambda v: float(times[v.number]), budget=100)
+    assert sorted(step.number for step in found.history) == list(range(30))
+
+
+def test_a_described_space_is_asked_and_told():
+    pytest.importorskip("sklearn")
+    space = convolution_space(60)
+    times = times_of(space)
+    tuner = Tuner(space, predictor=HybridPredictor(space, learned=False), budget=40)
+    while asked := tuner.ask(5):
+        for each in asked:
+            tuner.tell(each.settings, times[each.number])
+    assert len(tuner.history) == 40
+    assert error(tuner.predicted, times) < 0.1
+    with pytest.raises(CalibrationError, match="no variant 60"):
+        tuner.tell(60, 1.0)
     with pytest.raises(CalibrationError, match="told before"):
-        tuner.tell(3, 1.0)
+        tuner.tell(tuner.history[0].name, 1.0)
+    for given in ({"prior": np.ones(60)}, {"predictor": GaussianPredictor(space.inputs(0))}):
+        with pytest.raises(CalibrationError, match="its own prior and predictor"):
+            Tuner(space, **given)
+    with pytest.raises(CalibrationError, match="predicts a described space"):
+        Tuner(space.inputs(0), predictor=HybridPredictor(space, learned=False))

@@ -11,12 +11,15 @@ from perflex.errors import CalibrationError, MissingExtraError
 from perflex.search.described.description import Description
 from perflex.search.described.description_file import load_description
 from perflex.search.described.space import DescribedSpace
-from perflex.search.described.tuner import DescribedTuner
+from perflex.search.tuning.tuner import Tuner
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["KernelTunerStrategy"]
+
+# Configurations between fits.
+_TOGETHER = 5
 
 
 class KernelTunerStrategy:
@@ -69,13 +72,14 @@ class KernelTunerStrategy:
             raise CalibrationError(msg, description=self.description.name)
         configurations = [tuple(configuration) for configuration in searchspace.list]
         space, chosen = self._space(list(searchspace.param_names), configurations)
-        tuner = DescribedTuner(space, self.seed)
+        tuner = Tuner(space, seed=self.seed)
         cost = CostFunc(searchspace, tuning_options, runner, scaling=False, snap=False, invalid_value=np.inf)
         try:
-            while len(tuner.index) < len(space):
-                for index in tuner.ask():
-                    time = float(cost(configurations[chosen[index]], check_restrictions=False))
-                    tuner.tell(int(index), time if time > 0 else float("nan"))
+            while proposals := tuner.ask(_TOGETHER):
+                for each in proposals:
+                    time = float(cost(configurations[chosen[each.number]], check_restrictions=False))
+                    # Kernel Tuner's cost of what failed is infinite.
+                    tuner.tell(each, time if 0 < time < np.inf else None)
         except StopCriterionReached:
             pass  # The budget is spent: what was measured is in the results.
         found: list[Any] = cost.results
