@@ -10,9 +10,8 @@ from perflex.yaml_file import Fields, Finite
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["SizeRule", "matrix_sizes", "odd_multiples", "scaled_sizes", "split_sizes"]
+__all__ = ["MATRIX_SIZES", "SizeRule", "scaled_sizes", "split_sizes"]
 
-_STEP = 32
 _BLOCK = 32768
 
 
@@ -41,30 +40,21 @@ class SizeRule(Fields, frozen=True):
     least: int = 1
 
     def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
-        """Return sizes for a device that is `scale` times as fast as they suit: increasing."""
+        """Return odd multiples of the step, increasing, for a device that is `scale` times as fast as `sizes` suit."""
         scale = min(max(scale, 1.0) if self.only_up else scale, self.most)
-        return odd_multiples(sizes, scale, power=self.power, step=self.step, least=self.least)
+        found: list[int] = []
+        for size in sorted(sizes):
+            half = round((size * scale ** (1 / self.power) / self.step - 1) / 2)
+            value = self.step * max(self.least, 2 * half + 1)
+            while found and value <= found[-1]:
+                value += 2 * self.step
+            found.append(value)
+        return tuple(found)
 
 
-def matrix_sizes(sizes: Iterable[int], scale: float) -> tuple[int, ...]:
-    """Scale matrix extents so that the work grows by `scale`: odd multiples of 32, increasing.
-
-    Multiples of large powers of two are avoided, for there the columns of a matrix fall into few cache sets
-    of a CPU, and a load costs several times as much: nothing a cost per access can see.
-    """
-    return odd_multiples(sizes, scale, power=3, step=_STEP, least=3)
-
-
-def odd_multiples(sizes: Iterable[int], scale: float, *, power: int, step: int, least: int = 1) -> tuple[int, ...]:
-    """Return odd multiples of a step, increasing, from the least one on, such that their power grows by `scale`."""
-    found: list[int] = []
-    for size in sorted(sizes):
-        half = round((size * scale ** (1 / power) / step - 1) / 2)
-        value = step * max(least, 2 * half + 1)
-        while found and value <= found[-1]:
-            value += 2 * step
-        found.append(value)
-    return tuple(found)
+# Multiples of large powers of two are avoided, for there the columns of a matrix fall into few cache sets of a CPU, and
+# a load costs several times as much: nothing a cost per access can see.
+MATRIX_SIZES = SizeRule(power=3, step=32, least=3)
 
 
 def _element_counts(counts: Iterable[int], scale: float) -> tuple[int, ...]:
@@ -79,7 +69,7 @@ def _element_counts(counts: Iterable[int], scale: float) -> tuple[int, ...]:
 
 # How sizes are scaled where the model's file does not say: extents of matrices that are multiplied, lengths of arrays.
 _RULES: Mapping[str, Callable[[Iterable[int], float], tuple[int, ...]]] = {
-    "n": matrix_sizes,
+    "n": MATRIX_SIZES.sizes,
     "nelements": _element_counts,
 }
 

@@ -113,7 +113,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     if budget_s is not None and measure_executor is not None:
         msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
         raise CalibrationError(msg)
-    where = chosen_device(device, model.output_feature)
+    where: TimedDevice = chosen_device(device, model.output_feature)
     options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
     target = target_on(where, model.input_features(), sub_group_size, machine)
     with using_store(store), progress_shown(progress, "calibrate:") as report:

@@ -17,7 +17,7 @@ from perflex.calibration.device_speed import REFERENCE_RATE
 from perflex.errors import FileFormatError, MeasurementError, PerflexWarning
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import matrix_sizes
+from perflex.models.sizes import MATRIX_SIZES
 from perflex.studies.demo import DemoRow, demo_rows, demo_study, demo_summary, run_demo, write_demo
 from perflex.studies.evaluation import Point
 from perflex.testing import FakeDevice
@@ -34,7 +34,7 @@ COLUMNS = ["size", "variant", "predicted_s", "measured_s", "relative_error", "pr
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 60.0])
 def test_sizes_of_the_demo_suit_the_device_unless_they_are_given(scale: float) -> None:
-    assert demo_study().sizes_for(scale) == matrix_sizes(SIZES, scale)
+    assert demo_study().sizes_for(scale) == MATRIX_SIZES.sizes(SIZES, scale)
     assert demo_study((512, 256)).sizes_for(scale) == (512, 256)
     assert demo_study().trial_sizes_for(scale) == ()
 

@@ -18,7 +18,7 @@ from perflex.studies.evaluation.overlap import Candidate, OverlapChoice, choose_
 from perflex.fit.result import geometric_mean_error
 from perflex.calibration.gathering import gather_feature_values
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.store.resume import RecordOnly, recorder_for
+from perflex.store.resume import RecordOnly, recording
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
     from perflex.progress import Progress
+    from perflex.store.records import Recorder
     from uipick import MeasurementKernel
 
 __all__ = ["DeviceEvaluation", "Point", "StudyResult", "evaluate_device"]
@@ -191,9 +192,21 @@ def evaluate_device(
     PerflexError
         The device cannot be used.
     """
-    start = time.perf_counter()
     options = timing or TimingOptions(trials=15, min_trials=5, budget_s=0.3)
-    recorder = recorder_for(str(device), [study.name for study in studies])
+    with recording(str(device), [study.name for study in studies]) as recorder:
+        return _evaluated(device, studies, options, model, progress, executor, recorder)
+
+
+def _evaluated(
+    device: Device,
+    studies: Sequence[Study],
+    options: TimingOptions,
+    model: str | None,
+    progress: Progress | None,
+    executor: Executor | None,
+    recorder: Recorder | None,
+) -> DeviceEvaluation:
+    start = time.perf_counter()
     scale = multiply_add_rate(device, recorder) / REFERENCE_RATE
     plans = [_plan(study, wall_time_identifier(device), scale) for study in studies]
     kernels = {kernel.name: kernel for plan in plans for own in plan.kernels.values() for kernel in own}
@@ -223,8 +236,6 @@ def evaluate_device(
     jobs = [SizedKernel(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets, *references)]
     # Reference kernels are to be timed again, whatever was kept of them.
     outcomes = measure(jobs, device, options, progress, None if recorder is None else RecordOnly(recorder))
-    if recorder is not None:
-        recorder.finish()
     measured = dict(zip((kernel.name for kernel in targets), outcomes, strict=False))
     failures = [outcome for outcome in measured.values() if isinstance(outcome, MeasurementFailure)]
     return DeviceEvaluation(
