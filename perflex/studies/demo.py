@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
+    from perflex.progress import Progress
     from perflex.studies.evaluation import DeviceEvaluation, Study, StudyResult
-    from perflex.timing.measuring import Progress, TimingOptions
+    from perflex.timing.options import TimingOptions
 
 __all__ = ["MODEL", "SIZES", "VARIANTS", "DemoRow", "demo_rows", "demo_study", "demo_summary", "run_demo", "write_demo"]
 

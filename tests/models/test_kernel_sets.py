@@ -7,7 +7,7 @@ import pytest
 from perflex.errors import TagError
 from perflex.models import KernelSet, ModelDescription, load_model, model_names
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import SizeRule, matrix_sizes, scaled_sizes, split_sizes
+from perflex.models.sizes import SizeRule, matrix_sizes, odd_multiples, scaled_sizes, split_sizes
 
 SIZES = (288, 416, 544, 672, 800, 928)
 
@@ -71,6 +71,11 @@ def test_sizes_grow_with_the_cube_root_of_speed() -> None:
     assert matrix_sizes(SIZES, 1.0) == SIZES
     for small, large in zip(SIZES, matrix_sizes(SIZES, 64.0), strict=True):
         assert large == pytest.approx(4 * small, abs=32)
+
+
+def test_odd_multiples_grow_with_the_root() -> None:
+    assert odd_multiples((112, 336), 1.0, power=2, step=112) == (112, 336)
+    assert odd_multiples((1232,), 9.0, power=2, step=112) == (3 * 1232,)
 
 
 def test_only_sizes_are_scaled() -> None:
