@@ -12,7 +12,7 @@ import numpy as np
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.calibration_file import fitted_rows
 from perflex.calibration.gathering import Measuring, gather
-from perflex.devices.wall_time import chosen_device, is_wall_time
+from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.fit.fitting import fit_model
 from perflex.fit.problem import require_fittable
@@ -20,6 +20,7 @@ from perflex.fit.table import scale_features_by_output
 from perflex.machines.choice import using_machine
 from perflex.progress import progress_shown
 from perflex.store.store import using_store
+from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from perflex.devices.device import Device
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
@@ -46,7 +46,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     model: Model,
     kernels: Sequence[Any],
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     timing: TimingOptions | None = None,
     relative: bool = True,
     nonnegative: bool = True,
@@ -149,7 +149,7 @@ def calibration_from_table(
     model: Model,
     table: FeatureTable,
     *,
-    device: Device | TimedDevice | None = None,
+    device: TimedDevice | None = None,
     timing: TimingOptions | None = None,
     relative: bool = True,
     nonnegative: bool = True,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.devices.wall_time import chosen_device, is_wall_time
+from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.features.many import count_rows
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
@@ -17,8 +17,9 @@ from perflex.features.values import DEFAULT_SUB_GROUP_SIZE
 from perflex.fit.table import FeatureInfo, FeatureTable
 from perflex.machines.choice import current_machine, else_machine, using_machine
 from perflex.progress import progress_shown
-from perflex.store.resume import RunRecorder, recording
+from perflex.store.resume import recording
 from perflex.store.store import using_store
+from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.devices.device import Device
     from perflex.features import Feature
     from perflex.machines import Machine
     from perflex.machines.resources import Resources
@@ -83,7 +83,7 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     features: Iterable[str],
     kernels: Sequence[Any],
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     timing: TimingOptions | None = None,
     sub_group_size: int | None = None,
     executor: Executor | None = None,
@@ -318,9 +318,7 @@ def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring
             failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
         else:
             seconds[index], spread[index] = outcome.seconds, outcome.spread
-    # All that the recorder gave back counts: a run may have measured other kernels before these.
-    resumed = recorder.taken if isinstance(recorder, RunRecorder) else 0
-    return _Times(seconds, spread, failures, replace(outcomes.summary(), samples_resumed=resumed))
+    return _Times(seconds, spread, failures, outcomes.summary())
 
 
 def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:

@@ -69,7 +69,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     from perflex.store.store import using_store
     from perflex.timing.measuring import TimingOptions
 
-    session = terminal_of(context)
+    terminal = terminal_of(context)
     budget_s = read_seconds(budget, "--budget") if budget else None
     description = load_model(model)
     require_writable_file(out)
@@ -77,7 +77,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     named = not device and is_device_specific(description.output)
     stated = named or not is_wall_time(description.output)
     where = device_of(description.output) if stated else find_device(device or None)
-    session.remarks.print(f"device: {where}", markup=False)
+    terminal.remarks.print(f"device: {where}", markup=False)
     # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
     fewest = min(3 if budget else 5, trials)
     timing = TimingOptions(
@@ -92,10 +92,10 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     fitted = description.model(description.output if named else wall_time_identifier(where))
     work = [description.name, fitted.expression, str(fixed_sizes)]
     # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same kernels.
-    with using_store(store or None), session.warnings_shown(), recording(str(where), work) as recorder:
+    with using_store(store or None), terminal.warnings_shown(), recording(str(where), work) as recorder:
         scale = 1.0 if fixed_sizes else multiply_add_rate(where, recorder) / REFERENCE_RATE
         kernels = measurement_kernels(description, scale)
-        with _cluster(dask) as cluster, session.progress("calibrate:") as progress:
+        with _cluster(dask) as cluster, terminal.progress("calibrate:") as progress:
             calibration = run(
                 fitted,
                 kernels,
@@ -110,10 +110,10 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 measure_executor=cluster,
             )
         calibration.save(out)
-    if not session.quiet:
-        session.output.print(_parameters(calibration))
-        session.output.print("\n".join(_remarks(calibration, scale)), markup=False, soft_wrap=True)
-    session.output.print(str(out), markup=False, soft_wrap=True)
+    if not terminal.quiet:
+        terminal.output.print(_parameters(calibration))
+        terminal.output.print("\n".join(_remarks(calibration, scale)), markup=False, soft_wrap=True)
+    terminal.output.print(str(out), markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -41,11 +41,11 @@ def predict(
 
     loaded = Calibration.load(calibration)
     unit = load_kernel(kernel)
-    session = terminal_of(context)
+    terminal = terminal_of(context)
     found: list[dict[str, Any]] = []
     for chosen in _combinations(sizes or ()):
         # What the model leaves out is said for each size: accesses may depend on it.
-        with session.warnings_shown():
+        with terminal.warnings_shown():
             values = loaded.feature_values(unit, chosen, machine=machine)
         found.append(
             {
@@ -63,11 +63,11 @@ def predict(
     for entry in found:
         at = ", ".join(f"{name}={value}" for name, value in entry["sizes"].items()) or "no sizes"
         within = f" ({_time(entry['low_s'])} to {_time(entry['high_s'])})" if confidence is not None else ""
-        session.output.print(f"{at}: {_time(entry['predicted_s'])}{within}", markup=False, soft_wrap=True)
-        if not session.quiet:
+        terminal.output.print(f"{at}: {_time(entry['predicted_s'])}{within}", markup=False, soft_wrap=True)
+        if not terminal.quiet:
             for text, seconds in sorted(entry["terms"].items(), key=lambda item: -item[1]):
                 share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0
-                session.output.print(f"  {100 * share:5.1f} %  {_shortened(text)}", markup=False, soft_wrap=True)
+                terminal.output.print(f"  {100 * share:5.1f} %  {_shortened(text)}", markup=False, soft_wrap=True)
 
 
 def rank(

@@ -84,8 +84,8 @@ def volumes(  # noqa: PLR0913 - one parameter per option
         print_json({**asked, **values, **_limit_content(limits, unknown), **parts})
         return
     at = ", ".join(f"{name}={value}" for name, value in given.items()) or "no sizes"
-    heading = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
-    lines = [heading, *_component_lines(found), *_value_lines(values)]
+    title = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
+    lines = [title, *_component_lines(found), *_value_lines(values)]
     lines += _limit_lines(limits) if limits is not None else [f"limiter: not known: {unknown}"]
     terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
 

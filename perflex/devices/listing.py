@@ -43,6 +43,7 @@ def driver_problems() -> tuple[str, ...]:
     return _listed()[1]
 
 
+# Once: loaders of OpenCL read which drivers there are once per process, and each driver takes seconds to try.
 @lru_cache(maxsize=1)
 def _listed() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
     from perflex.devices.survey import survey
@@ -114,6 +115,7 @@ def working(infos: Sequence[DeviceInfo]) -> frozenset[int]:
 
 def pick(infos: Sequence[DeviceInfo], matches: Sequence[int], asked: str) -> Device:
     """Return the only working device among the matches, or say why there is none."""
+    # Devices that do not work are no reason to ask which one is meant.
     fit = [index for index in matches if infos[index].usable]
     if len(fit) == 1:
         return infos[fit[0]].device

@@ -15,6 +15,7 @@ from perflex.devices.vendors import Vendor, find_vendors, show_to_loader, vendor
 
 __all__ = ["survey"]
 
+# CPU drivers compile the probe kernel in seconds on a loaded machine; longer is taken for a hang.
 _TIME_LIMIT_S = 20.0
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from perflex.devices.cuda import cuda_absence
-from perflex.devices.device import Device
-from perflex.devices.listing import find_device, list_devices, mark_default, pick, working
+from perflex.devices.listing import list_devices, mark_default, pick, working
 from perflex.devices.names import matching, short_names
 from perflex.errors import DeviceError
 
@@ -15,11 +14,9 @@ if TYPE_CHECKING:
 
     from perflex.devices.device import Api, Device
 
-__all__ = ["chosen_device", "device_of", "is_device_specific", "is_wall_time", "wall_time_identifier"]
+__all__ = ["device_of", "is_device_specific", "is_wall_time", "wall_time_identifier"]
 
-# A device that is given as such may be any that timing knows, a simulated one for example.
-_Given = TypeVar("_Given")
-
+# OpenCL's is the paper's name (Section 2.2).
 _PREFIXES: Mapping[Api, str] = {"opencl": "f_cl_wall_time", "cuda": "f_cuda_wall_time"}
 
 
@@ -68,30 +65,10 @@ def device_of(identifier: str) -> Device:
             return found
     spec = f"cuda {spec}" if api == "cuda" else spec or "opencl"
     matches = matching(spec, [info.device for info in own], usable=working(own))
-    numbers = [infos.index(own[match]) for match in matches]
+    numbers = [infos.index(own[match]) for match in matches]  # messages list all devices, whatever they are reached by
     asked = f"feature {identifier!r}"
     absence = cuda_absence() if api == "cuda" and not own else ""
     return pick(infos, numbers, f"{asked} ({absence})" if absence else asked)
-
-
-def chosen_device(device: str | _Given | None, output: str | None = None) -> Device | _Given:
-    """Return the device that is asked for: one as it is, or by parts of its name.
-
-    Parameters
-    ----------
-    device
-        What was asked for; None if nothing was.
-    output
-        The wall-time feature that then says which; without it, the default device.
-
-    Raises
-    ------
-    DeviceError
-        No working device fits, or several do.
-    """
-    if device is None and output is not None:
-        return device_of(output)
-    return find_device(device) if device is None or isinstance(device, str) else device
 
 
 def wall_time_identifier(device: Device) -> str:

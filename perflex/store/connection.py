@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from perflex.store.log import log_is_damaged
 from perflex.store.schema import APPLICATION, MIGRATIONS
+from perflex.store.write_ahead_log import log_is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

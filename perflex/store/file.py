@@ -37,6 +37,7 @@ __all__ = ["StoreFile"]
 _Result = TypeVar("_Result")
 
 _COMPANIONS = ("-wal", "-shm")
+# Marks a damaged file until the new one is complete: a process that is killed in between can be followed by another.
 _PENDING = ".pending"
 _PAUSE_S = 0.005
 _MOST_REPLACEMENTS = 10
@@ -197,7 +198,7 @@ class StoreFile:
         return aside
 
     def _finish_pending(self) -> None:
-        """Do what a process did not come to that was killed between setting a file aside and beginning a new one."""
+        """Begin the new file where another process was killed after it had set the damaged one aside."""
         if not self.is_pending():
             return
         with folder_lock(self.path.parent, alone=True):
@@ -246,7 +247,8 @@ def _salvaged_text(found: Salvaged | None) -> str:
 
 
 _files: weakref.WeakSet[StoreFile] = weakref.WeakSet()
-# Kept alive: what is collected closes its connection without asking.
+# Referenced here so that none is garbage-collected: that would close the connection without looking whether the file
+# was renamed meanwhile, and SQLite would delete the write-ahead log of the file that has its name now.
 _open_files: set[StoreFile] = set()
 
 
@@ -262,6 +264,6 @@ def _after_fork() -> None:
     _open_files.clear()
 
 
-# Before the interpreter does it: it would close a renamed file, too.
+# Before the interpreter closes all connections at its end, those of renamed files, too (see `abandon`).
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=_after_fork)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perflex.store.connection import companion
-from perflex.store.log import FRAME_HEADER, frames
 from perflex.store.rows import (
     FAILURE_COLUMNS,
     KEY_COLUMNS,
@@ -22,6 +21,7 @@ from perflex.store.rows import (
     is_sound_key,
     is_sound_sample,
 )
+from perflex.store.write_ahead_log import FRAME_HEADER, frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -133,7 +133,7 @@ class RunRecorder:
 
     def add(self, key: MeasurementKey, sample: Sample, label: str = "") -> None:
         """Keep a sample."""
-        self._know(sample.session)
+        self._note_session(sample.session)
         self._store.add(key, sample, label)
 
     def add_many(
@@ -142,12 +142,12 @@ class RunRecorder:
         """Keep samples in one transaction."""
         listed = list(samples)
         for session in {sample.session for _, sample in listed}:
-            self._know(session)
+            self._note_session(session)
         self._store.add_many(listed, labels)
 
     def fail(self, key: MeasurementKey, failure: Failure, label: str = "") -> None:
         """Keep a failure."""
-        self._know(failure.session)
+        self._note_session(failure.session)
         self._store.fail(key, failure, label)
 
     def finish(self) -> None:
@@ -161,7 +161,7 @@ class RunRecorder:
         self._store.use(forget, writes=True)
         self._sessions.clear()
 
-    def _know(self, session: str) -> None:
+    def _note_session(self, session: str) -> None:
         if session in self._sessions:
             return
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.devices.device import Device
+from perflex.devices.listing import find_device
+from perflex.devices.wall_time import device_of
 from perflex.errors import MeasurementError
 from perflex.timing.drift import assess_drift
 from perflex.timing.isolation.backend import IsolatedBackend
@@ -37,6 +39,7 @@ __all__ = [
     "MeasurementFailure",
     "Timing",
     "TimingOptions",
+    "chosen_device",
     "entries_of",
     "measure",
     "open_backend",
@@ -45,6 +48,26 @@ __all__ = [
 
 # Failures that cost a process each time.
 _NOT_AGAIN: Mapping[str, FailureKind] = {"hang": "hang", "crash": "crash"}
+
+
+def chosen_device(device: str | TimedDevice | None, output: str | None = None) -> TimedDevice:
+    """Return the device that is asked for: one as it is, or by parts of its name.
+
+    Parameters
+    ----------
+    device
+        What was asked for; None if nothing was.
+    output
+        The wall-time feature that then says which; without it, the default device.
+
+    Raises
+    ------
+    DeviceError
+        No working device fits, or several do.
+    """
+    if device is None and output is not None:
+        return device_of(output)
+    return find_device(device) if device is None or isinstance(device, str) else device
 
 
 def measure(
@@ -114,6 +137,29 @@ def _run(entries: Sequence[Entry], backend: Backend, session: Session, progress:
         if entry.is_due(session.options):
             start(entry, backend, session)
     time_in_rounds(entries, backend, session, lambda share, label: report(count + round(count * share), label))
+
+
+def chosen_device(device: str | TimedDevice | None, output: str | None = None) -> TimedDevice:
+    """Return the device that is asked for: one as it is, or by parts of its name.
+
+    Parameters
+    ----------
+    device
+        What was asked for; None if nothing was.
+    output
+        The wall-time feature that then says which; without it, the default device.
+
+    Raises
+    ------
+    DeviceError
+        No working device fits, or several do.
+    """
+    from perflex.devices.listing import find_device
+    from perflex.devices.wall_time import device_of
+
+    if device is None and output is not None:
+        return device_of(output)
+    return find_device(device) if device is None or isinstance(device, str) else device
 
 
 def entries_of(jobs: Sequence[SizedKernel | LaunchRequest], device: TimedDevice, session: Session) -> list[Entry]:

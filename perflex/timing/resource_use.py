@@ -58,7 +58,7 @@ def resource_use(
             try:
                 runnable = backend.build(request_for(job, backend.device))
             except DeviceError:
-                raise
+                raise  # without the device no other kernel would build either
             except PerflexError as error:
                 found.append(MeasurementFailure(job.label, error.message, "prepare", error))
                 continue

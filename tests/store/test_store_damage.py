@@ -19,11 +19,11 @@ import pytest
 
 from perflex.errors import PerflexWarning, StoreError
 from perflex.store.lock import folder_lock
-from perflex.store.log import FRAME_HEADER, WAL_HEADER, log_is_damaged
 from perflex.store.records import Failure, MeasurementKey, Sample
 from perflex.store.samples import MeasurementStore
 from perflex.store.store import Store
 from perflex.store.verify import verify
+from perflex.store.write_ahead_log import FRAME_HEADER, WAL_HEADER, log_is_damaged
 
 if TYPE_CHECKING:
     from pathlib import Path

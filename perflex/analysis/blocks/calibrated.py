@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from perflex.analysis.blocks.grids import GridStencil
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.device import Device
     from perflex.machines import Machine
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.measuring import TimingOptions
@@ -32,7 +31,7 @@ def calibrate_blocks(
     kernels: Sequence[tuple[Any, Mapping[str, int], tuple[int, int, int]]],
     machine: Machine | str | Path,
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     cores: int | None = None,
     timing: TimingOptions | None = None,
 ) -> Calibration:
@@ -72,13 +71,12 @@ def calibrate_blocks(
     from perflex.analysis.blocks.grids import read_grids
     from perflex.analysis.blocks.quantities import block_expression, block_info, block_quantities
     from perflex.calibration.calibrating import calibration_from_table
-    from perflex.devices.wall_time import chosen_device
     from perflex.expression.model import Model
     from perflex.features import extract_scop
     from perflex.fit.fitting import fit_model
     from perflex.fit.table import FeatureTable, scale_features_by_output
     from perflex.machines import load_machine
-    from perflex.timing.measuring import Timing, TimingOptions, measure
+    from perflex.timing.measuring import Timing, TimingOptions, chosen_device, measure
 
     where = load_machine(machine)
     workers = int(where.need("cores")) if cores is None else cores

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.device import Device
     from perflex.progress import Progress
     from perflex.search.spaces.candidates import Candidates
     from perflex.timing.launch.backend import TimedDevice
@@ -34,7 +33,7 @@ def timed(
     candidates: Candidates,
     numbers: Sequence[int],
     calibration: Calibration,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     progress: Progress | None = None,
     timing: TimingOptions | None = None,
 ) -> dict[str, float]:

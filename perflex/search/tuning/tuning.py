@@ -122,7 +122,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     space: VariantSpace | ExtractedSpace,
     sizes: Mapping[str, Any] | None = None,
     *,
-    device: str | Device | TimedDevice,
+    device: str | TimedDevice,
     calibration: Calibration | None = None,
     features: Sequence[str] = (),
     budget: int | None = None,

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from perflex.store.records import MeasurementKey, Recorder, Sample
     from perflex.timing.executors.portions import PortionResult
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.results import Measured
     from perflex.timing.rounds import Entry
 
@@ -131,7 +130,6 @@ class _Run:
     session: Session
     pool: Pool
     progress: Progress | None
-    requests: dict[int, SizedKernel | LaunchRequest] = field(default_factory=dict)
     known: list[Entry] = field(default_factory=list)
     waiting: deque[_KernelGroup] = field(default_factory=deque)
     running: dict[Future[PortionResult], _Submitted] = field(default_factory=dict)
@@ -149,7 +147,7 @@ class _Run:
         self.waiting.extend(map(_KernelGroup, divide(wanted, self.pool.width(1) if wanted else 1)))
 
     def finish(self) -> None:
-        """Have all lots timed."""
+        """Have all groups timed."""
         while self.waiting or self.running:
             self._submit()
             done = self.pool.wait(self.running)
@@ -165,6 +163,7 @@ class _Run:
     def _submit(self) -> None:
         width = self.pool.width(len(self.waiting) + len(self.running))
         references = self._references() if self.waiting and len(self.running) < width else []
+        # The first portion goes alone: without references from it, drift between later ones would not show.
         if self.one_at_a_time or not references:
             width = min(1, width)
         while self.waiting and len(self.running) < width:
@@ -180,7 +179,7 @@ class _Run:
     def _portion(self, entries: Sequence[Entry], session: str) -> Portion:
         from perflex.version import __version__
 
-        items = (Item(self.requests[id(entry)], tuple(entry.samples)) for entry in entries)
+        items = (Item(entry.job, tuple(entry.samples)) for entry in entries)
         return Portion(__version__, self.device, self.session.options, session, tuple(items))
 
     def _references(self) -> list[Entry]:
@@ -188,7 +187,7 @@ class _Run:
         known = [one for one in self.known if one.failure is None]
         known.sort(key=reference_suitability, reverse=True)
         count = reference_count(len(self.entries))
-        return [one for one in known[:count] if id(one) in self.requests or self._generate(one)]
+        return [one for one in known[:count] if self._generate(one)]
 
     def _collect(self, done: set[Future[PortionResult]]) -> None:
         """Take results; only then raise what went wrong with others."""
@@ -227,6 +226,7 @@ class _Run:
     def _lost(self, submitted: _Submitted, error: BaseException, *, blamed: bool) -> None:
         group = submitted.group
         if not blamed:
+            # Others were at work as well: only one at a time will it show who is to blame.
             self.one_at_a_time = True
             self.waiting.appendleft(group)
             return
@@ -242,9 +242,9 @@ class _Run:
             group.entries[0].give_up(MeasurementError(msg, kernel=label, kind="crash"), "crash", submitted.session)
 
     def _generate(self, entry: Entry) -> bool:
-        """Make what a worker builds a kernel from; return whether that succeeded."""
+        """Make of the job what a worker builds it from, if that was not done before; return whether that succeeded."""
         try:
-            self.requests[id(entry)] = request_for(entry.job, self.device)
+            entry.job = request_for(entry.job, self.device)
         except PerflexError as error:
             entry.give_up(error, "prepare", self.session)
             return False

@@ -75,6 +75,7 @@ def device_here(wanted: Device) -> Device:
             "start workers only where the device is"
         )
         raise DeviceError(msg, device=wanted)
+    # Another driver compiles otherwise, so that its times are those of other kernels.
     same = [info for info in named if (info.device.driver, info.device.ordinal) == (wanted.driver, wanted.ordinal)]
     if not same:
         there = ", ".join(f"number {info.device.ordinal} with driver {info.device.driver}" for info in named)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenCLBackend", "OpenCLRunnable", "open_device"]
 
+# Of device memory, for buffers of kernels that ran before: they are filled once, and most kernels share them.
 _POOL_SHARE = 0.25
 _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
 

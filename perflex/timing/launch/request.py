@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LaunchRequest", "launch_request", "request_for"]
 
+# In the code, not among the arguments: a kernel may compute in double precision what it stores in single.
 _DOUBLE = re.compile(r"\bdouble\d*\b")
 
 
@@ -113,6 +114,7 @@ def launch_request(job: SizedKernel, device: Device) -> LaunchRequest:
         dtypes={name: array.dtype for name, array in plan.arrays.items()},
     )
     sizes_held = request.buffer_bytes
+    # Arrays that a kernel updates are restored before each launch from a copy, which takes memory, too.
     restored = {f"{name} (copy)": sizes_held[name] for name, (_, origin) in request.slots.items() if origin}
     check_limits(request.launch, {**sizes_held, **restored}, device, label)
     return request

@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import Model, calibrate
+from perflex import Model, calibrate, load_machine, using_machine
 from perflex.errors import MachineError
 from perflex.features import count_features, extract_scop, parse_feature
 from perflex.features.cpu import estimate_ecm
 from perflex.features.values import kernel_feature_values
-from perflex.machines import load_machine, using_machine
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import islpy as isl
 import loopy as lp
 import numpy as np
 import pytest
 
 from oracles import oclgrind
+from perflex import load_machine, using_machine
 from perflex.errors import MachineError, MissingSizeError, UnknownFeatureError, UnsupportedKernelError
 from perflex.features import (
     Array,
@@ -22,8 +24,6 @@ from perflex.features import (
     parse_feature,
 )
 from perflex.features.instructions.instructions import instructions_of
-from perflex.isl import isl
-from perflex.machines import load_machine, using_machine
 from sample_kernels import matmul
 from support.roofline_brute import executed, transactions
 from uipick import ALL_GENERATORS, KernelCollection

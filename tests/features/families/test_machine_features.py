@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from perflex import Calibration, Model, calibrate, gather_feature_values, rank
+from perflex import Calibration, Model, calibrate, gather_feature_values, load_machine, rank, using_machine
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features import count_features, extract_scop, parse_feature
 from perflex.features.values import kernel_feature_values
-from perflex.machines import load_machine, using_machine
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from perflex import load_machine, using_machine
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features import extract_scop, parse_feature, scop_from_yaml
 from perflex.features.gpu.su_stencil import LoadedArray, recognise_stencil
 from perflex.features.gpu.su_volumes import SuConstants, SuVolumes, su_volumes
-from perflex.machines import load_machine, using_machine
 from uipick import ALL_GENERATORS, KernelCollection
 
 K20 = load_machine("K20")

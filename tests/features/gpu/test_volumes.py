@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from math import ceil, prod
 
+import islpy as isl
 import numpy as np
 import pytest
 
@@ -18,7 +19,6 @@ from perflex.features.gpu.images import instances
 from perflex.features.gpu.l2 import wave_volumes
 from perflex.features.gpu.resolved import resolve
 from perflex.features.scop.address_maps import describe
-from perflex.isl import isl
 from support.machines_for_tests import A100, MACHINES, RTX2080TI, V100
 from support.volume_kernels import box, convolution, one_axis, star, stencil
 from uipick import ALL_GENERATORS, KernelCollection

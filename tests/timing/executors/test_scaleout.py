@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from perflex.timing.measuring import Job, Measured
+    from perflex.timing.measuring import Measured
 
 OPTIONS = TimingOptions(trials=12, min_trials=5)
 EXACT = TimingOptions(trials=9, precision=0)
@@ -70,7 +70,7 @@ class Law:
         return 1e-5 * sizes["n"]
 
 
-def jobs(*sizes: int) -> list[Job]:
+def jobs(*sizes: int) -> list[SizedKernel]:
     kernel = good()
     return [SizedKernel(kernel, {"n": n}, f"n={n}") for n in sizes]
 
