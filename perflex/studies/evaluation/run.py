@@ -193,6 +193,7 @@ def evaluate_device(
     """
     start = time.perf_counter()
     options = timing or TimingOptions(trials=15, min_trials=5, budget_s=0.3)
+    # A run that was cut short goes on with what it measured, under the names of its studies.
     recorder = recorder_for(str(device), [study.name for study in studies])
     scale = multiply_add_rate(device, recorder) / REFERENCE_RATE
     plans = [_plan(study, wall_time_identifier(device), scale) for study in studies]
@@ -206,6 +207,7 @@ def evaluate_device(
         recorder=recorder,
         executor=executor,
     )
+    # What a device cannot run costs its own study at most, not the others.
     skipped = list(table.dropped)
     calibrated = []
     for plan in plans:
