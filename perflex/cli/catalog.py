@@ -28,6 +28,7 @@ def catalog(
     from uipick import ALL_GENERATORS, KernelCollection
 
     for tag in tags or []:
+        # Such a tag would match no generator, and an empty list explains nothing.
         if ":" in tag:
             msg = f"the catalog takes generator tags; {tag!r} chooses values of an argument, leave it out"
             raise TagError(msg, tag=tag)

@@ -34,6 +34,7 @@ def demo(
     from perflex.timing.measuring import TimingOptions
 
     terminal = terminal_of(context)
+    # All that can be wrong with the options shows before the device is opened.
     chosen = _sizes(sizes)
     require_writable_folder(out)
     where = find_device(device or None)
@@ -54,6 +55,7 @@ def _sizes(text: str) -> tuple[int, ...]:
     if not text:
         return ()
     try:
+        # A size given twice is measured once.
         sizes = tuple(dict.fromkeys(int(word) for word in text.split(",")))
     except ValueError:
         sizes = (0,)
@@ -106,6 +108,7 @@ def _remarks(evaluation: DeviceEvaluation, *, given: bool) -> list[str]:
     lines.append(
         f"{kernels} measurement kernels, none of them a matrix multiplication; {evaluation.seconds:.0f} s in all"
     )
+    # Whoever names sizes is spared the reason for ours.
     if not given:
         lines.append(
             "sizes are odd multiples of 32: at multiples of large powers of two a CPU's caches hold few rows of a "

@@ -49,8 +49,10 @@ def _texts(infos: Sequence[DeviceInfo]) -> list[str]:
     names = short_names([info.device for info in infos])
     for name, info in zip(names, infos, strict=True):
         device = info.device
+        # Names and reasons come from drivers and may hold what rich takes for markup.
         verdict = "[green]usable[/]" if info.usable else f"[red]not usable:[/] {escape(info.reason)}"
         facts = f"{device.compute_units} compute units, {device.local_memory_bytes // 1024} KiB of local memory"
+        # Only a kernel that ran tells the size of sub-groups.
         if info.usable:
             facts = f"sub-groups of {device.sub_group_size} work-items, {facts}"
         texts.append(

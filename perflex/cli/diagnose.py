@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def diagnose(
             content["aicc_differences"] = {
                 name: value if math.isfinite(value) else None for name, value in differences.items()
             }
-        typer.echo(json.dumps(content, indent=2))
+        print_json(content)
     else:
         _show(terminal.output, diagnosis, quiet=terminal.quiet)
         for name, value in sorted(differences.items(), key=lambda entry: entry[1]):

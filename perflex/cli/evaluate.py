@@ -59,6 +59,7 @@ def evaluate(
     from perflex.timing.measuring import TimingOptions
 
     terminal = terminal_of(context)
+    # Before minutes of measuring, not after them.
     require_writable_folder(out)
     studies = list(STUDIES.values()) if study is StudyName.every else [STUDIES[study.value]]
     options = TimingOptions(trials=trials, min_trials=min(5, trials), budget_s=0.3)
@@ -80,6 +81,7 @@ def _devices(names: list[str], *, every: bool) -> list[Device]:
     from perflex.devices.listing import find_device, list_devices
 
     if every:
+        # Simulators run kernels, but their times are no device's.
         return [info.device for info in list_devices() if info.usable and not info.device.is_simulator]
     return [find_device(name) for name in names] if names else [find_device(None)]
 

@@ -58,10 +58,12 @@ def show(
     output.print(f"{found.name}: {found.vendor} {found.kind}", markup=False, soft_wrap=True, style="bold")
     if found.aliases:
         output.print(f"devices: {', '.join(found.aliases)}", markup=False, soft_wrap=True)
+    # Sources are cited by number, as in a paper, for many facts share one.
     numbers = {source: number for number, source in enumerate(dict.fromkeys(found.sources.values()), start=1)}
     width = max(map(len, FACTS))
     for fact, what in FACTS.items():
         value = getattr(found, fact)
+        # A CPU has no banks of local memory: that is not worth a line, an unknown clock is.
         if value is None and found.kind not in what.kinds:
             continue
         if value is None:
@@ -144,6 +146,7 @@ def _level_lines(found: Machine, numbers: Mapping[Source, int]) -> list[str]:
 
 def _amount(value: float, unit: str) -> str:
     if unit == "B":
+        # Only whole multiples: a rounded cache size would not be the one that is computed with.
         for factor, larger in ((2**20, "MiB"), (2**10, "KiB")):
             if value >= factor and value % factor == 0:
                 return f"{value / factor:g} {larger}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
@@ -58,7 +58,7 @@ def predict(
             interval = interval_at(loaded, values, confidence)
             found[-1] |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        print_json(found)
         return
     for entry in found:
         at = ", ".join(f"{name}={value}" for name, value in entry["sizes"].items()) or "no sizes"
@@ -92,7 +92,7 @@ def rank(
         places = ordered(variants, Calibration.load(calibration), sizes, machine=machine)
     if as_json:
         rows = [{"rank": p.rank, "name": p.name, "predicted_s": p.predicted, "ratio": p.ratio} for p in places]
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     output = terminal_of(context).output
     for place in places:

@@ -102,6 +102,7 @@ def export(
     if out is not None:
         require_writable_file(out)
     kept = existing_store(place)
+    # JSON lines by the option or by the suffix; standard output has none.
     lines_of_json = as_json or (out is not None and out.suffix in {".json", ".jsonl", ".ndjson"})
     if out is None:
         write_rows(kept, typer.get_text_stream("stdout"), as_json=lines_of_json)
@@ -132,6 +133,7 @@ def verify(
     terminal = terminal_of(context)
     kept = existing_store(place)
     verdict = verified(kept)
+    # Mending is asked for, never done by the way: the damaged file is evidence.
     if verdict.problems and mend:
         terminal.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
         with terminal.warnings_shown():
@@ -169,6 +171,7 @@ def prune(
     from perflex.cli.store_place import existing_store, time_before
     from perflex.store.removal import Selection, remove, selected
 
+    # Without a condition everything would go, which nobody means to ask for in passing.
     if not (older_than or device.strip() or failures or keep_newest):
         msg = "say what is to go: --older-than, --device, --failures or --keep-newest"
         raise ArgumentError(msg)

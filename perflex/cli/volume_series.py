@@ -58,6 +58,7 @@ def series_sizes(
         msg = f"size {twice[0]!r} is given twice or is none of the kernel's: {', '.join(parameters)}"
         raise ArgumentError(msg, word=series)
     left = [name for name in parameters if name not in names and name not in given]
+    # With --points exactly one size is left to follow from the others, without it none.
     if len(left) != (points is not None):
         msg = (
             f"--points gives one size, but {', '.join(left) or 'none'} has no value; give all others"

@@ -77,6 +77,7 @@ def volumes(  # noqa: PLR0913 - one parameter per option
         return
     found = estimate(given)
     values = feature_values(found)
+    # Volumes need fewer facts of a machine than limits do, so they are shown without them, too.
     limits, unknown = _limits(values, scop, given, where)
     if as_json:
         asked = {"kernel": scop.name, "machine": where.name, "variant": variant.value}

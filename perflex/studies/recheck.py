@@ -40,6 +40,7 @@ def reference_times(
     """
     times = zip(table.kernels, map(float, table.column(str(table.output))), strict=True)
     known = {kernels[name]: seconds for name, seconds in times if name in kernels}
+    # Short kernels vary by more than machines drift.
     longest = sorted(known, key=lambda kernel: -known[kernel])[:count]
     return {kernel: known[kernel] for kernel in longest}
 
@@ -64,4 +65,5 @@ def drift(before: Sequence[float], outcomes: Sequence[Timing | MeasurementFailur
         for then, outcome in zip(before, outcomes, strict=True)
         if isinstance(outcome, Timing) and then > 0
     ]
+    # The median: one kernel that was disturbed says nothing of the device.
     return float(np.median(ratios)) - 1 if ratios else None

@@ -41,6 +41,7 @@ def draw_study(device: str, result: StudyResult, path: Path) -> Path:
             sizes, [1e3 * point.measured_s for point in own], linestyle="none", marker=marker, markersize=7,
             markerfacecolor="none", markeredgewidth=1.6, color=colour, label=f"{label}, measured",
         )  # fmt: skip
+    # A power law is a straight line, and a constant relative error a constant distance.
     axes.set_xscale("log")
     axes.set_yscale("log")
     ticks = sorted({point.size for point in result.points})

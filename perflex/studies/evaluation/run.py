@@ -219,6 +219,7 @@ def _evaluated(
         recorder=recorder,
         executor=executor,
     )
+    # What a device cannot run costs its own study at most, not the others.
     skipped = list(table.dropped)
     calibrated = []
     for plan in plans:

@@ -101,6 +101,7 @@ def _facts(cpu: ReportedCpu, found: Bandwidths) -> dict[str, Any]:
         "dram_bandwidth": _quantity(_rounded(max(_stream_rates(found).values()) / 1e9), "GB/s", "streams"),
         "cores": _quantity(cpu.cores, "core", "os"),
     }
+    # Domains of different sizes have no number of cores each that would hold for all.
     if cpu.domains and cpu.cores % domains == 0:
         facts["cores_per_domain"] = _quantity(cpu.cores // domains, "core", "os")
         facts["domains"] = _quantity(domains, "domain", "os")
@@ -118,6 +119,7 @@ def _facts(cpu: ReportedCpu, found: Bandwidths) -> dict[str, Any]:
 def _penalties(cpu: ReportedCpu, found: Bandwidths) -> tuple[float, float]:
     """Return what one core needs for a line beyond what the bandwidth of a domain says, loaded and stored."""
     line = cpu.caches[0].line_bytes
+    # All cores together hide the latency of lines behind one another; one core alone does not.
     alone = _Times.of(found.one_core["memory"], found.clock_hz)
     rates, domains = _stream_rates(found), cpu.domains or 1
     together = _Times(domains * found.clock_hz / rates["load"], 2 * domains * found.clock_hz / rates["update"])
@@ -150,6 +152,7 @@ def _levels(cpu: ReportedCpu, found: Bandwidths, hypothesis: str) -> list[dict[s
         own = total
         if hypothesis == "sum":
             own, before = _Times(total.load - before.load, total.update - before.update), total
+        # A time of zero or less would be an infinite or negative bandwidth in the file.
         if min(own.load, own.update) <= 0:
             msg = (
                 f"{name} was measured to be as fast as the level before it, so their times cannot be told apart; "

@@ -129,6 +129,7 @@ def measure_rates(
     dtypes = ("float32", "float64") if getattr(device, "double_precision", True) else ("float32",)
     volume = _QUICK_BYTES if quick else _BYTES
     jobs: list[SizedKernel] = []
+    # Each kernel twice, with more rounds the second time: `_rate` takes the difference.
     for one in sets:
         for kind, kernel in (("load", load_kernel()), ("update", update_kernel())):
             rounds = max(1, volume // one.size_bytes)
@@ -148,6 +149,7 @@ def measure_rates(
             SizedKernel(madd_kernel(dtype), {"m": m, **MADD_SIZES}, f"madd {dtype} {m}")
             for m in (_MADD_ROUNDS, _TIMES * _MADD_ROUNDS)
         ]
+    # Streams run once over arrays that no cache holds; a launch is short beside that.
     elements = _rounded(_BEYOND * caches[-1].size_bytes, 8 * 1024) // 8
     jobs += [SizedKernel(stream_kernel(kernel), {"nvectors": elements}, name) for name, (kernel, _) in _STREAMS.items()]
     measured: Measured = measure(jobs, device, options, progress)

@@ -138,6 +138,7 @@ def _read_list(path: Path) -> list[int]:
 def _core(topology: Path, cpu: int) -> tuple[str, str]:
     """Return what tells cores apart; hardware threads of one core agree in it."""
     package, core = _text(topology / "physical_package_id"), _text(topology / "core_id")
+    # Some virtual machines tell nothing of cores: then each CPU counts as one.
     return (package, core) if core else ("", f"cpu{cpu}")
 
 
@@ -145,6 +146,7 @@ def _caches(folder: Path, core_of: Mapping[int, object]) -> tuple[tuple[Reported
     found: dict[int, ReportedCache] = {}
     missing: list[str] = []
     for entry in sorted(folder.glob("index[0-9]*")):
+        # Caches of instructions hold no data.
         if _text(entry / "type") not in {"Data", "Unified"}:
             continue
         level, line = _number(entry / "level"), _number(entry / "coherency_line_size")
@@ -172,6 +174,7 @@ def _first_processor(path: Path) -> dict[str, str]:
     info: dict[str, str] = {}
     for line in _text(path).splitlines():
         key, colon, value = line.partition(":")
+        # The file repeats itself for each processor, with an empty line between.
         if not colon and info:
             break
         info[key.strip()] = value.strip()
