@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
     from perflex.features import Amount, Feature
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.machines.resources import Resources
     from perflex.machines.target import Target
     from perflex.progress import Progress
@@ -54,7 +55,7 @@ class CountedRow:
 
 def count_rows(
     features: Sequence[Feature],
-    rows: Sequence[tuple[Any, Mapping[str, Any], str]],
+    rows: Sequence[SizedKernel],
     target: Target,
     executor: Executor | None = None,
     progress: Progress | None = None,
@@ -67,7 +68,7 @@ def count_rows(
     features
         What to count.
     rows
-        Kernel (or Scop), sizes and label each.
+        The kernels (or Scops) with their sizes.
     target
         What they run on.
     executor
@@ -89,10 +90,10 @@ def count_rows(
     if executor is not None:
         return _in_executor(features, rows, targets, executor, progress)
     counted = []
-    for number, (kernel, sizes, label) in enumerate(rows):
+    for number, row in enumerate(rows):
         if progress is not None:
-            progress(number, len(rows), f"counting {label}")
-        counted.append(_count(features, kernel, sizes, targets[number]))
+            progress(number, len(rows), f"counting {row.label}")
+        counted.append(_count(features, row.kernel, row.sizes, targets[number]))
     return counted
 
 
@@ -126,7 +127,7 @@ def _count_portion(
 
 def _in_executor(
     features: Sequence[Feature],
-    rows: Sequence[tuple[Any, Mapping[str, Any], str]],
+    rows: Sequence[SizedKernel],
     targets: Sequence[Target],
     executor: Executor,
     progress: Progress | None,
@@ -137,12 +138,12 @@ def _in_executor(
     counted: dict[int, CountedRow] = {}
     pending: list[tuple[list[int], Future[list[CountedRow]]]] = []
     try:
-        for numbers in _portions([kernel for kernel, _, _ in rows]):
-            portion = [(rows[number][0], dict(rows[number][1]), targets[number]) for number in numbers]
+        for numbers in _portions([row.kernel for row in rows]):
+            portion = [(rows[number].kernel, dict(rows[number].sizes), targets[number]) for number in numbers]
             pending.append((numbers, executor.submit(_count_portion, features, portion, store)))
         for numbers, future in pending:
             if progress is not None:
-                progress(len(counted), len(rows), f"counting {rows[numbers[0]][2]}")
+                progress(len(counted), len(rows), f"counting {rows[numbers[0]].label}")
             counted.update(zip(numbers, future.result(), strict=True))
     except EXECUTOR_FAULTS as error:
         raise explained_fault(error, executor) from error

@@ -262,8 +262,7 @@ def _count(
     from perflex.features import parse_feature
 
     features = [parse_feature(name) for name in names]
-    jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    counted = count_rows(features, jobs, measuring.target, measuring.executor, measuring.progress, built)
+    counted = count_rows(features, rows, measuring.target, measuring.executor, measuring.progress, built)
     dropped = [(row.label, entry.refusal) for row, entry in zip(rows, counted, strict=True) if entry.refusal]
     kept = [row for row, entry in zip(rows, counted, strict=True) if entry.refusal is None]
     entries = [entry for entry in counted if entry.refusal is None]

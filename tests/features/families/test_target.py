@@ -10,6 +10,7 @@ from perflex import using_machine
 from perflex.errors import MachineError
 from perflex.features import Target, extract_scop, parse_feature, register_feature, unregister_feature
 from perflex.features.many import count_rows
+from perflex.features.sized_kernel import SizedKernel
 from perflex.machines import load_machine
 from perflex.machines.resources import Resources
 from sample_kernels import matmul
@@ -32,7 +33,7 @@ def test_the_machine_in_the_context_changes_no_value(identifier: str) -> None:
 
 def test_rows_are_counted_for_the_target_they_are_sent_with() -> None:
     features = [parse_feature("f_waves"), parse_feature("f_registers")]
-    rows = [(matmul(prefetch=False), SIZES, label) for label in ("few", "many")]
+    rows = [SizedKernel(matmul(prefetch=False), SIZES, label) for label in ("few", "many")]
     built = [Resources(registers=32), Resources(registers=128)]
     target = Target(machine=load_machine("V100"))
     here = count_rows(features, rows, target, resources=built)
