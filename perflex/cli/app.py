@@ -19,6 +19,7 @@ from perflex.cli.layers import layers
 from perflex.cli.machine import machine
 from perflex.cli.predict import predict, rank
 from perflex.cli.prune import prune
+from perflex.cli.prune_table import prune_table
 from perflex.cli.roofline import roofline
 from perflex.cli.session import session_of
 from perflex.cli.store import store
@@ -70,6 +71,7 @@ for command in (
     predict,
     rank,
     prune,
+    prune_table,
     volumes,
     layers,
     block,

@@ -74,9 +74,7 @@ def test_seconds_are_a_budget_too() -> None:
 def test_a_prior_is_used() -> None:
     bests = {}
     for name, prior in (("without", None), ("with", TIMES * np.exp(0.1 * np.sin(np.arange(240))))):
-        found = [
-            run(Tuner(GRID, prior=prior, budget=10, first=6, seed=seed), TIMES).best.seconds for seed in range(6)
-        ]
+        found = [run(Tuner(GRID, prior=prior, budget=10, first=6, seed=seed), TIMES).best.seconds for seed in range(6)]
         bests[name] = np.mean(found)
     assert bests["with"] < bests["without"]
     assert bests["with"] <= 1.1 * TIMES.min()
