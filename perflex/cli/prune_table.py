@@ -57,7 +57,7 @@ def prune_table(  # noqa: PLR0913 - one parameter per option
     from perflex.cli.arguments import require_writable_folder
     from perflex.machines import load_machine
     from perflex.search.described.hybrid import HybridPredictor
-    from perflex.search.described.space import DescribedSpace
+    from perflex.search.described.space_file import load_described_space
     from perflex.search.pruning.promise import Promise
     from perflex.search.pruning.pruning import prune as pruned
     from perflex.search.pruning.report import draw_times
@@ -67,7 +67,7 @@ def prune_table(  # noqa: PLR0913 - one parameter per option
         require_writable_folder(out)
     facts = load_machine(machine) if machine is not None else None
     with session.warnings_shown():
-        space = DescribedSpace.load(table, description, device=device, machine=facts)
+        space = load_described_space(table, description, device=device, machine=facts)
         # Without samples all of the file is the batch, and what it does not hold is what there is to choose from.
         batch = None if samples is None else space.sample(samples, seed)
         whole = space.complete() if samples is None else space

@@ -212,8 +212,8 @@ def cover(path: Path, which: str, seeds: int) -> None:
 
     from perflex import Promise
     from perflex.search.pruning.promise import keep_by_promise
-    from perflex.search.tuning.predictors import GaussianPredictor
     from perflex.search.tuning.feature_search import features_of
+    from perflex.search.tuning.predictors import GaussianPredictor
     from perflex.search.tuning.tuning import PLAIN_FEATURES
 
     rows = read_rows(path)

@@ -209,13 +209,8 @@ def test_what_the_model_has_no_feature_for_is_told_wherever_it_is_counted(pool: 
     calibration = made(model=Model(MODEL.output_feature, expression))
     kernels = {"first": scaled(lsize=16, repeats=1), "second": scaled(lsize=32, repeats=2)}
     with ExitStack() as stack:
-        executor = (
-            None
-            if pool is None
-            else stack.enter_context(
-                pool(1, **({"mp_context": get_context("spawn")} if pool is ProcessPoolExecutor else {}))
-            )
-        )
+        own = {"mp_context": get_context("spawn")} if pool is ProcessPoolExecutor else {}
+        executor = None if pool is None else stack.enter_context(pool(1, **own))
         caught = stack.enter_context(pytest.warns(PerflexWarning, match="no feature for"))
         found = prune(kernels, calibration, {"n": 1024}, keep=1, executor=executor)
     assert [str(each.message) for each in caught] == [
