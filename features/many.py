@@ -14,16 +14,17 @@ from perflex.machines.resources import using_resources
 from perflex.store.store import current_store, using_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from perflex.features import Amount, Feature
     from perflex.machines.resources import Resources
     from perflex.timing.measuring import Progress
 
-__all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in_portions"]
+__all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in_portions", "in_workers"]
 
 _Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 # So many portions of work for each core: few enough to be sent quickly, many enough to keep all workers busy.
 _PORTIONS = 12
@@ -192,6 +193,54 @@ def _portions(kernels: Sequence[Any]) -> Iterator[list[int]]:
     groups = list(by_kernel.values())
     for portion in in_portions(groups):
         yield [number for group in portion for number in group]
+
+
+def in_workers(
+    executor: Executor,
+    work: Callable[[Sequence[_Item], str, Choice | None], list[_Result]],
+    items: Sequence[_Item],
+    *,
+    machine: bool,
+    report: Callable[[int], None] | None = None,
+) -> list[_Result]:
+    """Return what an executor's workers make of items, in their order.
+
+    Parameters
+    ----------
+    executor
+        Whose workers.
+    work
+        Called there with some of the items, the store's place and the machine that were chosen here: neither is known
+        in another thread or process. Returns a result for each item.
+    items
+        What to work on.
+    machine
+        Whether the work needs a machine.
+    report
+        Called with the number of items done as work proceeds.
+
+    Raises
+    ------
+    ExecutorError
+        The executor failed.
+    """
+    used = current_store()
+    store = str(used.path) if used is not None and getattr(executor, "workers_share_files", True) else "off"
+    choice = chosen_machine() if machine else None
+    done: list[_Result] = []
+    pending: list[Future[list[_Result]]] = []
+    try:
+        pending.extend(executor.submit(work, portion, store, choice) for portion in in_portions(items))
+        for future in pending:
+            if report is not None:
+                report(len(done))
+            done += future.result()
+    except EXECUTOR_FAULTS as error:
+        raise explained_fault(error, executor) from error
+    finally:
+        for future in pending:
+            future.cancel()
+    return done
 
 
 def in_portions(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,28 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["DescribedSpace", "ReadingFit"]
 
-_Item = TypeVar("_Item")
 
-
-class _OnDemand(Sequence[_Item], Generic[_Item]):
+class _OnDemand(Sequence[Any]):
     """What a function gives for each number: spaces have 100,000 configurations, of which few are looked at."""
 
-    def __init__(self, item: Callable[[int], _Item], length: int) -> None:
+    def __init__(self, item: Callable[[int], Any], length: int) -> None:
         self._item = item
         self._numbers = range(length)
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    @overload
-    def __getitem__(self, place: int) -> _Item: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[_Item]: ...
-
-    def __getitem__(self, place: int | slice) -> _Item | Sequence[_Item]:
-        if isinstance(place, slice):
-            return [self._item(number) for number in self._numbers[place]]
+    def __getitem__(self, place: Any) -> Any:
         return self._item(self._numbers[place])
 
 
