@@ -9,22 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perflex import VariantSpace
-from uipick.generators.stencil3d import stencil3d
+from uipick import ALL_GENERATORS
 
 if TYPE_CHECKING:
     import loopy as lp
 
+STENCIL = next(generator for generator in ALL_GENERATORS if generator.name == "stencil3d")
+
 
 def stencil(*, variant: str, wide: int, high: int, deep: int, chunk: int) -> lp.TranslationUnit:
     """Make a sweep with work-groups of wide by high by deep work-items, each computing chunk consecutive planes."""
-    grid: dict[str, int | bool] = {
+    arguments: dict[str, int | str | bool] = {
+        "points": 7,
+        "variant": variant,
+        "dtype": "float32",
         "lsize_0": wide,
         "lsize_1": high,
         "lsize_2": deep,
         "chunk": chunk,
         "groups_fit": True,
     }
-    return stencil3d(points=7, variant=variant, dtype="float32", **grid)
+    return STENCIL.built(arguments)
 
 
 space = VariantSpace(

@@ -178,6 +178,7 @@ def _plain(key: str) -> str:
 
 def _trips(loop: str, count: float | Fraction | str) -> Fraction | str:
     try:
+        # By way of the text: 0.1 is a tenth, not the binary number next to it.
         number = Fraction(str(count))
     except ValueError:
         if isinstance(count, str):

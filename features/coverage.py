@@ -6,16 +6,18 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexWarning
-from perflex.features import counts_of, describe_access, extract_scop, parse_feature
+from perflex.features.counting.counts import counts_of
 from perflex.features.families.footprints import FootprintFeature
-from perflex.features.families.memory import MemoryAccessFeature
+from perflex.features.families.memory import MemoryAccessFeature, describe_access
 from perflex.features.families.operations import OperationFeature
+from perflex.features.families.registry import parse_feature
+from perflex.features.from_loopy.extract import extract_scop
 from perflex.features.values import kernel_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features import Scop
+    from perflex.features.scop.scop import Scop
 
 __all__ = ["uncounted", "warn_uncounted"]
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import BrokenExecutor, CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import cpu_count
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex.errors import ExecutorError, UnsupportedKernelError
-from perflex.machines.choice import Choice, chosen_machine, using_machine
-from perflex.machines.resources import using_resources
 from perflex.store.store import current_store, using_store
 
 if TYPE_CHECKING:
@@ -19,7 +17,8 @@ if TYPE_CHECKING:
 
     from perflex.features import Amount, Feature
     from perflex.machines.resources import Resources
-    from perflex.timing.measuring import Progress
+    from perflex.machines.target import Target
+    from perflex.progress import Progress
 
 __all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in_portions", "in_workers"]
 
@@ -57,7 +56,7 @@ class CountedRow:
 def count_rows(
     features: Sequence[Feature],
     rows: Sequence[tuple[Any, Mapping[str, Any], str]],
-    sub_group_size: int,
+    target: Target,
     executor: Executor | None = None,
     progress: Progress | None = None,
     resources: Sequence[Resources | None] | None = None,
@@ -70,8 +69,8 @@ def count_rows(
         What to count.
     rows
         Kernel (or Scop), sizes and label each.
-    sub_group_size
-        Work-items per sub-group.
+    target
+        What they run on.
     executor
         Where to count; here if there is none.
     progress
@@ -87,28 +86,28 @@ def count_rows(
         As the features; of the first row that has one.
     """
     built = resources or [None] * len(rows)
+    targets = [target if each is None else replace(target, resources=each) for each in built]
     if executor is not None:
-        return _in_executor(features, rows, built, sub_group_size, executor, progress)
+        return _in_executor(features, rows, targets, executor, progress)
     counted = []
     for number, (kernel, sizes, label) in enumerate(rows):
         if progress is not None:
             progress(number, len(rows), f"counting {label}")
-        with using_resources(built[number]):
-            counted.append(_count(features, kernel, sizes, sub_group_size))
+        counted.append(_count(features, kernel, sizes, targets[number]))
     return counted
 
 
-def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], sub_group_size: int) -> CountedRow:
+def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], target: Target) -> CountedRow:
     from perflex.features import counts_of, extract_scop
 
     try:
         scop = extract_scop(kernel)
         checked = scop.checked(sizes)
-        values = tuple([float(feature.value(scop, checked, sub_group_size)) for feature in features])
+        values = tuple([float(feature.value(scop, checked, target)) for feature in features])
         matched = tuple([feature.matches(scop, checked) for feature in features])
         amounts = tuple(
             [
-                feature.amount(scop, checked, sub_group_size) if has else None
+                feature.amount(scop, checked, target) if has else None
                 for feature, has in zip(features, matched, strict=True)
             ]
         )
@@ -119,41 +118,29 @@ def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], s
 
 
 def _count_portion(
-    features: Sequence[Feature],
-    portion: Sequence[tuple[Any, Mapping[str, Any], Resources | None]],
-    sub_group_size: int,
-    store: str,
-    choice: Choice | None,
+    features: Sequence[Feature], portion: Sequence[tuple[Any, Mapping[str, Any], Target]], store: str
 ) -> list[CountedRow]:
     """Count in a worker, which may be another process."""
-    with using_store(store), using_machine(choice):
-        counted = []
-        for kernel, sizes, built in portion:
-            with using_resources(built):
-                counted.append(_count(features, kernel, sizes, sub_group_size))
-        return counted
+    with using_store(store):
+        return [_count(features, kernel, sizes, target) for kernel, sizes, target in portion]
 
 
 def _in_executor(
     features: Sequence[Feature],
     rows: Sequence[tuple[Any, Mapping[str, Any], str]],
-    built: Sequence[Resources | None],
-    sub_group_size: int,
+    targets: Sequence[Target],
     executor: Executor,
     progress: Progress | None,
 ) -> list[CountedRow]:
-    from perflex.features.families.machine import needs_machine
-
     used = current_store()
     shared = getattr(executor, "workers_share_files", True)
     store = str(used.path) if used is not None and shared else "off"
-    choice = chosen_machine() if any(map(needs_machine, features)) else None
     counted: dict[int, CountedRow] = {}
     pending: list[tuple[list[int], Future[list[CountedRow]]]] = []
     try:
         for numbers in _portions([kernel for kernel, _, _ in rows]):
-            portion = [(rows[number][0], dict(rows[number][1]), built[number]) for number in numbers]
-            pending.append((numbers, executor.submit(_count_portion, features, portion, sub_group_size, store, choice)))
+            portion = [(rows[number][0], dict(rows[number][1]), targets[number]) for number in numbers]
+            pending.append((numbers, executor.submit(_count_portion, features, portion, store)))
         for numbers, future in pending:
             if progress is not None:
                 progress(len(counted), len(rows), f"counting {rows[numbers[0]][2]}")
@@ -197,10 +184,8 @@ def _portions(kernels: Sequence[Any]) -> Iterator[list[int]]:
 
 def in_workers(
     executor: Executor,
-    work: Callable[[Sequence[_Item], str, Choice | None], list[_Result]],
+    work: Callable[[Sequence[_Item], str], list[_Result]],
     items: Sequence[_Item],
-    *,
-    machine: bool,
     report: Callable[[int], None] | None = None,
 ) -> list[_Result]:
     """Return what an executor's workers make of items, in their order.
@@ -210,12 +195,10 @@ def in_workers(
     executor
         Whose workers.
     work
-        Called there with some of the items, the store's place and the machine that were chosen here: neither is known
-        in another thread or process. Returns a result for each item.
+        Called there with some of the items and the place of the store that is in use here, which no other thread or
+        process knows of. Returns a result for each item.
     items
         What to work on.
-    machine
-        Whether the work needs a machine.
     report
         Called with the number of items done as work proceeds.
 
@@ -226,11 +209,10 @@ def in_workers(
     """
     used = current_store()
     store = str(used.path) if used is not None and getattr(executor, "workers_share_files", True) else "off"
-    choice = chosen_machine() if machine else None
     done: list[_Result] = []
     pending: list[Future[list[_Result]]] = []
     try:
-        pending.extend(executor.submit(work, portion, store, choice) for portion in in_portions(items))
+        pending.extend(executor.submit(work, portion, store) for portion in in_portions(items))
         for future in pending:
             if report is not None:
                 report(len(done))

@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
-from perflex.features.counting.certainty import Certainty, certainty_of_access, certainty_of_statement
+from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.counts import AccessCounts, ScopCounts, counts_of
 from perflex.features.families.chains import ChainFeature
-from perflex.features.families.feature import parse_feature
 from perflex.features.families.footprints import FootprintFeature
 from perflex.features.families.launches import LaunchFeature
 from perflex.features.families.machine import RESIDENCY_FEATURES
 from perflex.features.families.memory import MemoryAccessFeature
 from perflex.features.families.operations import OperationFeature
-from perflex.machines.choice import chosen_machine
+from perflex.features.families.registry import parse_feature
+from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.counting.counts import AccessCounts, ScopCounts
     from perflex.features.counting.footprints import Footprint
     from perflex.features.counting.ratio import Ratio
     from perflex.features.families.feature import Feature
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
 __all__ = ["access_identifier", "access_notes", "count_features"]
 
@@ -40,7 +40,7 @@ def count_features(
     sizes: Mapping[str, int] | None = None,
     *,
     identifiers: Iterable[str] = (),
-    sub_group_size: int = 32,
+    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
     per_work_item: bool = False,
 ) -> list[CountedFeature]:
     """Count features of a kernel: the given ones, or all that it contains.
@@ -67,20 +67,20 @@ def count_features(
     MissingSizeError
         A constraint of an identifier can only be decided with sizes, or the kernel is not valid for them.
     """
+    target = resolve_target(sub_group_size)
     checked = None if sizes is None else scop.checked(sizes)
     identifiers = list(identifiers)
     chosen = list(identifiers) or _contained(scop)
     if not identifiers and checked is not None:
-        chosen += _of_machine()
-    counter = _Counter(scop, checked, sub_group_size, per_work_item)
+        chosen += _of_machine(target)
+    counter = _Counter(scop, checked, target, per_work_item)
     counted = [counter.count(parse_feature(identifier)) for identifier in chosen]
     counts_of(scop).keep()
     return counted
 
 
-def _of_machine() -> list[str]:
-    choice = chosen_machine()
-    return list(RESIDENCY_FEATURES) if choice is not None and choice.machine.kind == "gpu" else []
+def _of_machine(target: Target) -> list[str]:
+    return list(RESIDENCY_FEATURES) if target.machine is not None and target.machine.kind == "gpu" else []
 
 
 def _contained(scop: Scop) -> list[str]:
@@ -116,7 +116,7 @@ def access_identifier(item: AccessCounts) -> str:
 class _Counter:
     scop: Scop
     sizes: Mapping[str, Any] | None
-    sub_group_size: int
+    target: Target
     per_work_item: bool
     # The first footprint feature of each set of accesses.
     footprints: dict[frozenset[int], str] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class _Counter:
             return self._footprint(feature)
         if isinstance(feature, LaunchFeature):
             return self._launch(feature)
-        value = None if self.sizes is None else float(feature.value(self.scop, self.sizes, self.sub_group_size))
+        value = None if self.sizes is None else float(feature.value(self.scop, self.sizes, self.target))
         what, certainty = "computed at given sizes", Certainty()
         if isinstance(feature, ChainFeature):
             what = "longest chain, at given sizes"
@@ -176,14 +176,14 @@ class _Counter:
 
     @property
     def _granularity(self) -> int | None:
-        return None if self.per_work_item else self.sub_group_size
+        return None if self.per_work_item else self.target.sub_group_size
 
     def _accesses(self, feature: MemoryAccessFeature) -> CountedFeature:
         selected = feature.selected(self.scop, {} if self.sizes is None else self.sizes)
         total = self.counts.access_total(selected, self._granularity)
         certainty = Certainty()
         for item in selected:
-            certainty = certainty | certainty_of_access(item)
+            certainty = certainty | item.certainty
         granularities = {
             "sub-group" if item.per_sub_group and not self.per_work_item else "work-item" for item in selected
         }
@@ -200,7 +200,7 @@ class _Counter:
     def _launch(self, feature: LaunchFeature) -> CountedFeature:
         value = None
         if self.sizes is not None:
-            value = float(feature.value(self.scop, self.sizes, self.sub_group_size))
+            value = float(feature.value(self.scop, self.sizes, self.target))
         symbolic, unit = self._launch_expression(feature), feature.unit
         kind = feature.identifier.removeprefix("f_sync_barrier_")
         met = [barrier for barrier in self.scop.barriers if barrier.kind == kind]
@@ -215,7 +215,7 @@ class _Counter:
             "f_sync_kernel_launch": lambda: self.counts.launches,
             "f_thread_groups": lambda: self.counts.work_groups,
             "f_thread_items": lambda: self.counts.work_items,
-            "f_sub_groups": lambda: self.counts.sub_groups(self.sub_group_size),
+            "f_sub_groups": lambda: self.counts.sub_groups(self.target.sub_group_size),
         }
         if feature.identifier in symbolic:
             return str(symbolic[feature.identifier]())

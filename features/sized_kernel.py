@@ -24,7 +24,7 @@ class SizedKernel:
     sizes
         Value of each size parameter.
     label
-        Which kernel and sizes, for messages and tables; unique among those that are gathered together.
+        Which kernel and sizes, for messages and tables; unique among those that are gathered or timed together.
     group
         Name of the generator, or of the kernel where there is none.
     """
@@ -33,6 +33,11 @@ class SizedKernel:
     sizes: Mapping[str, Any]
     label: str
     group: str = ""
+
+    @property
+    def translation_unit(self) -> Any:
+        """What is built and run: the kernel without what its user stated, which changes only how it is counted."""
+        return getattr(self.kernel, "translation_unit", self.kernel)
 
 
 def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:

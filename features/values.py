@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perflex.machines.choice import using_machine
+from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE, Target, resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
     from perflex.machines import Machine
 
-__all__ = ["DEFAULT_SUB_GROUP_SIZE", "kernel_feature_values", "kernel_of", "with_own_sizes"]
-
-# Work-items per sub-group where no device says otherwise: NVIDIA's warp, on which the paper counts.
-DEFAULT_SUB_GROUP_SIZE = 32
+__all__ = ["Target", "feature_values", "kernel_feature_values", "kernel_of", "target_of", "with_own_sizes"]
 
 
 def kernel_of(kernel: Any) -> Any:
@@ -69,11 +66,37 @@ def kernel_feature_values(
     MachineError
         A feature needs a machine and there is none, or it lacks a fact.
     """
-    from perflex.features import counts_of, extract_scop, parse_feature
+    names = list(features)
+    return feature_values(names, kernel, sizes, target_of(names, sub_group_size, machine))
+
+
+def feature_values(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any], target: Target) -> dict[str, Any]:
+    """Return the values of counted features for one kernel on a target; see `kernel_feature_values`."""
+    from perflex.features.counting.counts import counts_of
+    from perflex.features.families.registry import parse_feature
+    from perflex.features.from_loopy.extract import extract_scop
 
     scop = extract_scop(kernel_of(kernel))
     checked = scop.checked(sizes)
-    with using_machine(machine):
-        values = {name: parse_feature(name).value(scop, checked, sub_group_size) for name in features}
+    values = {name: parse_feature(name).value(scop, checked, target) for name in features}
     counts_of(scop).keep()
     return values
+
+
+def target_of(
+    features: Iterable[str],
+    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
+    machine: str | Path | Machine | None = None,
+    *,
+    otherwise: str = "",
+) -> Target:
+    """Return the target that features are counted for; arguments and errors as `resolve_target`.
+
+    The machine called `otherwise` is looked up only if a feature needs one: few devices have a machine file.
+    """
+    from perflex.features.families.machine import needs_machine
+    from perflex.features.families.registry import parse_feature
+
+    if otherwise and not any(needs_machine(parse_feature(name)) for name in features):
+        otherwise = ""
+    return resolve_target(sub_group_size, machine, otherwise=otherwise)

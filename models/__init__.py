@@ -26,19 +26,19 @@ The output may be ``f_cl_wall_time`` alone; the device is added when the model i
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from dataclasses import dataclass
 from importlib.resources import files
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perflex.errors import FileFormatError, PerflexError
 from perflex.expression.model import Model
-from perflex.models.sizes import SizeRule
-from perflex.yaml_file import Section, read_yaml
+from perflex.models.sizes import SizeRule  # noqa: TC001 - msgspec reads the annotations
+from perflex.yaml_file import Fields, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from perflex.yaml_file import Section
 
 __all__ = ["KernelSet", "ModelDescription", "ParameterDescription", "load_model", "model_names"]
 
@@ -46,22 +46,30 @@ _FORMAT = "perflex-model/1"
 _SUFFIXES = (".yaml", ".yml")
 
 
-@dataclass(frozen=True)
-class ParameterDescription:
+class ParameterDescription(Fields, frozen=True):
     """What a parameter of a ready model means, and its unit."""
 
     meaning: str
     unit: str
 
 
-@dataclass(frozen=True)
-class KernelSet:
+class KernelSet(Fields, frozen=True):
     """Filter tags that select measurement kernels, and the match condition (None for the collection's own)."""
 
     tags: tuple[str, ...]
     match: str | None = None
     # How sizes are made to suit a device, by argument.
-    scale: Mapping[str, SizeRule] = field(default_factory=dict)
+    scale: Mapping[str, SizeRule] = {}
+
+
+class _ModelFile(Fields, frozen=True, kw_only=True):
+    name: str
+    description: str
+    output: str
+    expression: str
+    like: str | None = None
+    parameters: dict[str, ParameterDescription] | None = None
+    measurement_kernels: tuple[KernelSet, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -132,47 +140,26 @@ def load_model(path_or_name: Path | str) -> ModelDescription:
 
 
 def _read(top: Section) -> ModelDescription:
-    output, expression = top.text("output"), top.text("expression")
+    file = top.read(_ModelFile)
     try:
-        model = Model(output, expression)
+        model = Model(file.output, file.expression)
     except PerflexError as error:
         raise top.error(error.message, "expression") from error
-    like = load_model(top.text("like")) if "like" in top else None
-    known = {} if like is None else dict(like.parameters)
-    own = top.section("parameters") if like is None or "parameters" in top else None
-    given = set() if own is None else set(own)
-    needed = set(model.params())
-    if not (given <= needed <= given | known.keys()):
+    like = load_model(file.like) if file.like is not None else None
+    for name in ("parameters", "measurement_kernels") if like is None else ():
+        if getattr(file, name) is None:
+            msg = "it is missing; the file is incomplete"
+            raise top.error(msg, name)
+    given = file.parameters or {}
+    known = {**(like.parameters if like is not None else {}), **given}
+    if not (given.keys() <= set(model.params()) <= known.keys()):
         msg = f"the parameters must be those of the expression: {', '.join(model.params())}"
         raise top.error(msg, "parameters")
-    parameters = {}
-    for name in model.params():
-        if own is None or name not in given:
-            parameters[name] = known[name]
-            continue
-        entry = own.section(name)
-        parameters[name] = ParameterDescription(entry.text("meaning"), entry.text("unit"))
-        entry.finish()
-    kernel_sets = [] if like is None else list(like.measurement_kernels)
-    for entry in top.sections("measurement_kernels") if like is None or "measurement_kernels" in top else ():
-        match = entry.text("match") if "match" in entry else None
-        scale = _scale_rules(entry.section("scale")) if "scale" in entry else {}
-        kernel_sets.append(KernelSet(entry.texts("tags"), match, scale))
-        entry.finish()
-    description = ModelDescription(
-        top.text("name"), top.text("description"), output, expression, parameters, tuple(kernel_sets)
+    return ModelDescription(
+        file.name,
+        file.description,
+        file.output,
+        file.expression,
+        {name: known[name] for name in model.params()},
+        (*(like.measurement_kernels if like is not None else ()), *(file.measurement_kernels or ())),
     )
-    top.finish()
-    return description
-
-
-def _scale_rules(section: Section) -> dict[str, SizeRule]:
-    rules = {}
-    for argument in section:
-        rule = section.section(argument)
-        only_up = rule.flag("only_up") if "only_up" in rule else False
-        most = rule.number("most") if "most" in rule else inf
-        rules[argument] = SizeRule(rule.integer("power"), rule.integer("step"), only_up, most)
-        rule.finish()
-    section.finish()
-    return rules

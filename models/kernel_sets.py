@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perflex.errors import TagError
-from perflex.models.sizes import scaled_tags
+from perflex.models.sizes import scaled_sizes, split_sizes
 
 if TYPE_CHECKING:
     from perflex.models import ModelDescription
@@ -37,9 +37,11 @@ def measurement_kernels(description: ModelDescription, scale: float = 1.0) -> li
             msg = f"set {number} of the measurement kernels has no tags; name the generator at least"
             raise TagError(msg)
         condition = _condition(kernel_set.match)
-        tags = scaled_tags(kernel_set.tags, scale, kernel_set.scale) if scale != 1.0 else list(kernel_set.tags)
-        for kernel in KernelCollection(ALL_GENERATORS, condition).generate_kernels(tags):
-            kernels[kernel.name] = kernel
+        tags, sizes = split_sizes(kernel_set.tags, kernel_set.scale)
+        suited = scaled_sizes(sizes, scale, kernel_set.scale)
+        # By name: a kernel that several sets ask for is measured once.
+        made = KernelCollection(ALL_GENERATORS, condition).generate_kernels(tags, suited)
+        kernels |= {kernel.name: kernel for kernel in made}
     return list(kernels.values())
 
 

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from perflex.yaml_file import Fields, Finite
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from perflex.store.records import Recorder
-    from perflex.timing.launch.backend import TimedDevice
+__all__ = ["SizeRule", "matrix_sizes", "odd_multiples", "scaled_sizes", "split_sizes"]
 
-__all__ = ["REFERENCE_RATE", "SizeRule", "matrix_sizes", "multiply_add_rate", "odd_multiples", "scaled_tags"]
-
-# The shipped models' sizes suit a device of this many single-precision multiply-adds per second.
-REFERENCE_RATE = 1.7e11
-_PILOT = ["flops_madd_pattern", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "m:64"]
-_PILOT_ELEMENTS = (32768, 1048576, 16777216)
-_LONG_ENOUGH_S = 2e-4
 _STEP = 32
 _BLOCK = 32768
 
 
-@dataclass(frozen=True)
-class SizeRule:
+class SizeRule(Fields, frozen=True):
     """How a size argument is made to suit a device.
 
     Attributes
@@ -38,53 +30,20 @@ class SizeRule:
     most
         Sizes grow no further than suits a device so many times as fast: fast devices' main memories are not as much
         faster as their arithmetic, and arrays would outgrow 32-bit subscripts.
+    least
+        The smallest multiple of the step.
     """
 
     power: int
     step: int
     only_up: bool = False
-    most: float = inf
+    most: Finite = inf
+    least: int = 1
 
     def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
         """Return sizes for a device that is `scale` times as fast as they suit: increasing."""
         scale = min(max(scale, 1.0) if self.only_up else scale, self.most)
-        return odd_multiples(sizes, scale, power=self.power, step=self.step)
-
-
-def multiply_add_rate(device: TimedDevice, recorder: Recorder | None = None) -> float:
-    """Return the device's multiply-adds per second, from one short measurement kernel.
-
-    Parameters
-    ----------
-    device
-        Where to run.
-    recorder
-        What keeps the samples, so that a run that goes on finds the sizes that it had.
-
-    Raises
-    ------
-    MeasurementError
-        The kernel does not run on the device.
-    """
-    from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
-    from uipick import ALL_GENERATORS, KernelCollection
-
-    rate = 0.0
-    for elements in _PILOT_ELEMENTS:
-        tags = [*_PILOT, f"nelements:{elements}"]
-        (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
-        (outcome,) = measure(
-            [(kernel.kernel, kernel.sizes, kernel.name)],
-            device,
-            TimingOptions(trials=5, min_trials=3, budget_s=1.0),
-            recorder=recorder,
-        )
-        if isinstance(outcome, MeasurementFailure):
-            raise outcome.error
-        rate = elements * 64 * 32 / outcome.seconds
-        if outcome.seconds >= _LONG_ENOUGH_S:
-            break
-    return rate
+        return odd_multiples(sizes, scale, power=self.power, step=self.step, least=self.least)
 
 
 def matrix_sizes(sizes: Iterable[int], scale: float) -> tuple[int, ...]:
@@ -118,30 +77,43 @@ def _element_counts(counts: Iterable[int], scale: float) -> tuple[int, ...]:
     return tuple(found)
 
 
-def scaled_tags(tags: Sequence[str], scale: float, rules: Mapping[str, SizeRule] | None = None) -> list[str]:
-    """Return filter tags with sizes scaled to a device; all other tags stay.
+# How sizes are scaled where the model's file does not say: extents of matrices that are multiplied, lengths of arrays.
+_RULES: Mapping[str, Callable[[Iterable[int], float], tuple[int, ...]]] = {
+    "n": matrix_sizes,
+    "nelements": _element_counts,
+}
+
+
+def split_sizes(tags: Iterable[str], rules: Mapping[str, SizeRule]) -> tuple[list[str], dict[str, tuple[int, ...]]]:
+    """Take the sizes that follow a device's speed out of filter tags: return the other tags, and sizes by argument.
 
     Parameters
     ----------
     tags
-        Filter tags.
-    scale
-        The device's speed in multiples of the speed that the sizes suit.
+        Filter tags, as a model's file has them.
     rules
-        Of arguments that are scaled to odd multiples. By default ``n`` is taken for the extent of matrices that are
-        multiplied, ``nelements`` for that of long arrays.
+        Of arguments that are scaled to odd multiples, beside ``n`` and ``nelements``.
     """
-    return [_scaled(tag, scale, rules or {}) for tag in tags]
+    others: list[str] = []
+    sizes: dict[str, tuple[int, ...]] = {}
+    for tag in tags:
+        argument, _, text = (part.strip() for part in tag.partition(":"))
+        values = [value.strip() for value in text.split(",")]
+        numbers = [int(value) for value in values if value.isdecimal()]
+        # What is not plainly a list of numbers stays a tag, for the generators say best what they allow.
+        plain = len(set(numbers)) == len(values) and argument not in sizes
+        if plain and (argument in rules or argument in _RULES):
+            sizes[argument] = tuple(numbers)
+        else:
+            others.append(tag)
+    return others, sizes
 
 
-def _scaled(tag: str, scale: float, rules: Mapping[str, SizeRule]) -> str:
-    argument, _, text = (part.strip() for part in tag.partition(":"))
-    rule: Callable[[Iterable[int], float], tuple[int, ...]] | None
-    rule = {"n": matrix_sizes, "nelements": _element_counts}.get(argument)
-    if argument in rules:
-        rule = rules[argument].sizes
-    values = [value.strip() for value in text.split(",")]
-    # What is no number stays, for the generators say best which values they allow.
-    if rule is None or not all(value.isdecimal() for value in values):
-        return tag
-    return f"{argument}:{','.join(map(str, rule([int(value) for value in values], scale)))}"
+def scaled_sizes(
+    sizes: Mapping[str, tuple[int, ...]], scale: float, rules: Mapping[str, SizeRule]
+) -> dict[str, tuple[int, ...]]:
+    """Return sizes by argument for a device that is `scale` times as fast as they suit."""
+    if scale == 1.0:
+        return dict(sizes)
+    own = {argument: rule.sizes for argument, rule in rules.items()}
+    return {argument: {**_RULES, **own}[argument](values, scale) for argument, values in sizes.items()}

@@ -49,15 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 when all went well, 1 when work failed (a fit, a measurement), 2 for bad input.
     """
     from perflex.cli.app import app
-    from perflex.cli.session import Session
+    from perflex.cli.terminal import Terminal
 
-    session = Session()
+    terminal = Terminal()
     words = list(sys.argv[1:] if arguments is None else arguments)
     # These hold for every command and may stand before or after its name.
     everywhere = [word for word in words if word in _EVERYWHERE]
     try:
-        with session.warnings_shown():
-            app(args=everywhere + [word for word in words if word not in _EVERYWHERE], obj=session, prog_name="perflex")
+        with terminal.warnings_shown():
+            app(
+                args=everywhere + [word for word in words if word not in _EVERYWHERE], obj=terminal, prog_name="perflex"
+            )
     except SystemExit as ending:
         return _code(ending)
     except BrokenPipeError:
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except PerflexError as error:
-        if session.debug:
+        if terminal.debug:
             raise
         sys.stderr.write(f"perflex: error: {' '.join(error.message.split())}\n")
         return _FAILED_WORK if isinstance(error, _WORK_ERRORS) else _BAD_INPUT

@@ -13,6 +13,7 @@ One tree, so that ``except PerflexError`` catches all of them::
     |- TagError                   a filter tag is unknown or out of range
     |- DeviceError                no device, or several, fit the request
     |- MachineError               no machine is chosen, or a hardware fact is not known or exceeded
+    |  `- WorkGroupTooLargeError   a work-group does not fit the machine (an UnsupportedKernelError, too)
     |- BlockError                 no block of a grid meets what is asked of it
     |- MeasurementError           a kernel could not be built, run or timed
     |- CalibrationError           the data do not determine the parameters
@@ -57,6 +58,7 @@ __all__ = [
     "TagError",
     "UnknownFeatureError",
     "UnsupportedKernelError",
+    "WorkGroupTooLargeError",
 ]
 
 
@@ -147,6 +149,10 @@ class DeviceError(PerflexError):
 
 class MachineError(PerflexError):
     """No machine is chosen, a hardware fact of it is not known, or a kernel exceeds one; names machine and fact."""
+
+
+class WorkGroupTooLargeError(MachineError, UnsupportedKernelError):
+    """A work-group exceeds a limit of the machine; names machine and fact."""
 
 
 class BlockError(PerflexError):

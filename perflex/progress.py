@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
-    from perflex.timing.measuring import Progress
+__all__ = ["Progress", "progress_bar", "progress_shown"]
 
-__all__ = ["progress_bar", "progress_shown"]
+# Is called with steps done, steps in all, and what is being done.
+Progress: TypeAlias = "Callable[[int, int, str], None]"
 
 
 @contextmanager
-def progress_bar(title: str, console: Console, *, hidden: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+def progress_bar(title: str, console: Console, *, hidden: bool = False) -> Iterator[Progress]:
     """Show a bar while the block runs.
 
     Yields

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import msgspec
 import yaml
+from msgspec import Meta, inspect
 
 from perflex.errors import FileFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-__all__ = ["Section", "read_yaml", "write_yaml"]
+__all__ = ["Fields", "Finite", "Positive", "Section", "read_yaml", "write_yaml"]
+
+_Schema = TypeVar("_Schema", bound="Fields")
+
+# YAML has numbers that are none.
+Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 _MAX_BYTES = 32 * 2**20
 
 
+class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A mapping whose keys are the class's fields, and no others: the schema of a file consists of such classes."""
+
+
 @dataclass
 class Section:
-    """A mapping of a YAML file that knows its place and which of its keys were read.
+    """A mapping of a YAML file that knows its place.
 
     Attributes
     ----------
@@ -44,124 +58,122 @@ class Section:
     entries: dict[str, Any]
     lines: dict[str, int]
     line: int
-    _read: set[str] = field(default_factory=set)
 
-    def error(self, cause: str, key: str = "") -> FileFormatError:
-        """Return the error for a key of this section."""
-        name = ".".join(part for part in (self.where, key) if part)
-        line = self.lines.get(key, self.line)
-        msg = f"{self.path}, line {line}, field {name or '(top)'}: {cause}"
-        return FileFormatError(msg, path=self.path, line=line, field=name)
+    def read(self, schema: type[_Schema]) -> _Schema:
+        """Return the content as an object of a class.
 
-    def __contains__(self, key: str) -> bool:
-        """Return whether the section has a key."""
-        return key in self.entries
+        Parameters
+        ----------
+        schema
+            Its fields say which keys there are, and what may stand there.
 
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the keys."""
-        return iter(self.entries)
+        Raises
+        ------
+        FileFormatError
+            A field is missing, unknown or of another type.
+        """
+        try:
+            return msgspec.convert(_plain(self), schema)
+        except msgspec.ValidationError as error:
+            raise self._misfit(schema, str(error)) from None
 
-    def _take(self, key: str) -> Any:
-        if key not in self.entries:
-            msg = "it is missing; the file is incomplete"
-            raise self.error(msg, key)
-        self._read.add(key)
-        return self.entries[key]
+    def error(self, cause: str, *steps: str | int) -> FileFormatError:
+        """Return the error for a place below this section: the keys, and numbers in lists, that lead there."""
+        where, line = self.where, self.line
+        value: Any = self
+        for step in steps:
+            if isinstance(step, int):
+                where = f"{where}[{step}]"
+                value = value[step] if isinstance(value, list) else None
+                line = value.line if isinstance(value, Section) else line
+            else:
+                where = f"{where}.{step}" if where else step
+                line = value.lines.get(step, value.line) if isinstance(value, Section) else line
+                value = value.entries.get(step) if isinstance(value, Section) else None
+        msg = f"{self.path}, line {line}, field {where or '(top)'}: {cause}"
+        return FileFormatError(msg, path=self.path, line=line, field=where)
 
-    def text(self, key: str) -> str:
-        """Return a string."""
-        value = self._take(key)
-        if not isinstance(value, str):
-            msg = f"a text must stand here, not {value!r}"
-            raise self.error(msg, key)
-        return value
+    def _misfit(self, schema: type[Fields], error: str) -> FileFormatError:
+        """Return the error for what msgspec says of the content, at the line where it says it."""
+        message, _, place = error.partition(" - at `$")
+        kind: Any = inspect.type_info(schema)
+        value: Any = self
+        steps: list[str | int] = []
+        for name, index in _STEPS.findall(place):
+            step = name or index
+            if index == "...":
+                step = self._culprit(value, schema, error)
+            elif index:
+                step = int(index)
+            steps.append(step)
+            value = value[step] if isinstance(value, list) else value.entries[step]
+            kind = _kind_below(kind, name)
+        key = _KEY.fullmatch(message)
+        if key is None:
+            return self.error(_wrong_value(message, kind, value), *steps)
+        if key["missing"]:
+            return self.error("it is missing; the file is incomplete", *steps, key["missing"])
+        known = sorted(known.encode_name for known in _structs(kind)[0].fields)
+        return self.error(f"there is no such field; known here: {', '.join(known)}", *steps, key["unknown"])
 
-    def flag(self, key: str) -> bool:
-        """Return a truth value."""
-        value = self._take(key)
-        if not isinstance(value, bool):
-            msg = f"true or false must stand here, not {value!r}"
-            raise self.error(msg, key)
-        return value
+    def _culprit(self, section: Section, schema: type[Fields], message: str) -> str:
+        """Return the key of a mapping that msgspec found fault with, which it does not name; the others are removed."""
+        entries = section.entries
+        for key in entries:
+            section.entries = {key: entries[key]}
+            try:
+                msgspec.convert(_plain(self), schema)
+            except msgspec.ValidationError as error:
+                if str(error) == message:
+                    break
+        return key
 
-    def integer(self, key: str) -> int:
-        """Return a whole number."""
-        value = self._take(key)
-        if isinstance(value, bool) or not isinstance(value, int):
-            msg = f"a whole number must stand here, not {value!r}"
-            raise self.error(msg, key)
-        return value
 
-    def number(self, key: str, *, finite: bool = True) -> float:
-        """Return a number; nan and infinities only where they are allowed."""
-        value = self._take(key)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            # YAML reads 1e-9 (no point in it) as a text.
-            msg = f"a number such as 1.0e-9 must stand here, not {value!r}"
-            raise self.error(msg, key)
-        if finite and not math.isfinite(value):
-            msg = f"a finite number must stand here, not {value!r}"
-            raise self.error(msg, key)
-        return float(value)
+_STEPS = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
+_KEY = re.compile(r"Object (missing required field `(?P<missing>.*)`|contains unknown field `(?P<unknown>.*)`)")
+_EXPECTED = re.compile(r"Expected `([a-z |]+)`( [<>]=? )?(.*)")
+_KINDS = {
+    "str": "a text",
+    "int": "a whole number",
+    # YAML reads 1e-9 (no point in it) as a text.
+    "float": "a number such as 1.0e-9",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
 
-    def quantity(self, key: str, unit: str | None = None, *, finite: bool = True) -> float:
-        """Return the value of a ``{value, unit}`` pair, checking the unit if one is given."""
-        pair = self.section(key)
-        value = pair.number("value", finite=finite)
-        found = pair.text("unit")
-        if unit is not None and found != unit:
-            msg = f"the unit must be {unit!r}, not {found!r}"
-            raise pair.error(msg, "unit")
-        pair.finish()
-        return value
 
-    def items(self, key: str) -> list[Any]:
-        """Return a list."""
-        value = self._take(key)
-        if not isinstance(value, list):
-            msg = f"a list must stand here, not {value!r}"
-            raise self.error(msg, key)
-        return value
+def _structs(kind: Any) -> list[Any]:
+    """Return the classes that a mapping may be read as."""
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else [kind]
+    return [kind for kind in kinds if isinstance(kind, inspect.StructType)]
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of strings."""
-        values = self.items(key)
-        if not all(isinstance(value, str) for value in values):
-            msg = "every entry must be a text"
-            raise self.error(msg, key)
-        return tuple(values)
 
-    def section(self, key: str) -> Section:
-        """Return a mapping."""
-        value = self._take(key)
-        if not isinstance(value, Section):
-            msg = f"a mapping must stand here, not {value!r}"
-            raise self.error(msg, key)
-        return value
+def _kind_below(kind: Any, field: str) -> Any:
+    """Return the type of a field, or without one that of the entries of a list or mapping."""
+    if field:
+        return next(known.type for known in _structs(kind)[0].fields if known.encode_name == field)
+    for part in kind.types if isinstance(kind, inspect.UnionType) else [kind]:
+        for name in ("item_type", "value_type"):
+            if hasattr(part, name):
+                return getattr(part, name)
+    return None
 
-    def sections(self, key: str) -> list[Section]:
-        """Return a list of mappings."""
-        values = self.items(key)
-        if not all(isinstance(value, Section) for value in values):
-            msg = "every entry must be a mapping"
-            raise self.error(msg, key)
-        return values
 
-    def skip(self, key: str) -> None:
-        """Accept a key without looking at it."""
-        self._take(key)
-
-    def plain(self, key: str) -> dict[str, Any]:
-        """Return a mapping of any keys as plain dictionaries and lists."""
-        plain: dict[str, Any] = _plain(self.section(key))
-        return plain
-
-    def finish(self) -> None:
-        """Refuse keys that nobody read."""
-        unknown = [key for key in self.entries if key not in self._read]
-        if unknown:
-            msg = f"there is no such field; known here: {', '.join(sorted(self._read))}"
-            raise self.error(msg, unknown[0])
+def _wrong_value(message: str, kind: Any, value: Any) -> str:
+    shown = "a mapping" if isinstance(value, Section) else "a list" if isinstance(value, list) else repr(value)
+    if isinstance(kind, inspect.LiteralType):
+        return f"it must be {'one of ' * (len(kind.values) > 1)}{', '.join(map(repr, kind.values))}, not {shown}"
+    found = _EXPECTED.match(message)
+    if found is None:
+        return f"{message}, not {shown}"
+    wanted, comparison, bound = found.groups()
+    if comparison and isinstance(value, float) and not math.isfinite(value):
+        return f"a finite number must stand here, not {shown}"
+    if comparison:
+        return f"it must be a number{comparison}{bound}, not {shown}"
+    words = " or ".join(_KINDS[word] for word in wanted.split(" | ") if word in _KINDS)
+    return f"{words} must stand here, not {shown}"
 
 
 def _plain(value: Any) -> Any:
@@ -171,7 +183,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_yaml(path: Path | str, schema: str) -> Section:
-    """Read a YAML file of a given schema.
+    """Return the content of a YAML file of a given schema, without the field ``schema``.
 
     Parameters
     ----------
@@ -202,6 +214,7 @@ def read_yaml(path: Path | str, schema: str) -> Section:
         msg = f"{path}, line 1: no mapping with a field 'schema'; it is damaged or foreign"
         raise FileFormatError(msg, path=path, line=1)
     _check_schema(top, schema)
+    del top.entries["schema"]
     return top
 
 
@@ -264,10 +277,14 @@ def _scalar(node: yaml.Node) -> Any:
 
 def _check_schema(top: Section, schema: str) -> None:
     name, _, version = schema.partition("/")
-    if "schema" not in top:
+    if "schema" not in top.entries:
         msg = f"{top.path}, line {top.line}: there is no field 'schema'; this is no {name} file"
         raise FileFormatError(msg, path=top.path, line=top.line, field="schema")
-    found_name, _, found_version = top.text("schema").partition("/")
+    found = top.entries["schema"]
+    if not isinstance(found, str):
+        msg = f"a text must stand here, not {found!r}"
+        raise top.error(msg, "schema")
+    found_name, _, found_version = found.partition("/")
     if found_name != name:
         msg = f"this is a {found_name!r} file, not {name!r}"
         raise top.error(msg, "schema")

@@ -98,10 +98,12 @@ class Argument:
             return type(value) is (int if self.kind == "int" else str) and self.allowed.test(value)
         return any(value == other and type(value) is type(other) for other in self.allowed)
 
-    def read(self, text: str) -> Value | None:
-        """Return the value that `text` stands for, or None when it is not allowed."""
+    def read(self, text: Value) -> Value | None:
+        """Return the value that a text stands for (others stand for themselves), or None when it is not allowed."""
         value: Value
-        if self.kind == "int":
+        if not isinstance(text, str):
+            value = text
+        elif self.kind == "int":
             if not text.removeprefix("-").isdecimal():
                 return None
             value = int(text)

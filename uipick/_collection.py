@@ -79,7 +79,9 @@ class KernelCollection:
             raise TagError(msg, tag=sorted(given))
         return matching
 
-    def generate_kernels(self, tags: Iterable[str]) -> list[MeasurementKernel]:
+    def generate_kernels(
+        self, tags: Iterable[str], values: Mapping[str, Sequence[Value]] | None = None
+    ) -> list[MeasurementKernel]:
         """Make every kernel that the tags describe.
 
         Each matching generator makes one kernel for each element of the Cartesian product of its arguments'
@@ -91,6 +93,8 @@ class KernelCollection:
         tags
             Generator tags (one word) and variant tags (``argument:value[,value...]``). With several matching
             generators, a variant tag applies to those that have the argument.
+        values
+            Values of further arguments, as what they are instead of as text: ``{"n": (512, 640)}``.
 
         Raises
         ------
@@ -100,7 +104,12 @@ class KernelCollection:
         """
         tags = tags if isinstance(tags, str) else list(tags)
         generators = self.matching_generators(tags)
-        variant = parse_tags(tags).variant
+        variant: dict[str, Sequence[Value]] = dict(parse_tags(tags).variant)
+        for argument, own in (values or {}).items():
+            if argument in variant:
+                msg = f"argument {argument!r} is given twice, as a tag and as values; leave one out"
+                raise TagError(msg, argument=argument)
+            variant[argument] = own
         chosen = {generator: _choose(generator, variant) for generator in generators}
         for argument, texts in variant.items():
             _check_known(generators, argument, texts)
@@ -130,7 +139,7 @@ def _suggest(word: str, known: Sequence[str]) -> str:
     return f"there are {', '.join(known)}"
 
 
-def _choose(generator: Generator, variant: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[Value, ...]]:
+def _choose(generator: Generator, variant: Mapping[str, Sequence[Value]]) -> dict[str, tuple[Value, ...]]:
     chosen = {}
     for name, texts in variant.items():
         if name in generator.by_name:
@@ -139,7 +148,7 @@ def _choose(generator: Generator, variant: Mapping[str, tuple[str, ...]]) -> dic
     return chosen
 
 
-def _check_known(generators: Sequence[Generator], argument: str, texts: Sequence[str]) -> None:
+def _check_known(generators: Sequence[Generator], argument: str, texts: Sequence[Value]) -> None:
     having = [g for g in generators if argument in g.by_name]
     if not having:
         known = list(dict.fromkeys(name for g in generators for name in g.by_name))
@@ -156,7 +165,7 @@ def _check_known(generators: Sequence[Generator], argument: str, texts: Sequence
 def _check_used(
     generators: Sequence[Generator],
     argument: str,
-    texts: Sequence[str],
+    texts: Sequence[Value],
     chosen: _Chosen,
     kernels: Sequence[MeasurementKernel],
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import MissingSizeError, UnknownFeatureError
-from perflex.features.families.operations import DTYPES
+from perflex.features.scop.words import DIRECTIONS, DTYPES, SPACES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from perflex.features.counting.counts import AccessCounts
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
-__all__ = ["ACCESS", "AccessPattern", "Constraint", "parse_pattern"]
+__all__ = ["ACCESS", "AccessPattern", "PatternConstraint", "parse_pattern"]
 
 ACCESS = "f_mem_access"
-SPACES = ("global", "local", "private")
-DIRECTIONS = ("load", "store")
 
 _CONSTRAINT = re.compile(r"(<=|>=|<|>|=)?(.+)")
 _BARE = re.compile(r"[^{}]+")
@@ -31,7 +29,7 @@ _FACTOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
-class Constraint:
+class PatternConstraint:
     """A comparison with a number or a product of numbers and size parameters, e.g. ``>15``, ``=16*n`` or ``=-1``."""
 
     relation: str
@@ -93,9 +91,9 @@ class AccessPattern:
     space: str | None = None
     dtype: str | None = None
     direction: str | None = None
-    local_strides: tuple[tuple[int, Constraint], ...] = ()
-    group_strides: tuple[tuple[int, Constraint], ...] = ()
-    afr: Constraint | None = None
+    local_strides: tuple[tuple[int, PatternConstraint], ...] = ()
+    group_strides: tuple[tuple[int, PatternConstraint], ...] = ()
+    afr: PatternConstraint | None = None
     prefix: str = ACCESS
 
     def fits_statically(self, item: AccessCounts) -> bool:
@@ -114,6 +112,7 @@ class AccessPattern:
         field = "array" if self.tag is None else "tag"
         name = getattr(self, field)
         words = [word for word in ("space", "dtype", "direction") if getattr(self, word)] if name else []
+        # The longest name wins: in a kernel with the arrays a and a_load, array:a_load is the latter.
         for count in range(len(words), 0, -1):
             longer = "_".join([name, *(getattr(self, word) for word in words[:count])])
             if longer in names[field]:
@@ -140,6 +139,7 @@ class AccessPattern:
             return True
         accesses = item.work_item_count.evaluate(sizes)
         footprint = item.footprint.evaluate(sizes)
+        # Where nothing is touched there is no ratio.
         if not np.all(np.asarray(footprint, dtype=float) > 0):
             return False
         return self.afr.holds(accesses / footprint, sizes)
@@ -159,7 +159,7 @@ class AccessPattern:
 
 
 def _strides_fit(
-    constraints: tuple[tuple[int, Constraint], ...],
+    constraints: tuple[tuple[int, PatternConstraint], ...],
     strides: tuple[QuasiPolynomial | None, ...],
     sizes: Mapping[str, Any],
 ) -> bool:
@@ -173,7 +173,7 @@ def _strides_fit(
     return True
 
 
-def _stride_fits(constraint: Constraint, stride: QuasiPolynomial | int, sizes: Mapping[str, Any]) -> bool:
+def _stride_fits(constraint: PatternConstraint, stride: QuasiPolynomial | int, sizes: Mapping[str, Any]) -> bool:
     names = constraint.names if isinstance(stride, int) else constraint.names | set(stride.parameters)
     if constraint.relation == "=" and not names.issubset(sizes) and not sizes:
         # Without any sizes, expressions are the same if they read the same.
@@ -186,7 +186,7 @@ def parse_pattern(identifier: str, prefix: str = ACCESS) -> AccessPattern:
 
     They are ``[_array:..][_tag:..][_<space>][_<dtype>][_<direction>][_lstrides:{..}][_gstrides:{..}][_afr:..]``.
     A name ends where ``_<space>``, ``_<dtype>``, ``_<direction>`` or the next field begins; names that end in
-    such a word are told from the kernel.
+    such a word are known only from the kernel (`AccessPattern.fits`).
 
     Raises
     ------
@@ -194,6 +194,7 @@ def parse_pattern(identifier: str, prefix: str = ACCESS) -> AccessPattern:
         A field is malformed, unknown or out of order; the message names it.
     """
     rest = identifier.removeprefix(prefix)
+    # From the end: names may contain anything but the marks of the fields behind them.
     rest, afr = _cut(identifier, rest, "_afr:", _BARE)
     rest, group = _cut(identifier, rest, "_gstrides:", _BRACED)
     rest, local = _cut(identifier, rest, "_lstrides:", _BRACED)
@@ -270,7 +271,7 @@ def _cut(identifier: str, text: str, marker: str, shape: re.Pattern[str]) -> tup
     return head, tail
 
 
-def _parse_strides(identifier: str, text: str | None) -> tuple[tuple[int, Constraint], ...]:
+def _parse_strides(identifier: str, text: str | None) -> tuple[tuple[int, PatternConstraint], ...]:
     if text is None:
         return ()
     entries = []
@@ -285,14 +286,14 @@ def _parse_strides(identifier: str, text: str | None) -> tuple[tuple[int, Constr
     return tuple(entries)
 
 
-def _parse_constraint(identifier: str, text: str) -> Constraint:
+def _parse_constraint(identifier: str, text: str) -> PatternConstraint:
     match = _CONSTRAINT.fullmatch(text.replace(" ", ""))
     if match is None or not all(_FACTOR.fullmatch(factor) for factor in match[2].removeprefix("-").split("*")):
         raise _bad(
             identifier,
             f"the constraint {text!r} is not a number, a size or a product of them after = < <= > >=",
         )
-    return Constraint(match[1] or "=", match[2])
+    return PatternConstraint(match[1] or "=", match[2])
 
 
 def _bad(identifier: str, why: str) -> UnknownFeatureError:

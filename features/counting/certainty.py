@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perflex.features.counting.counts import AccessCounts
     from perflex.features.scop.scop import Statement
 
-__all__ = ["Certainty", "certainty_of_access", "certainty_of_statement"]
+__all__ = ["Certainty", "certainty_of_statement"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,3 @@ class Certainty:
 def certainty_of_statement(statement: Statement) -> Certainty:
     """Return what the number of a statement's instances rests on."""
     return Certainty(bound=statement.guarded, stated=bool(statement.stated))
-
-
-def certainty_of_access(item: AccessCounts) -> Certainty:
-    """Return what the number of executions of an access rests on."""
-    return certainty_of_statement(item.statement) | Certainty(stated=bool(item.access.stated))

@@ -8,9 +8,9 @@ idle sub-groups of a partly used work-group do not count.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from perflex.features.counting.barriers import reached_by_each, reached_by_groups
 from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.footprints import (
     Footprint,
@@ -19,6 +19,8 @@ from perflex.features.counting.footprints import (
     select_accesses,
     touched_elements,
 )
+from perflex.features.counting.strides import index_strides
+from perflex.features.counting.sub_groups import sub_groups_of
 from perflex.features.kept.count_memory import CountMemory
 from perflex.features.kept.scops_and_counts import keep_counts, kept_counts
 from perflex.features.polynomials.computed_once import computed_once
@@ -26,9 +28,9 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from perflex.features.scop.scop import Access, Array, Barrier, Launch, Scop, Statement
+    from perflex.features.scop.scop import Access, Array, Barrier, Scop, Statement
 
 __all__ = ["AccessCounts", "ScopCounts", "counts_of"]
 
@@ -88,9 +90,14 @@ class AccessCounts:
         return self.owner.footprint((self,))
 
     @property
+    def certainty(self) -> Certainty:
+        """What the number of executions rests on."""
+        return certainty_of_statement(self.statement) | Certainty(stated=bool(self.access.stated))
+
+    @property
     def exact(self) -> bool:
         """Whether the count is exact, rather than an upper bound or what the user stated."""
-        return self.statement.exact and not self.access.stated
+        return self.certainty.exact
 
     @computed_once
     def footprint_exact(self) -> bool:
@@ -110,11 +117,12 @@ class ScopCounts:
         self.scop = scop
         self._memory = CountMemory(lambda: kept_counts(scop))
         self._footprints: dict[tuple[int, ...], Footprint] = {}
-        # Distinct elements by the accesses that touch them, as (statement, access).
+        # Distinct elements by the accesses that touch them, as (statement, access): accesses of different selections
+        # to one array are often the same.
         self.touched: dict[frozenset[tuple[int, int]], QuasiPolynomial] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What is remembered by identity means nothing in another process.
+        # What is kept by the identity of objects means nothing in another process.
         return counts_of, (self.scop,)
 
     def remember(self, kind: str, key: Sequence[object], compute: Callable[[], _Value]) -> _Value:
@@ -150,13 +158,13 @@ class ScopCounts:
         }
 
     def _barrier_place(self, barrier: Barrier) -> int | str:
-        for position, other in enumerate(self.scop.barriers):
-            if other is barrier:
-                return position
-        return f"{barrier.launch} {barrier.averages} {barrier.domain}"
+        same = (position for position, other in enumerate(self.scop.barriers) if other is barrier)
+        place = next(same, None)
+        return f"{barrier.launch} {barrier.averages} {barrier.domain}" if place is None else place
 
     def instances(self, statement: Statement) -> QuasiPolynomial:
         """Return how many work-item instances of a statement are executed."""
+        # The weight is part of the key: it is not part of the domain, which other statements may share.
         weight = statement.weight()
 
         def compute() -> QuasiPolynomial:
@@ -169,11 +177,16 @@ class ScopCounts:
         weight = statement.weight()
 
         def compute() -> QuasiPolynomial:
-            launch = self.scop.launches[statement.launch]
-            active = statement.domain.apply(_to_sub_groups(launch, statement.domain, sub_group_size))
+            active = sub_groups_of(statement.domain, self.scop.launches[statement.launch], sub_group_size)
             return QuasiPolynomial.points(active, self.scop.assumptions) * weight
 
         return self.remember("sub-groups", (self._place(statement), weight, sub_group_size), compute)
+
+    def executed(self, statement: Statement, sub_group_size: int | None) -> QuasiPolynomial:
+        """Return executed sub-group instances of a statement or, without a size, work-item instances."""
+        return (
+            self.instances(statement) if sub_group_size is None else self.sub_group_instances(statement, sub_group_size)
+        )
 
     def executions(self, domain: Any, launch: int, sub_group_size: int | None) -> QuasiPolynomial:
         """Return how many sub-group instances, or work-item instances without a size, a set of instances has.
@@ -189,10 +202,9 @@ class ScopCounts:
         """
 
         def compute() -> QuasiPolynomial:
-            one = self.scop.launches[launch]
             counted = domain
             if sub_group_size is not None:
-                counted = domain.apply(_to_sub_groups(one, domain, sub_group_size))
+                counted = sub_groups_of(domain, self.scop.launches[launch], sub_group_size)
             return QuasiPolynomial.points(counted, self.scop.assumptions)
 
         return self.remember("executions", (launch, sub_group_size, domain), compute)
@@ -203,7 +215,8 @@ class ScopCounts:
 
         def compute() -> QuasiPolynomial:
             launch = self.scop.launches[statement.launch]
-            entered = statement.domain.apply(_to_sub_groups(launch, statement.domain, sub_group_size))
+            entered = sub_groups_of(statement.domain, launch, sub_group_size)
+            # What is left of the dimensions says which sub-group enters, and in which iteration of the outer loops.
             first = len(launch.groups) + 1 + outer_loops
             entered = entered.project_out(isl.dim_type.set, first, entered.dim(isl.dim_type.set) - first)
             return QuasiPolynomial.points(entered, self.scop.assumptions) * weight
@@ -212,32 +225,22 @@ class ScopCounts:
 
     def barrier_instances(self, barrier: Barrier) -> QuasiPolynomial:
         """Return how many times work-groups reach a barrier, over the launch."""
-
-        def compute() -> QuasiPolynomial:
-            launch = self.scop.launches[barrier.launch]
-            per_group = barrier.domain.project_out(isl.dim_type.set, len(launch.groups), len(launch.items))
-            return QuasiPolynomial.points(per_group, self.scop.assumptions) * barrier.weight()
-
-        return self.remember("barrier", (self._barrier_place(barrier),), compute)
+        return self.remember("barrier", (self._barrier_place(barrier),), lambda: reached_by_groups(self.scop, barrier))
 
     def barriers_per_work_item(self, barrier: Barrier) -> QuasiPolynomial | None:
         """Return how many times each work-item reaches a barrier; None where work-groups differ in that."""
 
         def compute() -> QuasiPolynomial | None:
-            launch = self.scop.launches[barrier.launch]
-            sequential = barrier.domain.project_out(isl.dim_type.set, 0, len(launch.groups) + len(launch.items))
-            alike = QuasiPolynomial.points(sequential, self.scop.assumptions) * barrier.weight()
-            difference = alike * launch.group_count + self.barrier_instances(barrier) * -1
-            # isl subtracts exactly, but only where both are known to hold: on the sizes the kernel is valid for.
-            symbolic = difference.isl_object.gist_params(self.scop.assumptions)
-            return alike if QuasiPolynomial(symbolic, difference.deferred).is_zero else None
+            return reached_by_each(self.scop, barrier, self.barrier_instances(barrier))
 
         return self.remember("barrier per work-item", (self._barrier_place(barrier),), compute)
 
     def barriers(self, kind: str, launch: int) -> QuasiPolynomial:
         """Return how many times work-groups reach the barriers of a kind, over the launch."""
         counted = [barrier for barrier in self.scop.barriers if (barrier.kind, barrier.launch) == (kind, launch)]
-        return self.remember("barriers", (kind, launch), lambda: total(map(self.barrier_instances, counted)))
+        return self.remember(
+            "barriers", (kind, launch), lambda: QuasiPolynomial.total(map(self.barrier_instances, counted))
+        )
 
     def barriers_met(self, kind: str) -> QuasiPolynomial | None:
         """Return how many barriers of a kind each work-item meets; None where work-groups differ in that."""
@@ -245,7 +248,7 @@ class ScopCounts:
         def compute() -> QuasiPolynomial | None:
             each = [self.barriers_per_work_item(barrier) for barrier in self.scop.barriers if barrier.kind == kind]
             known = [one for one in each if one is not None]
-            return total(known) if len(known) == len(each) else None
+            return QuasiPolynomial.total(known) if len(known) == len(each) else None
 
         return self.remember("barriers met", (kind,), compute)
 
@@ -254,7 +257,7 @@ class ScopCounts:
 
         def compute() -> QuasiPolynomial:
             counted = [barrier for barrier in self.scop.barriers if barrier.kind == kind]
-            return total(
+            return QuasiPolynomial.total(
                 self.barrier_instances(barrier) * self.scop.launches[barrier.launch].group_size for barrier in counted
             )
 
@@ -269,8 +272,8 @@ class ScopCounts:
 
         def compute() -> QuasiPolynomial:
             if sub_group_size is None:
-                return total(item.work_item_count for item in accesses)
-            return total(item.count(sub_group_size) for item in accesses)
+                return QuasiPolynomial.total(item.work_item_count for item in accesses)
+            return QuasiPolynomial.total(item.count(sub_group_size) for item in accesses)
 
         return self.remember("accesses", (sub_group_size, *(item.number for item in accesses)), compute)
 
@@ -278,14 +281,12 @@ class ScopCounts:
         """Return the number of operations of a kind and type: per sub-group or, without a size, per work-item."""
 
         def compute() -> QuasiPolynomial:
-            executed = QuasiPolynomial.constant(0)
+            parts = []
             for statement in self.scop.statements:
                 times = sum(op.count for op in statement.operations if (op.kind, op.dtype) == (kind, dtype))
-                if times and sub_group_size is None:
-                    executed = executed + self.instances(statement) * times
-                elif times and sub_group_size is not None:
-                    executed = executed + self.sub_group_instances(statement, sub_group_size) * times
-            return executed
+                if times:
+                    parts.append(self.executed(statement, sub_group_size) * times)
+            return QuasiPolynomial.total(parts)
 
         return self.remember("operations", (kind, dtype, sub_group_size), compute)
 
@@ -354,145 +355,45 @@ class ScopCounts:
     def accesses(self) -> tuple[AccessCounts, ...]:
         """Every access of every statement, in program order."""
         both = [(statement, access) for statement in self.scop.statements for access in statement.accesses]
-        strides = self.remember("strides", (), lambda: tuple(self._strides(*pair) for pair in both))
+        strides = self.remember("strides", (), lambda: tuple(index_strides(self.scop, *pair) for pair in both))
         return tuple(
             AccessCounts(self, statement, access, self.scop.array(access.array), *along, number)
             for number, ((statement, access), along) in enumerate(zip(both, strides, strict=True))
         )
 
-    def _strides(
-        self, statement: Statement, access: Access
-    ) -> tuple[tuple[QuasiPolynomial | None, ...], tuple[QuasiPolynomial | None, ...]]:
-        """Return the strides along the axes of the work-item and of the work-group index."""
-        launch = self.scop.launches[statement.launch]
-        groups = len(launch.groups)
-        array = self.scop.array(access.array)
-        strides = [_stride(statement, access, array, axis) for axis in range(groups + len(launch.items))]
-        return tuple(strides[groups:]), tuple(strides[:groups])
-
     @property
     def work_groups(self) -> QuasiPolynomial:
         """Work-groups launched, over all launches."""
-        return self.remember("work-groups", (), lambda: total(launch.group_count for launch in self.scop.launches))
+        return self.remember(
+            "work-groups", (), lambda: QuasiPolynomial.total(launch.group_count for launch in self.scop.launches)
+        )
 
     @property
     def work_items(self) -> QuasiPolynomial:
         """Work-items launched, over all launches."""
         launches = self.scop.launches
-        return self.remember("items", (), lambda: total(one.group_count * one.group_size for one in launches))
+        return self.remember(
+            "items", (), lambda: QuasiPolynomial.total(one.group_count * one.group_size for one in launches)
+        )
 
     def sub_groups(self, sub_group_size: int) -> QuasiPolynomial:
         """Sub-groups launched, over all launches."""
         return self.remember(
             "launched sub-groups",
             (sub_group_size,),
-            lambda: total(one.group_count * -(-one.group_size // sub_group_size) for one in self.scop.launches),
+            lambda: QuasiPolynomial.total(
+                one.group_count * -(-one.group_size // sub_group_size) for one in self.scop.launches
+            ),
         )
 
     @property
     def launches(self) -> QuasiPolynomial:
         """Number of device programs launched."""
-        return self.remember("launches", (), lambda: total(launch.repeats for launch in self.scop.launches))
-
-
-def total(parts: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
-    """Return the sum of quasi-polynomials."""
-    summed = QuasiPolynomial.constant(0)
-    for part in parts:
-        summed = summed + part
-    return summed
+        return self.remember(
+            "launches", (), lambda: QuasiPolynomial.total(launch.repeats for launch in self.scop.launches)
+        )
 
 
 def counts_of(scop: Scop) -> ScopCounts:
     """Return the counts of a Scop, shared between all features that read it and kept on the Scop itself."""
-    counts: ScopCounts | None = scop.__dict__.get("_counts")
-    if counts is None:
-        counts = scop.__dict__.setdefault("_counts", ScopCounts(scop))
-    return counts
-
-
-@lru_cache(maxsize=1024)
-def _sub_group_map(groups: int, items: tuple[int, ...], sequential: int, sub_group_size: int) -> Any:
-    outer = [f"g{i}" for i in range(groups)]
-    local = [f"l{i}" for i in range(len(items))]
-    loops = [f"s{i}" for i in range(sequential)]
-    terms, stride = [], 1
-    for name, extent in zip(local, items, strict=True):
-        terms.append(f"{stride}*{name}")
-        stride *= extent
-    flat = " + ".join(terms) or "0"
-    source = ", ".join(outer + local + loops)
-    target = ", ".join([*outer, f"floor(({flat})/{sub_group_size})", *loops])
-    return isl.Map(f"{{ [{source}] -> [{target}] }}")
-
-
-def _to_sub_groups(launch: Launch, domain: Any, sub_group_size: int) -> Any:
-    """Map each instance to its sub-group: work-items are packed along the lowest axis first (Section 1.2)."""
-    sequential = domain.dim(isl.dim_type.set) - len(launch.groups) - len(launch.items)
-    return _sub_group_map(len(launch.groups), launch.items, sequential, sub_group_size)
-
-
-def _stride(statement: Statement, access: Access, array: Array, axis: int) -> QuasiPolynomial | None:
-    """Return the address distance of neighbours along an instance axis, or None if it varies."""
-    total = QuasiPolynomial.constant(0)
-    strides = array.strides if access.strides is None else access.strides
-    for steps, stride in zip(_steps(statement, access, axis), strides, strict=True):
-        if steps is None:
-            return None
-        if steps:
-            total = total + stride * steps
-    return total
-
-
-def _steps(statement: Statement, access: Access, axis: int) -> list[int | None]:
-    """Return by how much each array index grows per step along an instance axis; None if that varies."""
-    kinds = isl.dim_type
-    axes = access.relation.dim(kinds.out)
-    if not access.relation.is_single_valued():
-        return [None] * axes
-    function = access.relation.as_pw_multi_aff()
-    steps: list[int | None] = []
-    for position in range(axes):
-        pieces = function.get_at(position).get_pieces()
-        plain = len(pieces) == 1 and _coefficient(pieces[0][1], axis)
-        if isinstance(plain, int) and not isinstance(plain, bool):
-            steps.append(plain)
-        else:
-            steps.append(_constant_step(statement, access, axis, position))
-    return steps
-
-
-def _coefficient(affine: Any, axis: int) -> int | None:
-    """Return the coefficient of an instance axis in a quasi-affine index without floors over that axis."""
-    kinds = isl.dim_type
-    for i in range(affine.dim(kinds.div)):
-        if affine.get_coefficient_val(kinds.div, i).is_zero():
-            continue
-        if affine.get_div(i).involves_dims(kinds.in_, axis, 1):
-            return None
-    value = affine.get_coefficient_val(kinds.in_, axis)
-    return int(value.to_python()) if value.is_int() else None
-
-
-def _constant_step(statement: Statement, access: Access, axis: int, position: int) -> int | None:
-    """Return the step from the set of differences between neighbours, if it is one number.
-
-    This settles subscripts with floors: (16*gid + lid) // 16 does not depend on lid when lid < 16, and
-    lid % 4 or lid // 2 have no single stride.
-    """
-    kinds = isl.dim_type
-    domain = statement.domain
-    identity = isl.Map.identity(domain.get_space().map_from_set())
-    shift = isl.MultiAff.identity(identity.get_space())
-    moved = shift.get_at(axis).add_constant_val(isl.Val(1))
-    neighbour = isl.Map.from_multi_aff(shift.set_at(axis, moved)).intersect_domain(domain).intersect_range(domain)
-    index = access.relation.project_out(kinds.out, position + 1, access.relation.dim(kinds.out) - position - 1)
-    index = index.project_out(kinds.out, 0, position)
-    pairs = neighbour.apply_domain(index).apply_range(index) if not neighbour.is_empty() else None
-    if pairs is None:
-        return 0
-    differences = pairs.deltas()
-    sample = differences.sample_point()
-    value = sample.get_coordinate_val(kinds.set, 0)
-    constant = isl.Set.universe(differences.get_space()).fix_val(kinds.set, 0, value)
-    return int(value.to_python()) if differences.is_subset(constant) else None
+    return scop.derived("counts", (), lambda: ScopCounts(scop))

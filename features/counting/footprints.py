@@ -5,21 +5,70 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from perflex.errors import NoMatchError
-from perflex.features.counting.certainty import Certainty, certainty_of_access
+from perflex.features.counting.certainty import Certainty
 from perflex.features.counting.ratio import Ratio
 from perflex.features.polynomials.cardinality import SYMBOLIC_LIMIT, TooManyOperationsError, card, limited
 from perflex.features.polynomials.computed_once import computed_once
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from perflex.features.counting.counts import AccessCounts, ScopCounts
+    from perflex.features.scop.scop import Access, Array, Scop, Statement
 
 __all__ = ["Footprint", "footprint_certainty", "footprint_of", "select_accesses", "touched_elements"]
+
+_Value = TypeVar("_Value")
+_Access_co = TypeVar("_Access_co", bound="CountedAccess", covariant=True)
+
+
+class CountedAccess(Protocol):
+    """What footprints need to know of an access: `AccessCounts`, which stands above this module."""
+
+    @property
+    def statement(self) -> Statement:
+        """The statement that executes it."""
+
+    @property
+    def access(self) -> Access:
+        """What the Scop says of it."""
+
+    @property
+    def array(self) -> Array:
+        """The array."""
+
+    @property
+    def number(self) -> int:
+        """Position among the Scop's accesses."""
+
+    @property
+    def axis_strides(self) -> tuple[QuasiPolynomial, ...]:
+        """Distance between neighbours along each axis of the access relation's range, in elements."""
+
+    @property
+    def work_item_count(self) -> QuasiPolynomial:
+        """Number of element accesses."""
+
+    @property
+    def certainty(self) -> Certainty:
+        """What that number rests on."""
+
+
+class CountsOfKernel(Protocol[_Access_co]):
+    """What footprints need of the counts of a kernel: `ScopCounts`, which stands above this module."""
+
+    scop: Scop
+    touched: dict[frozenset[tuple[int, int]], QuasiPolynomial]
+
+    @property
+    def accesses(self) -> tuple[_Access_co, ...]:
+        """Every access of every statement, in program order."""
+
+    def remember(self, kind: str, key: Sequence[object], compute: Callable[[], _Value]) -> _Value:
+        """Return what `compute` returns, from memory or the store where it was computed before."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +94,7 @@ class Footprint:
     bytes: QuasiPolynomial
     accesses_certainty: Certainty
     elements_certainty: Certainty
-    owner: ScopCounts
+    owner: CountsOfKernel[Any]
     numbers: tuple[int, ...]
 
     @computed_once
@@ -83,28 +132,28 @@ class Footprint:
         ]
 
 
-def footprint_of(accesses: Sequence[AccessCounts], counts: ScopCounts) -> Footprint:
+def footprint_of(accesses: Sequence[CountedAccess], counts: CountsOfKernel[Any]) -> Footprint:
     """Return the footprint of some accesses of one Scop."""
     numbers = tuple(item.number for item in accesses)
     total, elements, size, *doubts = counts.remember("touched", numbers, lambda: _touched(accesses, counts))
     certainty = Certainty()
     for item in accesses:
-        certainty = certainty | certainty_of_access(item)
+        certainty = certainty | item.certainty
     return Footprint(total, elements, size, certainty, Certainty(*doubts), counts, numbers)
 
 
 def _touched(
-    accesses: Sequence[AccessCounts], counts: ScopCounts
+    accesses: Sequence[CountedAccess], counts: CountsOfKernel[Any]
 ) -> tuple[QuasiPolynomial, QuasiPolynomial, QuasiPolynomial, bool, bool]:
     """Return accesses, elements, bytes, and whether the latter are a bound or rest on what was stated."""
     # Accesses of one statement are equally many.
     times = Counter(id(item.statement) for item in accesses)
     first = {id(item.statement): item for item in reversed(accesses)}
-    total = _sum(first[statement].work_item_count * count for statement, count in times.items())
+    total = QuasiPolynomial.total(first[statement].work_item_count * count for statement, count in times.items())
     elements = size = QuasiPolynomial.constant(0)
     parts = _by_array(accesses, counts)
     for itemsize in dict.fromkeys(itemsize for itemsize, _ in parts):
-        touched = _sum(part for other, part in parts if other == itemsize)
+        touched = QuasiPolynomial.total(part for other, part in parts if other == itemsize)
         elements = elements + touched
         size = size + touched * itemsize
     certainty = footprint_certainty(accesses)
@@ -112,8 +161,8 @@ def _touched(
 
 
 def select_accesses(
-    counts: ScopCounts, array: str | None, tag: str | None, direction: str | None
-) -> tuple[AccessCounts, ...]:
+    counts: CountsOfKernel[_Access_co], array: str | None, tag: str | None, direction: str | None
+) -> tuple[_Access_co, ...]:
     """Return the accesses of global arrays that fit everything given.
 
     Raises
@@ -147,25 +196,18 @@ def select_accesses(
     return selected
 
 
-def touched_elements(accesses: Iterable[AccessCounts], counts: ScopCounts) -> QuasiPolynomial:
+def touched_elements(accesses: Iterable[CountedAccess], counts: CountsOfKernel[Any]) -> QuasiPolynomial:
     """Return how many distinct elements the accesses touch together (Algorithm 2).
 
     Elements of an array that is subscripted in different ways (an index tuple here, a flattened one there)
     are counted once for each way.
     """
-    return _sum(touched for _, touched in _by_array(accesses, counts))
+    return QuasiPolynomial.total(touched for _, touched in _by_array(accesses, counts))
 
 
-def _sum(parts: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
-    total = QuasiPolynomial.constant(0)
-    for part in parts:
-        total = total + part
-    return total
-
-
-def _by_array(accesses: Iterable[AccessCounts], counts: ScopCounts) -> list[tuple[int, QuasiPolynomial]]:
+def _by_array(accesses: Iterable[CountedAccess], counts: CountsOfKernel[Any]) -> list[tuple[int, QuasiPolynomial]]:
     """Return (bytes per element, distinct elements) for each array and way of subscripting it."""
-    ways: dict[Any, list[AccessCounts]] = {}
+    ways: dict[Any, list[CountedAccess]] = {}
     for item in accesses:
         ways.setdefault(_way(item), []).append(item)
     parts = []
@@ -186,35 +228,38 @@ def _points(sets: Sequence[Any], assumptions: Any) -> QuasiPolynomial:
         return QuasiPolynomial.points_at_sizes(union, assumptions)
 
 
-def footprint_certainty(accesses: Sequence[AccessCounts]) -> Certainty:
+def footprint_certainty(accesses: Sequence[CountedAccess]) -> Certainty:
     """Return what the number of distinct elements rests on.
 
     An access of which it is not certain what it touches does no harm where certain ones touch all of that.
     """
-    sure: dict[Any, list[Any]] = {}
-    doubtful: list[tuple[AccessCounts, Certainty]] = []
+    certain: dict[Any, list[Any]] = {}
+    doubtful: list[tuple[CountedAccess, Certainty]] = []
     for item in accesses:
-        certainty = certainty_of_access(item)
+        certainty = item.certainty
         if not item.access.distinct or not item.access.relation.is_single_valued():
             certainty = certainty | Certainty(bound=True)
         if certainty.exact:
-            sure.setdefault(_way(item), []).append(_elements(item))
+            certain.setdefault(_way(item), []).append(_elements(item))
         else:
             doubtful.append((item, certainty))
     ways = {_way(item) for item in accesses}
+    # Subscripted in two ways, one element may be counted twice.
     total = Certainty(bound=len(ways) > len({array for array, _ in ways}))
-    unions = {way: _union(sets) for way, sets in sure.items()} if doubtful else {}
+    # The union is only needed where there is a doubt.
+    unions = {way: _union(sets) for way, sets in certain.items()} if doubtful else {}
     for item, certainty in doubtful:
         if not (_way(item) in unions and _is_within(_elements(item), unions[_way(item)])):
             total = total | certainty
     return total
 
 
-def _way(item: AccessCounts) -> tuple[str, tuple[QuasiPolynomial, ...]]:
+def _way(item: CountedAccess) -> tuple[str, tuple[QuasiPolynomial, ...]]:
+    # Equal strides make equal axes: only then do two relations number the same elements alike.
     return item.array.name, item.axis_strides
 
 
-def _elements(item: AccessCounts) -> Any:
+def _elements(item: CountedAccess) -> Any:
     return item.access.relation.intersect_domain(item.statement.domain).range()
 
 

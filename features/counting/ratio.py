@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.features.counting.rational import Polynomial, polynomial_of, quotient_text
+from perflex.features.counting.rational import quotient_text
 from perflex.features.polynomials.computed_once import computed_once
 from perflex.features.polynomials.pieces import read_piece
+from perflex.features.polynomials.polynomial import Polynomial
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
 
@@ -123,7 +124,7 @@ def _domains(count: QuasiPolynomial) -> list[Any]:
 def _polynomial(count: QuasiPolynomial, domain: Any) -> Polynomial:
     """Return the polynomial on a part of one piece; where that fixes a size, so does the polynomial."""
     pieces = count.isl_object.intersect_params(domain).gist_params(domain).get_pieces()
-    return polynomial_of(read_piece(*pieces[0])) if pieces else {}
+    return Polynomial.of_piece(read_piece(*pieces[0])) if pieces else Polynomial({})
 
 
 def _condition(domain: Any, sizes: Any) -> str:

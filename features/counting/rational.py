@@ -11,47 +11,23 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
+from perflex.features.polynomials.polynomial import sum_text
+
 if TYPE_CHECKING:
-    from perflex.features.polynomials.pieces import Affine, Piece
+    from perflex.features.polynomials.polynomial import Polynomial
 
-__all__ = ["Polynomial", "polynomial_of", "quotient_text"]
+__all__ = ["quotient_text"]
 
-# Coefficients by monomial; a monomial is the sorted tuple of (variable, exponent), where a floor is a variable.
-Monomial = tuple[tuple[str, int], ...]
-Polynomial = dict[Monomial, Fraction]
-# The same with exponents in the order of a list of variables.
+# Coefficients by exponents in the order of a list of variables, as division needs them.
 _Dense = dict[tuple[int, ...], Fraction]
 
 
-def polynomial_of(piece: Piece) -> Polynomial:
-    """Return the polynomial of one piece of a quasi-polynomial."""
-    polynomial: Polynomial = {}
-    for term in piece.terms:
-        powers: dict[str, int] = {}
-        floors = [(_floor_text(floor), exponent) for floor, exponent in term.floors]
-        for name, exponent in (*term.parameters, *floors):
-            powers[name] = powers.get(name, 0) + exponent
-        monomial = tuple(sorted(powers.items()))
-        polynomial[monomial] = polynomial.get(monomial, Fraction(0)) + Fraction(term.coefficient, piece.denominator)
-    return {monomial: coefficient for monomial, coefficient in polynomial.items() if coefficient}
-
-
-def _floor_text(floor: Affine) -> str:
-    parts: Polynomial = {((name, 1),): Fraction(coefficient) for name, coefficient in floor.parameters}
-    parts |= {((_floor_text(inner), 1),): Fraction(coefficient) for coefficient, inner in floor.floors}
-    if floor.constant:
-        parts[()] = Fraction(floor.constant)
-    return f"floor({quotient_text(parts, {(): Fraction(floor.denominator)}, cancel=False)})"
-
-
-def quotient_text(above: Polynomial, below: Polynomial, *, cancel: bool = True) -> str:
+def quotient_text(above: Polynomial, below: Polynomial) -> str:
     """Return the quotient of two polynomials as text, e.g. ``n/16`` or ``(7*n - 14)/(n + 4)``; `below` is not zero."""
-    if not above:
+    if not above.terms:
         return "0"
-    variables = sorted({name for polynomial in (above, below) for monomial in polynomial for name, _ in monomial})
-    numerator, denominator = _dense(above, variables), _dense(below, variables)
-    if cancel:
-        numerator, denominator = _cancelled(numerator, denominator, len(variables))
+    variables = sorted({*above.symbols, *below.symbols})
+    numerator, denominator = _cancelled(_dense(above, variables), _dense(below, variables), len(variables))
     top = _sum_text(numerator, variables)
     if denominator == {(0,) * len(variables): 1}:
         return top
@@ -63,7 +39,7 @@ def quotient_text(above: Polynomial, below: Polynomial, *, cancel: bool = True) 
 def _dense(polynomial: Polynomial, variables: list[str]) -> _Dense:
     return {
         tuple(dict(monomial).get(name, 0) for name in variables): coefficient
-        for monomial, coefficient in polynomial.items()
+        for monomial, coefficient in polynomial.terms.items()
     }
 
 
@@ -72,6 +48,7 @@ def _cancelled(above: _Dense, below: _Dense, variables: int) -> tuple[_Dense, _D
     if not rest:
         return _whole(quotient, {(0,) * variables: Fraction(1)})
     if variables == 1:
+        # Of polynomials in several variables, a common factor is rare and takes long to find.
         factor = _common_factor(above, below)
         above, below = _divide(above, factor)[0], _divide(below, factor)[0]
     lowest = [min(powers[axis] for powers in (*above, *below)) for axis in range(variables)]
@@ -80,7 +57,7 @@ def _cancelled(above: _Dense, below: _Dense, variables: int) -> tuple[_Dense, _D
 
 
 def _divide(above: _Dense, below: _Dense) -> tuple[_Dense, _Dense]:
-    """Return (quotient, rest); with several variables the rest is only told to be zero or not."""
+    """Return (quotient, rest); with several variables the rest only says whether the division is exact."""
     quotient: _Dense = {}
     rest = dict(above)
     lead = max(below)
@@ -123,14 +100,9 @@ def _whole(above: _Dense, below: _Dense) -> tuple[_Dense, _Dense]:
 
 
 def _sum_text(polynomial: _Dense, variables: list[str]) -> str:
-    text = ""
-    for powers in sorted(polynomial, reverse=True):
-        coefficient = polynomial[powers]
-        factors = [
-            name if power == 1 else f"{name}^{power}" for name, power in zip(variables, powers, strict=True) if power
+    return sum_text(
+        [
+            (tuple((name, power) for name, power in zip(variables, powers, strict=True) if power), polynomial[powers])
+            for powers in sorted(polynomial, reverse=True)
         ]
-        if abs(coefficient) != 1 or not factors:
-            factors.insert(0, str(abs(coefficient)))
-        sign = (" - " if coefficient < 0 else " + ") if text else ("-" if coefficient < 0 else "")
-        text += sign + "*".join(factors)
-    return text
+    )

@@ -93,5 +93,5 @@ def _blocked_group(
         for position, distance in enumerate(gap):
             longer[moved[position]] = distance
         gaps.append(tuple(longer))
-    covered = None if group.covered is None else moved[group.covered]
-    return replace(group, axes=tuple(axes), gaps=tuple(gaps), covered=covered)
+    touched_before = None if group.touched_before is None else moved[group.touched_before]
+    return replace(group, axes=tuple(axes), gaps=tuple(gaps), touched_before=touched_before)

@@ -6,10 +6,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.cpu.footprints import outermost
-from perflex.features.cpu.numbers import Numbers
+from perflex.features.cpu.nest_values import NestValues
 from perflex.features.cpu.result import Condition
 from perflex.features.cpu.reuse import Reuse, unit_window
-from perflex.features.cpu.traced import Traced, inequality, polynomial_text
+from perflex.features.cpu.traced import Traced, inequality
 from perflex.features.cpu.traffic import plan
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def conditions_of(
     Conditions without a size in them, of reuse between neighbours, are left out where they are met.
     """
     line = levels[0].line_bytes
-    traced = Reuse(nests, Numbers(sizes, blocks, traced=True), line)
-    places = _places(nests, Reuse(nests, Numbers(sizes, blocks), line), traced)
+    traced = Reuse(nests, NestValues(sizes, blocks, traced=True), line)
+    places = _places(nests, Reuse(nests, NestValues(sizes, blocks), line), traced)
     symbols = _symbol_values(nests, sizes, blocks)
     everything = rules.whole(traced.everything())
     found = []
@@ -65,15 +65,15 @@ def _places(nests: Nests, plain: Reuse, traced: Reuse) -> list[Place]:
         places |= {
             (entry.nest, window) for parts in entry.carried for part, window in parts if part > 0 and any(window)
         }
-        if entry.group.covered is not None:
-            places.add((entry.nest, unit_window(loops, entry.group.covered)))
+        if entry.group.touched_before is not None:
+            places.add((entry.nest, unit_window(loops, entry.group.touched_before)))
     ordered = sorted(places, key=lambda place: (place[1], -place[0]), reverse=True)
     seen: dict[tuple[object, ...], Place] = {}
     for place in ordered:
         # Nests that share the loop say the same.
         needed = traced.needed(place)
-        terms = frozenset(needed.terms.items()) if isinstance(needed, Traced) else needed
-        seen.setdefault((nests.nests[place[0]].loops[outermost(place[1])].name, terms), place)
+        formula = Traced.of(needed).polynomial
+        seen.setdefault((nests.nests[place[0]].loops[outermost(place[1])].name, formula), place)
     return list(seen.values())
 
 
@@ -109,7 +109,7 @@ def _reach(traced: Reuse, place: Place) -> str:
     footprints = traced.footprints[number]
     for position, group in enumerate(footprints.nest.groups):
         if window in group.gaps:
-            return polynomial_text(footprints.touched(position, window))
+            return str(Traced.of(footprints.touched(position, window)))
     return ""
 
 
@@ -123,12 +123,12 @@ def _condition(
     counts: tuple[int, int, int],
     reach: str,
 ) -> Condition:
-    polynomial = needed if isinstance(needed, Traced) else Traced({(): Fraction(needed)}, float(needed))
-    met = polynomial.value < available if strict else polynomial.value <= available
-    symbol = next((name for name in polynomial.symbols if name in values), "")
-    largest = _largest(polynomial, available, symbol, values, strict=strict) if symbol else None
-    text = inequality(polynomial, available, strict=strict)
-    return Condition(level, loop, text, symbol, largest, met, polynomial.value, available, *counts, reach)
+    traced = Traced.of(needed)
+    met = traced.value < available if strict else traced.value <= available
+    symbol = next((name for name in traced.polynomial.symbols if name in values), "")
+    largest = _largest(traced, available, symbol, values, strict=strict) if symbol else None
+    text = inequality(traced, available, strict=strict)
+    return Condition(level, loop, text, symbol, largest, met, traced.value, available, *counts, reach)
 
 
 def _largest(needed: Traced, available: int, symbol: str, values: Mapping[str, float], *, strict: bool) -> int | None:
@@ -136,7 +136,7 @@ def _largest(needed: Traced, available: int, symbol: str, values: Mapping[str, f
     fixed = {name: Fraction(value) for name, value in {**needed.known, **values}.items()}
 
     def meets(value: int) -> bool:
-        found = needed.at({**fixed, symbol: Fraction(value)})
+        found = needed.polynomial.at({**fixed, symbol: Fraction(value)})
         return found < available if strict else found <= available
 
     if not meets(1):

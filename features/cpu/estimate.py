@@ -11,7 +11,7 @@ from perflex.features.cpu.blocking import blocked_nests
 from perflex.features.cpu.conditions import conditions_of
 from perflex.features.cpu.cycles import cache_cycles, memory_cycles, memory_penalty
 from perflex.features.cpu.folding import folded_nests
-from perflex.features.cpu.numbers import Numbers
+from perflex.features.cpu.nest_values import NestValues
 from perflex.features.cpu.read_nests import read_nests
 from perflex.features.cpu.result import MEMORY, EcmEstimate, LevelTraffic
 from perflex.features.cpu.reuse import Reuse
@@ -100,7 +100,7 @@ def estimate_ecm(
         raise FeatureError(msg, variant=str(lanes))
     given, chosen, shape = _spread(scop, sizes, blocks or {})
     nests = _nests_of(scop, _lanes(scop, where) if lanes is None else lanes, tuple(chosen), dict(fold or {}))
-    numbers = Numbers(given, chosen)
+    numbers = NestValues(given, chosen)
     reuse = Reuse(nests, numbers, levels[0].line_bytes)
     plans = plan(reuse)
     iterations = _iterations(plans)
@@ -170,14 +170,14 @@ def _lanes(scop: Scop, machine: Machine) -> int:
 
 
 def _nests_of(scop: Scop, lanes: int, blocked: tuple[str, ...], fold: dict[str, int]) -> Nests:
-    # Kept on the Scop, as counts are: reading them takes isl's time.
-    kept: dict[object, Nests] = scop.__dict__.setdefault("_ecm_nests", {})
-    key = (lanes, tuple(sorted(blocked)), tuple(sorted(fold.items())))
-    if key not in kept:
-        if (lanes,) not in kept:
-            kept[(lanes,)] = read_nests(scop, lanes)
-        kept[key] = blocked_nests(folded_nests(kept[(lanes,)], fold), tuple(sorted(blocked)))
-    return kept[key]
+    loops = tuple(sorted(blocked))
+
+    def compute() -> Nests:
+        # Reading nests takes isl's time, blocking and folding them does not.
+        plain = scop.derived("nests", lanes, lambda: read_nests(scop, lanes))
+        return blocked_nests(folded_nests(plain, fold), loops)
+
+    return scop.derived("blocked nests", (lanes, loops, tuple(sorted(fold.items()))), compute)
 
 
 def _iterations(plans: list[GroupPlan]) -> Any:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.features.cpu.traced import at_least, is_multiple, larger, select, smaller
+from perflex.features.cpu.traced import Traced, at_least, is_multiple, larger, select, smaller
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from perflex.features.cpu.nest_values import NestValues
     from perflex.features.cpu.nests import Nest
-    from perflex.features.cpu.numbers import Numbers
 
 __all__ = ["Footprints", "Window", "outermost"]
 
@@ -38,7 +38,7 @@ class Footprints:
         Iterations of each loop.
     """
 
-    def __init__(self, nest: Nest, numbers: Numbers, line: int, whole: Mapping[str, Any]) -> None:
+    def __init__(self, nest: Nest, numbers: NestValues, line: int, whole: Mapping[str, Any]) -> None:
         self.nest = nest
         self.extents = numbers.extents(nest)
         self._line = line
@@ -166,7 +166,8 @@ class Footprints:
         joined = (reach >= width) & (touched <= width)
         linear = self._linear(place, window, over, width)
         _, inner = self.reach(place, axis, over + 1)
-        again = touched / inner * smaller(distance, inner) if _plain(inner) else touched
+        # A polynomial cannot be divided by one: the formula takes a whole row for new.
+        again = touched if isinstance(inner, Traced) else touched / inner * smaller(distance, inner)
         return select(joined, linear, at_least(touched, self._line) + (window[over] - 1) * again)
 
     def _linear(self, place: int, window: Window, over: int, width: Any) -> Any:
@@ -213,7 +214,7 @@ class Footprints:
         """Return the bytes that all groups touch, each array's that an earlier nest touched counted once."""
         total: Any = 0
         for place, group in enumerate(self.nest.groups):
-            if group.covered is None or over > group.covered:
+            if group.touched_before is None or over > group.touched_before:
                 total = total + self.footprint(place, window)
         return total
 
@@ -279,8 +280,3 @@ class Footprints:
 def _forward(window: Sequence[int]) -> Window:
     first = next((distance for distance in window if distance), 0)
     return tuple(-distance for distance in window) if first < 0 else tuple(window)
-
-
-def _plain(number: Any) -> bool:
-    """Return whether it is a number to divide by."""
-    return not hasattr(number, "terms")

@@ -109,7 +109,7 @@ class StreamGroup:
         Distance of each stream from the next one, in iterations of each loop of the nest; one shorter than streams.
     halo
         Largest difference of offsets, along each axis.
-    covered
+    touched_before
         Index of the loop in whose iteration an earlier nest has touched the same, if one has.
     text
         An access as written, for messages.
@@ -126,7 +126,7 @@ class StreamGroup:
     streams: tuple[Stream, ...]
     gaps: tuple[tuple[int, ...], ...]
     halo: tuple[int, ...]
-    covered: int | None
+    touched_before: int | None
     text: str
     fold: int = 1
     placed: bool = False

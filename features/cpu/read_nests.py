@@ -12,10 +12,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.cpu.covered import covered_groups
-from perflex.features.cpu.loop_parts import in_parts, loop_divisors
+from perflex.features.cpu.divided_loops import loop_divisors, split_divided_loops
 from perflex.features.cpu.nests import Loop, Nest, Nests
 from perflex.features.cpu.stream_groups import dimension_names, groups_of, halos_of
+from perflex.features.cpu.touched_before import mark_touched_before
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import describe
 from perflex.isl import ISL_LOCK, isl
@@ -23,7 +23,7 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.features.scop.address_maps import Piece
+    from perflex.features.scop.address_maps import Conjunction
     from perflex.features.scop.scop import Scop, Statement
 
 __all__ = ["read_nests"]
@@ -44,10 +44,10 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
     UnsupportedKernelError
         An access or a loop is too irregular for reuse distances; it is named.
     """
-    pieces: dict[str, list[Piece]] = defaultdict(list)
+    pieces: dict[str, list[Conjunction]] = defaultdict(list)
     for piece in describe(scop).pieces:
         pieces[piece.statement].append(piece)
-    found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Piece]]]]] = []
+    found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Conjunction]]]]] = []
     names = {statement.name: dimension_names(scop, statement) for statement in scop.statements}
     divisors = loop_divisors([piece for own in pieces.values() for piece in own], names)
     with ISL_LOCK:
@@ -55,14 +55,14 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
             if statement.name not in pieces:
                 continue
             own = {name: divisor for (launch, name), divisor in divisors.items() if launch == statement.launch}
-            loops = in_parts(_loops(scop, statement, 1 if "lid0" in own else lanes), own)
+            loops = split_divided_loops(_loops(scop, statement, 1 if "lid0" in own else lanes), own)
             for known, domain, members in found:
                 if known == loops and domain.is_equal(statement.domain):
                     members.append((statement, pieces[statement.name]))
                     break
             else:
                 found.append((loops, statement.domain, [(statement, pieces[statement.name])]))
-        nests = covered_groups([_nest(scop, loops, members) for loops, _, members in found])
+        nests = mark_touched_before([_nest(scop, loops, members) for loops, _, members in found])
         result = Nests(
             scop.name,
             nests,
@@ -89,7 +89,7 @@ def _order(schedule: Sequence[int | str]) -> tuple[tuple[int, str], ...]:
     return tuple((step, "") if isinstance(step, int) else (0, step) for step in schedule)
 
 
-def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[Statement, list[Piece]]]) -> Nest:
+def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[Statement, list[Conjunction]]]) -> Nest:
     first = members[0][0]
     groups = groups_of(scop, loops, members)
     count = QuasiPolynomial.points(first.domain, scop.assumptions) * first.weight()

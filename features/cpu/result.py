@@ -19,7 +19,7 @@ MEMORY = "memory"
 class LevelTraffic:
     """Traffic between a level of the memory hierarchy and the one before it; of the first level, the registers.
 
-    Numbers are floats, or arrays of the shape of the sizes and block sizes.
+    NestValues are floats, or arrays of the shape of the sizes and block sizes.
 
     Attributes
     ----------

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from perflex.features.cpu.covered import shared_loops
 from perflex.features.cpu.footprints import Footprints, Window, outermost
+from perflex.features.cpu.touched_before import shared_loops
 from perflex.features.cpu.traced import smaller
 
 if TYPE_CHECKING:
+    from perflex.features.cpu.nest_values import NestValues
     from perflex.features.cpu.nests import Nests
-    from perflex.features.cpu.numbers import Numbers
 
 __all__ = ["Place", "Reuse", "unit_window"]
 
@@ -37,7 +37,7 @@ class Reuse:
         Bytes of a cache line.
     """
 
-    def __init__(self, nests: Nests, numbers: Numbers, line: int) -> None:
+    def __init__(self, nests: Nests, numbers: NestValues, line: int) -> None:
         self.nests = nests
         self.numbers = numbers
         self.line = line
@@ -76,7 +76,7 @@ class Reuse:
             touched: Any = 0
             for number, nest in enumerate(self.nests.nests):
                 for place, group in enumerate(nest.groups):
-                    if group.array == array and group.covered is None:
+                    if group.array == array and group.touched_before is None:
                         touched = touched + self.footprints[number].reached(place)
             total = total + smaller(whole, touched)
         return total

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.cpu.loop_parts import PARTED, divided_dimension
+from perflex.features.cpu.divided_loops import OUTER_SUFFIX, divided_dimension
 from perflex.features.cpu.nests import Axis, Step, Stream, StreamGroup
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from perflex.features.cpu.nests import Loop
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-    from perflex.features.scop.address_maps import AccessMap, Column, Piece, Row
+    from perflex.features.scop.address_maps import AccessMap, Column, Conjunction, Row
     from perflex.features.scop.scop import Scop, Statement
 
 __all__ = ["dimension_names", "groups_of", "halos_of", "ordered_streams"]
@@ -37,7 +37,7 @@ class _Subscript:
 
 
 def groups_of(
-    scop: Scop, loops: Sequence[Loop], members: Iterable[tuple[Statement, Sequence[Piece]]]
+    scop: Scop, loops: Sequence[Loop], members: Iterable[tuple[Statement, Sequence[Conjunction]]]
 ) -> tuple[StreamGroup, ...]:
     """Return the groups of accesses of statements inside the same loops.
 
@@ -69,7 +69,7 @@ def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> dict[in
     for dimension, name in enumerate(dimension_names(scop, statement)):
         columns[dimension] = [(places[name], 1)]
         inner = "lane" if name == "lid0" and "lane" in places else name
-        outer = name if inner == "lane" else f"{name}{PARTED}"
+        outer = name if inner == "lane" else f"{name}{OUTER_SUFFIX}"
         if outer in places and (inner == "lane" or outer != name):
             width = int(str(loops[places[inner]].extent))
             columns[dimension] = [(places[inner], 1), (places[outer], width)]
@@ -78,7 +78,7 @@ def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> dict[in
 
 def _subscripts(
     scop: Scop,
-    pieces: Sequence[Piece],
+    pieces: Sequence[Conjunction],
     loops: Sequence[Loop],
     columns: dict[int, list[tuple[int, int]]],
 ) -> list[_Subscript]:
@@ -102,7 +102,7 @@ def _subscripts(
 
 def _subscript(
     scop: Scop,
-    piece: Piece,
+    piece: Conjunction,
     access: AccessMap,
     loops: Sequence[Loop],
     columns: dict[int, list[tuple[int, int]]],
@@ -130,21 +130,23 @@ def _subscript(
     return _Subscript(access, tuple(steps), tuple(offsets), tuple(rests))
 
 
-def _moves(piece: Piece, column: Column) -> bool:
+def _moves(piece: Conjunction, column: Column) -> bool:
     row = piece.floors[column[1]].row
     return any(inner[0] == "d" or (inner[0] == "f" and _moves(piece, inner)) for inner, _ in row)
 
 
-def _irregular(piece: Piece, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int]]], column: Column) -> bool:
+def _irregular(
+    piece: Conjunction, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int]]], column: Column
+) -> bool:
     """Return whether an index has a part that no loop moves evenly."""
     if column[0] != "f" or not _moves(piece, column):
         return False
     dimension = divided_dimension(piece.floors[column[1]])
-    return dimension is None or not loops[columns[dimension][-1][0]].name.endswith(PARTED)
+    return dimension is None or not loops[columns[dimension][-1][0]].name.endswith(OUTER_SUFFIX)
 
 
 def _steps(
-    piece: Piece, row: Row, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int]]]
+    piece: Conjunction, row: Row, loops: Sequence[Loop], columns: dict[int, list[tuple[int, int]]]
 ) -> tuple[Step, ...]:
     moved: dict[int, int] = defaultdict(int)
     for column, value in row:

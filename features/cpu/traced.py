@@ -1,4 +1,4 @@
-"""Numbers that know how they follow from the sizes: a polynomial with its value at some sizes.
+"""NestValues that know how they follow from the sizes: a polynomial with its value at some sizes.
 
 Conditions are computed once with plain numbers or arrays, for speed, and once with these, for people: a comparison
 is decided by the value, so the polynomial is the one that holds around the sizes given.
@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.features.polynomials.polynomial import Polynomial, floor_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.features.polynomials.pieces import Affine
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
-__all__ = ["Traced", "at_least", "inequality", "is_multiple", "larger", "polynomial_text", "select", "smaller", "trace"]
-
-Monomial = tuple[tuple[str, int], ...]
+__all__ = ["Traced", "at_least", "inequality", "is_multiple", "larger", "select", "smaller", "trace"]
 
 
 class Traced:
@@ -29,37 +28,34 @@ class Traced:
 
     Attributes
     ----------
-    terms
-        Coefficient of each monomial.
+    polynomial
+        How it follows from the sizes.
     value
         The value.
     known
         Value of each name.
     """
 
-    __slots__ = ("known", "terms", "value")
+    __slots__ = ("known", "polynomial", "value")
 
-    def __init__(
-        self, terms: Mapping[Monomial, Fraction], value: float, known: Mapping[str, float] | None = None
-    ) -> None:
-        self.terms = {monomial: factor for monomial, factor in terms.items() if factor}
+    def __init__(self, polynomial: Polynomial, value: float, known: Mapping[str, float] | None = None) -> None:
+        self.polynomial = polynomial
         self.value = value
         self.known = known or {}
 
     @classmethod
     def symbol(cls, name: str, value: float, power: int = 1) -> Traced:
         """Return a power of a size."""
-        return cls({((name, power),): Fraction(1)}, value**power, {name: value})
+        return cls(Polynomial.power(name, power), value**power, {name: value})
 
-    def _other(self, other: Any) -> Traced:
-        return other if isinstance(other, Traced) else Traced({(): Fraction(other)}, float(other))
+    @classmethod
+    def of(cls, number: Any) -> Traced:
+        """Return a traced number as it is, and a plain one as a constant."""
+        return number if isinstance(number, Traced) else cls(Polynomial.constant(number), float(number))
 
     def __add__(self, other: Any) -> Traced:
-        more = self._other(other)
-        terms = dict(self.terms)
-        for monomial, factor in more.terms.items():
-            terms[monomial] = terms.get(monomial, Fraction(0)) + factor
-        return Traced(terms, self.value + more.value, {**self.known, **more.known})
+        more = self.of(other)
+        return Traced(self.polynomial + more.polynomial, self.value + more.value, {**self.known, **more.known})
 
     __radd__ = __add__
 
@@ -67,22 +63,14 @@ class Traced:
         return self * -1
 
     def __sub__(self, other: Any) -> Traced:
-        return self + self._other(other) * -1
+        return self + self.of(other) * -1
 
     def __rsub__(self, other: Any) -> Traced:
-        return self._other(other) - self
+        return self.of(other) - self
 
     def __mul__(self, other: Any) -> Traced:
-        more = self._other(other)
-        terms: dict[Monomial, Fraction] = {}
-        for left, one in self.terms.items():
-            for right, two in more.terms.items():
-                powers = dict(left)
-                for name, exponent in right:
-                    powers[name] = powers.get(name, 0) + exponent
-                monomial = tuple(sorted((name, exponent) for name, exponent in powers.items() if exponent))
-                terms[monomial] = terms.get(monomial, Fraction(0)) + one * two
-        return Traced(terms, self.value * more.value, {**self.known, **more.known})
+        more = self.of(other)
+        return Traced(self.polynomial * more.polynomial, self.value * more.value, {**self.known, **more.known})
 
     __rmul__ = __mul__
 
@@ -90,35 +78,19 @@ class Traced:
         return self * (1 / Fraction(other))
 
     def __ge__(self, other: Any) -> bool:
-        return self.value >= self._other(other).value
+        return self.value >= self.of(other).value
 
     def __gt__(self, other: Any) -> bool:
-        return self.value > self._other(other).value
+        return self.value > self.of(other).value
 
     def __le__(self, other: Any) -> bool:
-        return self.value <= self._other(other).value
+        return self.value <= self.of(other).value
 
     def __lt__(self, other: Any) -> bool:
-        return self.value < self._other(other).value
+        return self.value < self.of(other).value
 
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """Names it depends on, those of the highest power first."""
-        power: dict[str, int] = {}
-        for monomial in self.terms:
-            for name, exponent in monomial:
-                power[name] = max(power.get(name, 0), exponent)
-        return tuple(sorted(power, key=lambda name: (-power[name], name)))
-
-    def at(self, values: Mapping[str, Fraction]) -> Fraction:
-        """Return its value where the names have these values."""
-        total = Fraction(0)
-        for monomial, factor in self.terms.items():
-            product = factor
-            for name, exponent in monomial:
-                product *= values[name] ** exponent
-            total += product
-        return total
+    def __str__(self) -> str:
+        return str(self.polynomial)
 
 
 def select(condition: Any, yes: Any, no: Any) -> Any:
@@ -146,33 +118,16 @@ def at_least(number: Any, least: float) -> Any:
     return select(number >= least, number, least)
 
 
-def trace(polynomial: QuasiPolynomial, sizes: Mapping[str, Any]) -> Any:
+def trace(polynomial: QuasiPolynomial, sizes: Mapping[str, Any]) -> Traced:
     """Return a size of the kernel as a traced number: the piece that holds at the sizes given."""
-    for piece in polynomial.pieces:
-        if not piece.holds(sizes):
-            continue
-        total: Any = Traced({}, 0.0)
-        for term in piece.terms:
-            factor = Fraction(term.coefficient, piece.denominator)
-            product: Any = Traced({(): factor}, float(factor))
-            for name, exponent in term.parameters:
-                for _ in range(exponent):
-                    product = product * Traced.symbol(name, sizes[name])
-            for floor, exponent in term.floors:
-                for _ in range(exponent):
-                    product = product * Traced.symbol(_floor_text(floor), floor(sizes))
-            total = total + product
-        return total
-    return Traced({}, 0.0)
-
-
-def _floor_text(floor: Affine) -> str:
-    terms: dict[Monomial, Fraction] = {(): Fraction(floor.constant)}
-    for name, factor in floor.parameters:
-        terms[((name, 1),)] = Fraction(factor)
-    for factor, inner in floor.floors:
-        terms[((_floor_text(inner), 1),)] = Fraction(factor)
-    return f"floor(({_sum_text(Traced(terms, 0.0).terms)})/{floor.denominator})"
+    piece = next((piece for piece in polynomial.pieces if piece.holds(sizes)), None)
+    if piece is None:
+        return Traced.of(0)
+    known: dict[str, float] = {}
+    for term in piece.terms:
+        known |= {name: sizes[name] for name, _ in term.parameters}
+        known |= {floor_text(floor): floor(sizes) for floor, _ in term.floors}
+    return Traced(Polynomial.of_piece(piece), float(polynomial.evaluate(sizes)), known)
 
 
 def inequality(needed: Traced, available: int, *, strict: bool) -> str:
@@ -182,30 +137,10 @@ def inequality(needed: Traced, available: int, *, strict: bool) -> str:
     >>> inequality(48 * n - 32, 32768, strict=False)
     '3*N <= 2050'
     """
-    left = {monomial: factor for monomial, factor in needed.terms.items() if monomial}
-    right = Fraction(available) - needed.terms.get((), Fraction(0))
-    scale = lcm(*(factor.denominator for factor in (*left.values(), right)))
-    whole = reduce(gcd, (int(factor * scale) for factor in (*left.values(), right)), 0) or 1
-    left = {monomial: factor * scale / whole for monomial, factor in left.items()}
-    return f"{_sum_text(left)} {'<' if strict else '<='} {int(right * scale / whole)}"
-
-
-def polynomial_text(number: Any) -> str:
-    """Return a traced number, or a plain one, as text."""
-    return _sum_text(number.terms) if isinstance(number, Traced) else f"{number:g}"
-
-
-def _sum_text(terms: Mapping[Monomial, Fraction]) -> str:
-    def degree(monomial: Monomial) -> tuple[int, Monomial]:
-        return -sum(exponent for _, exponent in monomial), monomial
-
-    text = ""
-    for monomial in sorted(terms, key=degree):
-        factor = terms[monomial]
-        size = abs(factor)
-        parts = [name if exponent == 1 else f"{name}^{exponent}" for name, exponent in monomial]
-        if size != 1 or not parts:
-            parts.insert(0, str(size))
-        sign = ("-" if factor < 0 else "") if not text else (" - " if factor < 0 else " + ")
-        text += sign + "*".join(parts)
-    return text or "0"
+    terms = needed.polynomial.terms
+    left = Polynomial({monomial: factor for monomial, factor in terms.items() if monomial})
+    right = Fraction(available) - terms.get((), Fraction(0))
+    coefficients = [*left.terms.values(), right]
+    scale = Fraction(lcm(*(factor.denominator for factor in coefficients)))
+    scale /= Fraction(reduce(gcd, (int(factor * scale) for factor in coefficients), 0) or 1)
+    return f"{left * Polynomial.constant(scale)} {'<' if strict else '<='} {int(right * scale)}"

@@ -144,8 +144,8 @@ class Traffic:
             for parts in entry.carried
         ]
         first: Any = 0.0
-        if group.covered is not None:
-            first = self.holds(entry.nest, unit_window(len(entry.rates) - 1, group.covered))
+        if group.touched_before is not None:
+            first = self.holds(entry.nest, unit_window(len(entry.rates) - 1, group.touched_before))
         loads: Any = 0.0
         evicts: Any = 0.0
         allocates: Any = 0.0

@@ -10,6 +10,7 @@ from perflex.errors import FeatureError
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
 __all__ = ["BLOCK_UNITS", "BlockFamily", "BlockFeature"]
 
@@ -34,7 +35,7 @@ class BlockFeature:
         """What is counted."""
         return BLOCK_UNITS.get(self.identifier, "B")
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:  # noqa: ARG002 - protocol
+    def value(self, scop: Scop, _sizes: Sizes, _target: Target, /) -> Any:
         """Raise: no kernel has a value.
 
         Raises
@@ -48,15 +49,15 @@ class BlockFeature:
         )
         raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, _scop: Scop, _sizes: Sizes, /) -> bool:
         """Return True, so that asking for the value says why there is none."""
         return True
 
-    def inventory(self, scop: Scop) -> list[str]:  # noqa: ARG002 - protocol
+    def inventory(self, _scop: Scop, /) -> list[str]:
         """Return nothing: a kernel has none of them."""
         return []
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
         """Return None: the unit says it."""
         return None
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FeatureError
-from perflex.machines.choice import chosen_machine
-from perflex.machines.resources import current_resources
 
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
 __all__ = ["BuildFamily", "BuildFeature", "needs_build"]
 
@@ -30,8 +29,8 @@ class BuildFeature:
         """What is counted."""
         return _UNITS[self.identifier]
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:  # noqa: ARG002 - protocol
-        """Return the value of the build that is current (`perflex.machines.resources.using_resources`).
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
+        """Return the value of the target's build, or the registers that are stated for it.
 
         Raises
         ------
@@ -39,10 +38,10 @@ class BuildFeature:
             The kernel was not built, or the driver does not tell.
         """
         scop.check_sizes(sizes)
-        built, choice = current_resources(), chosen_machine()
+        built = target.resources
         found = None if built is None else getattr(built, _FIELDS[self.identifier])
-        if built is None and self.identifier == "f_registers" and choice is not None:
-            found = choice.registers
+        if built is None and self.identifier == "f_registers":
+            found = target.registers
         if found is not None:
             return float(found)
         if built is None:
@@ -52,15 +51,15 @@ class BuildFeature:
         msg = f"feature {self.identifier} of kernel {scop.name!r} {why}"
         raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, _scop: Scop, _sizes: Sizes, /) -> bool:
         """Return True: every kernel takes some, were it none."""
         return True
 
-    def inventory(self, scop: Scop) -> list[str]:  # noqa: ARG002 - protocol
+    def inventory(self, _scop: Scop, /) -> list[str]:
         """Return the features of this family."""
         return list(_UNITS)
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
         """Return None: these have no rate."""
         return None
 

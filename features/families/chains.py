@@ -23,6 +23,7 @@ from perflex.features.families.operations import OperationFamily
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
     from perflex.features.scop.scop import Scop, Statement
+    from perflex.machines.target import Target
 
 __all__ = ["ChainFamily", "ChainFeature"]
 
@@ -41,7 +42,7 @@ class ChainFeature:
     Attributes
     ----------
     dtype, kind
-        Of the operations counted.
+        Element type and name of the operations counted, as in ``f_op_...``.
     after
         So many operations at the beginning of each chain are not counted.
     """
@@ -60,13 +61,14 @@ class ChainFeature:
         """What is counted."""
         return "chained sub-group operation"
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the count at the given sizes."""
         scop.check_sizes(sizes)
         counts = counts_of(scop)
         total: Any = 0
+        size = target.sub_group_size
         for variables in _chains(scop).values():
-            lengths = [self._lengths(counts, statements, sizes, sub_group_size) for statements in variables.values()]
+            lengths = [self._lengths(counts, statements, sizes, size) for statements in variables.values()]
             longest, matching = lengths[0]
             for other, other_matching in lengths[1:]:
                 longer = np.asarray(other) > np.asarray(longest)
@@ -93,7 +95,7 @@ class ChainFeature:
         share = np.divide(beyond, every, out=np.zeros_like(beyond), where=np.asarray(every) > 0)
         return beyond, matching * share
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
         """Return whether any chain has such an operation."""
         return f"{_PREFIX}{self.dtype}_{self.kind}" in self.inventory(scop)
 
@@ -107,7 +109,7 @@ class ChainFeature:
             if _operations(statement, self.kind, self.dtype)
         ]
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return the chain features the kernel has."""
         found = {
             f"{_PREFIX}{operation.dtype}_{operation.kind}"
@@ -119,7 +121,7 @@ class ChainFeature:
         }
         return sorted(found)
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
         """Return None: a latency has no rate."""
         return None
 

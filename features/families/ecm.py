@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MachineError
 from perflex.features.families.feature import Amount
-from perflex.machines.choice import current_choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
-    from perflex.machines.choice import Choice
+    from perflex.machines.machine import Machine
+    from perflex.machines.target import Target
 
 __all__ = ["EcmFamily", "EcmFeature"]
 
@@ -56,18 +56,17 @@ class EcmFeature:
         """True: there is no value without a machine."""
         return True
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:  # noqa: ARG002 - of no meaning on a CPU
-        """Return the value at the given sizes on the machine that is chosen.
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
+        """Return the value at the given sizes on the target's machine.
 
         Raises
         ------
         MachineError
-            No machine is chosen, it has no such level, or no bandwidth for cycles.
+            The target has no machine, it has no such level, or no bandwidth for cycles.
         UnsupportedKernelError
             An access or a loop is too irregular.
         """
-        choice = current_choice(self.identifier)
-        machine = choice.machine
+        machine = target.need_machine(self.identifier)
         known = [*(level.name.lower() for level in machine.need_levels()), "mem"]
         if self.level not in known:
             msg = f"machine {machine.name} has no level {self.level} ({self.identifier}); it has {', '.join(known)}"
@@ -76,18 +75,18 @@ class EcmFeature:
             # A kernel that only computes, or does nothing, moves nothing.
             scop.check_sizes(sizes)
             return 0.0
-        found = _estimated(scop, sizes, choice)
+        found = _estimated(scop, sizes, machine)
         if self.identifier not in found:
             fact = "memory_streams" if self.level == "mem" else f"load and store_bytes_per_cycle of {self.level}"
             msg = f"machine {machine.name} has no {fact}, which {self.identifier} needs; add it to its file"
             raise MachineError(msg, machine=machine.name, feature=self.identifier)
         return found[self.identifier]
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
         """Return whether the kernel accesses memory at all."""
         return bool(self.inventory(scop))
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return the usual features of this family if the kernel accesses memory."""
         touches = any(
             scop.array(access.array).space != "private"
@@ -96,27 +95,20 @@ class EcmFeature:
         )
         return list(EcmFamily().examples()) if touches else []
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
         """Return one byte for volumes."""
         return Amount(1.0, "B") if self.quantity == "vol" else None
 
 
-def _estimated(scop: Scop, sizes: Sizes, choice: Choice) -> Mapping[str, Any]:
+def _estimated(scop: Scop, sizes: Sizes, machine: Machine) -> Mapping[str, Any]:
     import numpy as np
 
     from perflex.features.cpu import estimate_ecm
 
     used = {name: np.asarray(sizes[name]) for name in scop.parameters if name in sizes}
-    # Kept on the Scop, as counts are: a model asks for several features of one computation.
-    kept: dict[Any, Mapping[str, Any]] = scop.__dict__.setdefault("_ecm_values", {})
-    key = (tuple((name, array.shape, array.tobytes()) for name, array in sorted(used.items())), choice.machine)
-    found = kept.get(key)
-    if found is None:
-        found = estimate_ecm(scop, sizes, choice.machine).features()
-        if len(kept) >= _KEPT:
-            kept.clear()
-        kept[key] = found
-    return found
+    key = (tuple((name, array.shape, array.tobytes()) for name, array in sorted(used.items())), machine)
+    # A model asks for several features of one computation.
+    return scop.derived("ECM", key, lambda: estimate_ecm(scop, sizes, machine).features(), most=_KEPT)
 
 
 class EcmFamily:

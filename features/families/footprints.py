@@ -10,14 +10,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnknownFeatureError
-from perflex.features.counting.access_pattern import DIRECTIONS, AccessPattern, parse_pattern
+from perflex.features.counting.access_pattern import AccessPattern, parse_pattern
 from perflex.features.counting.counts import AccessCounts, counts_of
 from perflex.features.families.feature import Amount
+from perflex.features.scop.words import DIRECTIONS
 
 if TYPE_CHECKING:
     from perflex.features.counting.footprints import Footprint
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
 __all__ = ["FootprintFamily", "FootprintFeature"]
 
@@ -46,16 +48,16 @@ class FootprintFeature:
         """Return the footprint of the accesses that fit at the given sizes."""
         return counts_of(scop).footprint_among(self.selected(scop, sizes))
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:  # noqa: ARG002 - protocol
+    def value(self, scop: Scop, sizes: Sizes, _target: Target, /) -> Any:
         """Return the number of distinct elements at the given sizes."""
         scop.check_sizes(sizes)
         return self.footprint(scop, sizes).elements.evaluate(sizes)
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:
+    def matches(self, scop: Scop, sizes: Sizes, /) -> bool:
         """Return whether any access fits."""
         return bool(self.selected(scop, sizes))
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return the footprints of each global array, by direction where it has both, and of each access tag."""
         directions: dict[str, set[str]] = {}
         tags: dict[str, None] = {}
@@ -70,7 +72,7 @@ class FootprintFeature:
             found += [f"{FOOTPRINT}_array:{name}_{direction}" for direction in DIRECTIONS if len(both) > 1]
         return found + [f"{FOOTPRINT}_tag:{tag}" for tag in tags]
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, scop: Scop, sizes: Sizes, _target: Target, /) -> Amount | None:
         """Return bytes per element, if all selected arrays agree."""
         amounts = {item.array.itemsize for item in self.selected(scop, sizes)}
         return Amount(float(amounts.pop()), "B") if len(amounts) == 1 else None

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.features.instructions.instructions import INSTRUCTION_CLASSES, instructions_of
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
-__all__ = ["INSTRUCTION_CLASSES", "INSTRUCTION_FEATURES", "InstructionFamily", "InstructionFeature"]
+__all__ = ["INSTRUCTION_FEATURES", "InstructionFamily", "InstructionFeature"]
 
-INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
 _WARP = "sub-group instruction"
 INSTRUCTION_FEATURES = {
     **{f"f_inst_{kind}": _WARP for kind in INSTRUCTION_CLASSES},
@@ -41,34 +43,31 @@ class InstructionFeature:
         """What is counted."""
         return INSTRUCTION_FEATURES[self.identifier]
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the value at the given sizes, over all launches of the kernel."""
         scop.check_sizes(sizes)
+        size = target.sub_group_size
         if self.identifier != "f_inst_predication":
-            return self.count(scop, sub_group_size).evaluate(sizes)
-        threads = InstructionFeature("f_inst_thread").count(scop, sub_group_size).evaluate(sizes)
-        places = InstructionFeature("f_inst_total").count(scop, sub_group_size).evaluate(sizes) * sub_group_size
+            return self.count(scop, size).evaluate(sizes)
+        threads = InstructionFeature("f_inst_thread").count(scop, size).evaluate(sizes)
+        places = InstructionFeature("f_inst_total").count(scop, size).evaluate(sizes) * size
         # Where nothing runs, nothing is predicated.
         share = np.where(places > 0, threads / np.maximum(places, 1), 1.0)
         return share if np.ndim(places) else float(share)
 
     def count(self, scop: Scop, sub_group_size: int) -> QuasiPolynomial:
         """Return the symbolic count; the predication is a ratio of two and has none."""
-        from perflex.features.instructions.instructions import instructions_of
-
         whose = None if self.identifier == "f_inst_thread" else sub_group_size
         by_class = instructions_of(scop, whose)
         if self.identifier in {"f_inst_total", "f_inst_thread"}:
-            from perflex.features.counting.counts import total
-
-            return total(by_class.values())
+            return QuasiPolynomial.total(by_class.values())
         return by_class[self.identifier.removeprefix("f_inst_")]
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
         """Return whether the kernel has any."""
         return self.identifier in self.inventory(scop)
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel has."""
         from perflex.features.instructions.instructions import instructions_of
 
@@ -80,7 +79,7 @@ class InstructionFeature:
             if name in there or name.removeprefix("f_inst_") not in INSTRUCTION_CLASSES
         ]
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
         """Return None: instructions of a class are all that is known."""
         return None
 

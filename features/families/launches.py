@@ -12,6 +12,7 @@ from perflex.features.counting.counts import counts_of
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
 __all__ = ["LaunchFamily", "LaunchFeature"]
 
@@ -36,7 +37,7 @@ class LaunchFeature:
         """What is counted."""
         return _UNITS[self.identifier]
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the value at the given sizes.
 
         Barriers are the mean over the launch's work-groups, which is what one work-item meets when all
@@ -50,7 +51,7 @@ class LaunchFeature:
             "f_sync_kernel_launch": lambda: counts.launches,
             "f_thread_groups": lambda: counts.work_groups,
             "f_thread_items": lambda: counts.work_items,
-            "f_sub_groups": lambda: counts.sub_groups(sub_group_size),
+            "f_sub_groups": lambda: counts.sub_groups(target.sub_group_size),
         }[self.identifier]()
         return symbolic.evaluate(sizes)
 
@@ -63,11 +64,11 @@ class LaunchFeature:
             total = total + counts.barriers(kind, launch).evaluate(sizes) / np.maximum(groups, 1)
         return total
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
         """Return whether the kernel has any."""
         return self.identifier in self.inventory(scop)
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel has."""
         barriers = {f"f_sync_barrier_{barrier.kind}" for barrier in scop.barriers}
         return [
@@ -78,7 +79,7 @@ class LaunchFeature:
             "f_sub_groups",
         ]
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
         """Return None: these have no rate in operations or bytes."""
         return None
 

@@ -1,24 +1,24 @@
 """Features that need a machine: residency, data volumes, memory transactions, and Su's closed forms.
 
-The machine is the one of `perflex.machines.using_machine`; without one these features are errors that say so.
+The machine is the target's; without one these features are errors that say so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex.features.families.feature import Amount
-from perflex.machines.choice import Choice, current_choice
-from perflex.machines.resources import current_resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
+    from perflex.machines.machine import Machine
+    from perflex.machines.target import Target
 
 __all__ = ["RESIDENCY_FEATURES", "VOLUME_FEATURES", "MachineFamily", "MachineFeature", "needs_machine"]
 
@@ -34,44 +34,48 @@ class _Kind:
     units
         Unit of each feature.
     compute
-        Their values, keyed by identifier, for a Scop at integer sizes on a machine.
+        Their values, keyed by identifier, for a Scop at integer sizes on a machine, with registers per work-item.
     """
 
     units: Mapping[str, str]
-    compute: Callable[[Scop, Mapping[str, int], Choice], Mapping[str, float]]
+    compute: Callable[[Scop, Mapping[str, int], Machine, int | None], Mapping[str, float]]
 
 
-def _residency(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
+def _residency(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
     from perflex.features.gpu.waves import wave_values
 
-    return wave_values(scop, sizes, choice.machine, choice.registers)
+    return wave_values(scop, sizes, machine, registers)
 
 
-def _volumes(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
+def _volumes(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
     from perflex.features.gpu import estimate_volumes
 
-    values = estimate_volumes(scop, sizes, choice.machine, registers=choice.registers).features()
+    values = estimate_volumes(scop, sizes, machine, registers=registers).features()
     return {identifier: float(values[identifier]) for identifier in VOLUME_FEATURES}
 
 
-def _su(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
+def _su(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
     from perflex.features.gpu.su_stencil import recognise_stencil
     from perflex.features.gpu.su_volumes import su_volumes
 
-    volumes = su_volumes(recognise_stencil(scop, sizes), choice.machine, registers=choice.registers)
+    volumes = su_volumes(recognise_stencil(scop, sizes), machine, registers=registers)
     return {identifier: float(getattr(volumes, identifier.removeprefix("f_su_"))) for identifier in _SU_FEATURES}
 
 
-def _l1_transactions(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
+def _l1_transactions(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, _registers: int | None
+) -> Mapping[str, float]:
     from perflex.features.gpu.transactions import l1_transactions
 
-    return l1_transactions(scop, sizes, choice.machine)
+    return l1_transactions(scop, sizes, machine)
 
 
-def _cache_transactions(scop: Scop, sizes: Mapping[str, int], choice: Choice) -> Mapping[str, float]:
+def _cache_transactions(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None
+) -> Mapping[str, float]:
     from perflex.features.gpu.transactions import cache_transactions
 
-    return cache_transactions(scop, sizes, choice.machine, choice.registers)
+    return cache_transactions(scop, sizes, machine, registers)
 
 
 RESIDENCY_FEATURES = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
@@ -118,13 +122,13 @@ class MachineFeature:
         """True: there is no value without a machine."""
         return True
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:  # noqa: ARG002 - the machine has its own
-        """Return the value at the given sizes on the machine that is chosen.
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
+        """Return the value at the given sizes on the target's machine.
 
         Raises
         ------
         MachineError
-            No machine is chosen, it lacks a fact, or the kernel exceeds its limits.
+            The target has no machine, it lacks a fact, or the kernel exceeds its limits.
         UnsupportedKernelError
             The kernel is none that this feature is for.
         """
@@ -132,49 +136,35 @@ class MachineFeature:
         used = {name: np.asarray(sizes[name]) for name in scop.parameters}
         shape = np.broadcast_shapes(*(array.shape for array in used.values()))
         if not shape:
-            return self._at(scop, {name: int(array) for name, array in used.items()})
+            return self._at(scop, {name: int(array) for name, array in used.items()}, target)
         result = np.empty(shape)
         spread = {name: np.broadcast_to(array, shape) for name, array in used.items()}
         for place in np.ndindex(shape):
-            result[place] = self._at(scop, {name: int(array[place]) for name, array in spread.items()})
+            result[place] = self._at(scop, {name: int(array[place]) for name, array in spread.items()}, target)
         return result
 
-    def _at(self, scop: Scop, sizes: Mapping[str, int]) -> float:
-        choice = _with_build(current_choice(self.identifier))
+    def _at(self, scop: Scop, sizes: Mapping[str, int], target: Target) -> float:
+        machine, registers = target.need_machine(self.identifier), target.registers_per_item
         kind = next(kind for kind in _KINDS if self.identifier in kind.units)
-        # Kept on the Scop, as counts are: a model asks for several features of one computation.
-        kept: dict[Any, Mapping[str, float]] = scop.__dict__.setdefault("_on_machines", {})
-        key = (kind.compute, tuple(sorted(sizes.items())), choice)
-        found = kept.get(key)
-        if found is None:
-            found = kind.compute(scop, sizes, choice)
-            if len(kept) >= _KEPT:
-                kept.clear()
-            kept[key] = found
+        key = (kind.compute, tuple(sorted(sizes.items())), machine, registers)
+        # A model asks for several features of one computation.
+        found = scop.derived("on machines", key, lambda: kind.compute(scop, sizes, machine, registers), most=_KEPT)
         return found[self.identifier]
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
         """Return whether the kernel has any: volumes need accesses of global arrays."""
         return self.identifier in self.inventory(scop)
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel can have."""
         spaces = {scop.array(access.array).space for statement in scop.statements for access in statement.accesses}
         if "global" in spaces:
             return [name for name in _UNITS if name != "f_txn_local" or "local" in spaces]
         return [*RESIDENCY_FEATURES, *(["f_txn_local", "f_txn_l1"] if "local" in spaces else [])]
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
         """Return one byte for volumes."""
         return Amount(1.0, "B") if self.unit == "B" else None
-
-
-def _with_build(choice: Choice) -> Choice:
-    """Return the choice with the registers that the kernel at hand was built with, where nothing else was stated."""
-    built = current_resources()
-    if choice.registers is not None or built is None or built.registers is None:
-        return choice
-    return replace(choice, registers=built.registers)
 
 
 class MachineFamily:

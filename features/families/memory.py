@@ -12,6 +12,7 @@ from perflex.features.families.feature import Amount
 if TYPE_CHECKING:
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
 __all__ = ["MemoryAccessFamily", "MemoryAccessFeature", "describe_access"]
 
@@ -32,26 +33,25 @@ class MemoryAccessFeature:
         """Return the accesses that fit at the given sizes."""
         return [item for item in counts_of(scop).accesses if self.pattern.fits(item, sizes)]
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the number of accesses at the given sizes."""
         scop.check_sizes(sizes)
-        return counts_of(scop).access_total(self.selected(scop, sizes), sub_group_size).evaluate(sizes)
+        return counts_of(scop).access_total(self.selected(scop, sizes), target.sub_group_size).evaluate(sizes)
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:
+    def matches(self, scop: Scop, sizes: Sizes, /) -> bool:
         """Return whether any access fits."""
         return bool(self.selected(scop, sizes))
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return a description of every access in the kernel, or its arrays where the pattern names one."""
         if self.pattern.array is not None:
             return [f"{ACCESS}_array:{array.name}" for array in scop.arrays]
         return [describe_access(item) for item in counts_of(scop).accesses]
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:
+    def amount(self, scop: Scop, sizes: Sizes, target: Target, /) -> Amount | None:
         """Return bytes per unit, if all selected accesses agree."""
-        amounts = {
-            item.array.itemsize * (sub_group_size if item.per_sub_group else 1) for item in self.selected(scop, sizes)
-        }
+        each = target.sub_group_size
+        amounts = {item.array.itemsize * (each if item.per_sub_group else 1) for item in self.selected(scop, sizes)}
         return Amount(float(amounts.pop()), "B") if len(amounts) == 1 else None
 
 

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import UnknownFeatureError
 from perflex.features.counting.counts import counts_of
 from perflex.features.families.feature import Amount
+from perflex.features.scop.words import OPERATIONS, read_operation
 
 if TYPE_CHECKING:
     from perflex.features.families.feature import Sizes
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
+    from perflex.machines.target import Target
 
-__all__ = ["DTYPES", "OPERATIONS", "OperationFamily", "OperationFeature", "operation_of_function"]
-
-DTYPES = (
-    "float16", "float32", "float64", "complex64", "complex128",
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
-)  # fmt: skip
-
-OPERATIONS = (
-    "add", "mul", "madd", "div", "floordiv", "mod", "pow", "min", "max", "abs", "cmp", "bit", "shift", "atomic",
-    "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "fma",
-    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-    "sinpi", "cospi", "hypot", "erf", "erfc", "floor", "ceil", "round", "trunc", "sign", "fmod", "conj",
-)  # fmt: skip
-
-
-# A function that is none of the above, e.g. a user's own.
-_CALL = re.compile(r"call:[A-Za-z_]\w*")
-
-
-def operation_of_function(name: str) -> str:
-    """Return what a call of a function is called as an operation: its name, or ``call:NAME`` for unknown ones."""
-    return name if name in OPERATIONS else f"call:{name}"
+__all__ = ["OperationFamily", "OperationFeature"]
 
 
 @dataclass(frozen=True)
@@ -61,23 +39,23 @@ class OperationFeature:
         """Return the symbolic count."""
         return counts_of(scop).operation_total(self.kind, self.dtype, sub_group_size)
 
-    def value(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Any:
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the count at the given sizes."""
         scop.check_sizes(sizes)
-        return self.count(scop, sub_group_size).evaluate(sizes)
+        return self.count(scop, target.sub_group_size).evaluate(sizes)
 
-    def matches(self, scop: Scop, sizes: Sizes) -> bool:  # noqa: ARG002 - protocol
+    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
         """Return whether any statement has such an operation."""
         return self.identifier in self.inventory(scop)
 
-    def inventory(self, scop: Scop) -> list[str]:
+    def inventory(self, scop: Scop, /) -> list[str]:
         """Return the operation features the kernel contains."""
         kinds = {(op.dtype, op.kind) for statement in scop.statements for op in statement.operations}
         return [f"f_op_{dtype}_{kind}" for dtype, kind in sorted(kinds)]
 
-    def amount(self, scop: Scop, sizes: Sizes, sub_group_size: int) -> Amount | None:  # noqa: ARG002 - protocol
+    def amount(self, _scop: Scop, _sizes: Sizes, target: Target, /) -> Amount | None:
         """Return operations per sub-group operation."""
-        return Amount(float(sub_group_size), "op")
+        return Amount(float(target.sub_group_size), "op")
 
 
 class OperationFamily:
@@ -93,14 +71,7 @@ class OperationFamily:
         """
         if not identifier.startswith("f_op_"):
             return None
-        dtype, _, kind = identifier.removeprefix("f_op_").partition("_")
-        for what, word, known in (("element type", dtype, DTYPES), ("operation", kind, OPERATIONS)):
-            if word not in known and not (what == "operation" and _CALL.fullmatch(word)):
-                near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
-                hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
-                msg = f"feature {identifier!r} names an unknown {what} {word!r}; {hint}"
-                raise UnknownFeatureError(msg, feature=identifier, suggestions=tuple(near))
-        return OperationFeature(dtype, kind)
+        return OperationFeature(*read_operation(identifier))
 
     def examples(self) -> tuple[str, ...]:
         """Return identifiers to suggest."""

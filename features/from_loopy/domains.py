@@ -26,6 +26,7 @@ def assumptions_on(kernel: Any, parameters: Sequence[str]) -> Any:
     """Return what a kernel assumes of its size parameters; of values it computes itself nothing is kept."""
     kinds = isl.dim_type
     assumed = isl.Set.from_basic_set(kernel.assumptions)
+    # From the last one on: removing a parameter moves those behind it.
     for position in range(assumed.dim(kinds.param) - 1, -1, -1):
         if assumed.get_dim_name(kinds.param, position) not in parameters:
             assumed = assumed.project_out(kinds.param, position, 1)
@@ -65,6 +66,7 @@ class Instances:
         """Return the instances for which conditions, sets in loopy's names, hold."""
         domain = self.domain
         for condition in conditions:
+            # A condition is on loop variables, and a loop that starts at 2 runs on the work-items from 0 on.
             held = condition if self.places is None else self.places.intersect_range(condition).domain()
             for position, name in enumerate(self.domain.get_var_names(isl.dim_type.set)):
                 held = held.set_dim_name(isl.dim_type.set, position, name)
@@ -116,6 +118,7 @@ class DomainMaker:
             tags = self._kernel.inames[iname].tags
             group = next((tag for tag in tags if isinstance(tag, GroupInameTag)), None)
             item = next((tag for tag in tags if isinstance(tag, LocalInameTag)), None)
+            # One work-item cannot be in two iterations of one axis.
             taken = groups.get(group.axis) if group is not None else items.get(item.axis) if item is not None else None
             if taken is not None:
                 msg = (
@@ -179,12 +182,14 @@ class DomainMaker:
         groups, items, sequential = self.axes(inames)
         if all_items:
             items = {}
+        # Loops that the schedule does not have (unrolled ones) come last, by name.
         inner = [loop for loop in loops if loop in sequential]
         inner += sorted(sequential - set(inner))
         target = [f"gid{axis}" for axis in range(len(group_extents))]
         target += [f"lid{axis}" for axis in range(len(item_extents))]
         source = [groups.get(axis, f"_gid{axis}") for axis in range(len(group_extents))]
         source += [items.get(axis, f"_lid{axis}") for axis in range(len(item_extents))]
+        # A user may call a loop lid0, too.
         taken = set(target)
         target += [loop if loop not in taken else f"{loop}_" for loop in inner]
         source += inner
@@ -195,6 +200,7 @@ class DomainMaker:
         for axis, extent in enumerate(item_extents):
             if axis not in items:
                 named = self._below(named, len(group_extents) + axis, extent)
+        # isl's simplification makes equal domains of different instructions equal texts, which are counted once.
         named = named.intersect_params(self._assumptions).remove_redundancies().coalesce()
         named = align_parameters(named, self._parameters)
         places = self._places(named, {*groups.values(), *items.values()}, source)
@@ -214,6 +220,7 @@ class DomainMaker:
         space = named.get_space()
         local = isl.LocalSpace.from_space(space)
         places = isl.Map.from_domain(isl.Set.universe(space))
+        # The work-item counts from 0; the loop that runs on it has the value work-item + start.
         for position in range(space.dim(kinds.set)):
             value = isl.PwAff.var_on_domain(local, kinds.set, position)
             if position in moved:
@@ -230,6 +237,7 @@ class DomainMaker:
     def _starts_at_zero(self, iname: str) -> bool:
         """Whether a loop's domain says just that it starts at 0: what most say, and quickly found."""
         kinds = isl.dim_type
+        # isl's general answer, the lower bound as a function of the parameters, takes much longer to find.
         for domain in self._kernel.domains:
             position = domain.find_dim_by_name(kinds.set, iname)
             if position >= 0:
@@ -246,6 +254,7 @@ class DomainMaker:
         """Return a parallel loop's lower bound as loopy takes it, a function of the parameters; None for 0."""
         from loopy.kernel.tools import get_hw_axis_base_for_codegen
 
+        # The same function that loopy generates code with, so that both agree on which of several bounds it is.
         first = isl.PwAff.from_aff(get_hw_axis_base_for_codegen(self._kernel, iname)).project_domain_on_params()
         zero = first.eq_set(isl.PwAff("{ [0] }").project_domain_on_params())
         return None if self._assumptions.params().is_subset(zero.params()) else first

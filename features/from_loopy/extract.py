@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from itertools import pairwise
 from typing import Any
 from weakref import finalize
@@ -19,15 +18,15 @@ from perflex.features.from_loopy.races import spare_race_check
 from perflex.features.from_loopy.statement import StatementMaker
 from perflex.features.from_loopy.subscript import AccessMaker
 from perflex.features.from_loopy.trips import TripCounts
-from perflex.features.kept.scops_and_counts import kept_scop
+from perflex.features.kept.scops_and_counts import keep_scop, kept_scop, scop_key
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Array, Barrier, Launch, Scop
-from perflex.isl import isl
+from perflex.isl import ISL_LOCK, isl
 
 __all__ = ["extract_scop"]
 
 # By identity, as long as the kernel lives: comparing kernels by value is slow.
-_remembered: dict[tuple[int, CountingOptions], Scop] = {}
+_scops: dict[tuple[int, CountingOptions], Scop] = {}
 _PLAINLY = CountingOptions()
 # What loopy lets through besides its own errors, for kernels that cannot be scheduled.
 _SCHEDULING_FAILURES = (RuntimeError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
@@ -45,7 +44,7 @@ def extract_scop(kernel: Any) -> Scop:
     Returns
     -------
     Scop
-        The description of what the generated code executes; remembered as long as `kernel` lives.
+        The description of what the generated code executes; the same object as long as `kernel` lives.
 
     Raises
     ------
@@ -58,15 +57,24 @@ def extract_scop(kernel: Any) -> Scop:
     if isinstance(kernel, AnnotatedKernel):
         kernel, options = kernel.translation_unit, kernel.options
     key = id(kernel), options
-    if key not in _remembered:
-        text = "" if options == _PLAINLY else repr(options)
-        _remembered[key] = kept_scop(kernel, partial(_extracted, kernel, options), text)
-        finalize(kernel, _remembered.pop, key, None)
-    return _remembered[key]
+    if key not in _scops:
+        _scops[key] = _from_store_or_extracted(kernel, options)
+        finalize(kernel, _scops.pop, key, None)
+    return _scops[key]
+
+
+def _from_store_or_extracted(kernel: Any, options: CountingOptions) -> Scop:
+    key = scop_key(kernel, "" if options == _PLAINLY else repr(options))
+    scop = None if key is None else kept_scop(key)
+    if scop is None:
+        scop = _extracted(kernel, options)
+        if key is not None:
+            keep_scop(key, scop)
+    return scop
 
 
 def _extracted(kernel: Any, options: CountingOptions) -> Scop:
-    with warnings.catch_warnings():
+    with ISL_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # loopy's advice is for its users, not for counting
         return _Extraction(*_linearized(kernel), options).scop()
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.families.operations import DTYPES
 from perflex.features.from_loopy.terms import is_number
+from perflex.features.scop.words import DTYPES
 from perflex.isl import isl
 
 if TYPE_CHECKING:
     from perflex.features.annotation import CountingOptions
-    from perflex.features.from_loopy.expression import RawAccess
+    from perflex.features.from_loopy.work import RawAccess
 
 __all__ = ["ElementType", "KernelTypes", "StatementFacts", "strides_of"]
 
@@ -110,6 +110,7 @@ class KernelTypes:
         from loopy.kernel.array import ArrayBase
         from loopy.kernel.data import AddressSpace
 
+        # A private array without axes is a register; a global or local one is memory that is accessed.
         variable = self._kernel.arg_dict.get(name) or self._kernel.temporary_variables.get(name)
         if not isinstance(variable, ArrayBase):
             return False
@@ -159,7 +160,7 @@ class StatementFacts:
     Attributes
     ----------
     types
-        Of the kernel.
+        Types of the kernel's expressions and kinds of its names.
     options
         How the kernel is counted.
     space
@@ -191,6 +192,7 @@ class StatementFacts:
             return None
         from loopy.symbolic import condition_to_set, get_dependencies
 
+        # It is described as starting at 0, where the condition may hold or not.
         if get_dependencies(condition) & self.displaced:
             return None
         holds = condition_to_set(self.space, condition)

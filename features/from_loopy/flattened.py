@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Flattened", "flattened_axes"]
 
 _KINDS = isl.dim_type
-Monomial = tuple[str, ...]
+# Size parameters that are multiplied, sorted; a power has its name several times.
+Product = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -60,27 +61,29 @@ def flattened_axes(index: Any, domain: Any, space: Any, parameters: Sequence[str
     from pymbolic.mapper import UnsupportedExpressionError
     from pymbolic.mapper.distributor import distribute
 
-    groups: dict[Monomial, list[Any]] = {}
+    groups: dict[Product, list[Any]] = {}
     try:
         expanded = distribute(index)
     except UnsupportedExpressionError:
         return None
     for term in flat_terms(expanded):
-        monomial, rest = _split(term, frozenset(parameters))
-        groups.setdefault(monomial, []).append(rest)
+        product, rest = _split(term, frozenset(parameters))
+        groups.setdefault(product, []).append(rest)
+    # One group without parameters is no flattened subscript, but one that is not affine.
     if len(groups) < 2 and () in groups:
         return None
+    # Sizes are large: the product of more of them is the larger stride.
     ordered = sorted(groups, key=len, reverse=True)
-    values = [quasi_affine(sum(groups[monomial][1:], start=groups[monomial][0]), space) for monomial in ordered]
+    values = [quasi_affine(sum(groups[product][1:], start=groups[product][0]), space) for product in ordered]
     if any(value is None for value in values):
         return None
     ratios = [_ratio(above, below) for above, below in itertools.pairwise(ordered)]
     values, distinct = _normalised(values, ratios, domain, parameters)
-    strides = [_polynomial(monomial, parameters) for monomial in ordered]
+    strides = [_polynomial(product, parameters) for product in ordered]
     return Flattened(tuple(zip(values, strides, strict=True)), distinct)
 
 
-def _split(term: Any, parameters: frozenset[str]) -> tuple[Monomial, Any]:
+def _split(term: Any, parameters: frozenset[str]) -> tuple[Product, Any]:
     """Return (size parameters, sorted; everything else) of a product."""
     names: list[str] = []
     rest: Any = 1
@@ -95,7 +98,7 @@ def _split(term: Any, parameters: frozenset[str]) -> tuple[Monomial, Any]:
     return tuple(sorted(names)), rest
 
 
-def _ratio(above: Monomial, below: Monomial) -> Monomial | None:
+def _ratio(above: Product, below: Product) -> Product | None:
     """Return the quotient of two products of parameters; None if it is no such product."""
     left = Counter(above)
     left.subtract(below)
@@ -103,7 +106,7 @@ def _ratio(above: Monomial, below: Monomial) -> Monomial | None:
 
 
 def _normalised(
-    values: list[Any], ratios: list[Monomial | None], domain: Any, parameters: Sequence[str]
+    values: list[Any], ratios: list[Product | None], domain: Any, parameters: Sequence[str]
 ) -> tuple[list[Any], bool]:
     """Carry between axes so that each lower one lies in [0, ratio), and tell whether all do."""
     distinct = True
@@ -137,7 +140,7 @@ def _constant(like: Any, value: int) -> Any:
     return isl.PwAff.val_on_domain(isl.Set.universe(like.domain().get_space()), isl.Val(value))
 
 
-def _polynomial(monomial: Monomial, parameters: Sequence[str]) -> QuasiPolynomial:
-    text = "*".join(monomial) or "1"
+def _polynomial(product: Product, parameters: Sequence[str]) -> QuasiPolynomial:
+    text = "*".join(product) or "1"
     declared = ", ".join(parameters)
     return QuasiPolynomial(isl.PwQPolynomial(f"[{declared}] -> {{ {text} }}"))

@@ -46,6 +46,7 @@ def read_linearization(linearization: Sequence[Any]) -> Program:
 
     program = Program()
     loops: list[str] = []
+    # Statements so far in each open loop, outermost first.
     counters = [0]
     inside: list[str] | None = None
     host_loops: tuple[str, ...] = ()
@@ -62,9 +63,11 @@ def read_linearization(linearization: Sequence[Any]) -> Program:
         elif isinstance(item, LeaveLoop):
             loops.pop()
             counters.pop()
+            # A loop counts as one statement of the loop around it.
             counters[-1] += 1
         elif isinstance(item, RunInstruction):
             counters[-1] += 1
+            # Outside of a device program it is the host's.
             if inside is not None:
                 inside.append(item.insn_id)
                 program.instructions.append((item.insn_id, place))

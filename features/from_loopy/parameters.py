@@ -26,6 +26,7 @@ def size_parameters(kernel: Any, options: CountingOptions) -> tuple[str, ...]:
         if isinstance(variable, ArrayBase) and isinstance(variable.shape, tuple):
             strides = [tag.stride for tag in variable.dim_tags or () if hasattr(tag, "stride")]
             names |= get_dependencies((*variable.shape, *strides))
+    # Arguments in subscripts are sizes as well: x[i + offset] has a stride only if offset is one number.
     subscripts = DependencyMapper(include_subscripts=True)
     for insn in kernel.instructions:
         for expr in (*getattr(insn, "assignees", ()), getattr(insn, "expression", None)):
@@ -37,6 +38,7 @@ def size_parameters(kernel: Any, options: CountingOptions) -> tuple[str, ...]:
         names |= {name for insn in kernel.instructions for name in _deciding_names(insn)}
     names |= {name for text in _stated_texts(options) for name in re.findall(r"[A-Za-z_]\w*", text)}
     values = {name: kernel.arg_dict[name] for name in names if isinstance(kernel.arg_dict.get(name), ValueArg)}
+    # isl's parameters are integers; a floating-point argument decides no count.
     return tuple(sorted(name for name, value in values.items() if value.dtype.is_integral()))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
@@ -56,21 +58,11 @@ def polynomial_in_parameters(expr: Any, parameters: Sequence[str]) -> QuasiPolyn
     """
     method = getattr(expr, "mapper_method", None)
     if method == "map_sum":
-        parts = [polynomial_in_parameters(child, parameters) for child in expr.children]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        return total
+        return QuasiPolynomial.total(polynomial_in_parameters(child, parameters) for child in expr.children)
     if method == "map_product":
-        parts = [polynomial_in_parameters(child, parameters) for child in expr.children]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total * part
-        return total
+        return reduce(mul, (polynomial_in_parameters(child, parameters) for child in expr.children))
     if method == "map_power" and isinstance(expr.exponent, int) and expr.exponent >= 1:
-        base = total = polynomial_in_parameters(expr.base, parameters)
-        for _ in range(expr.exponent - 1):
-            total = total * base
-        return total
+        return reduce(mul, [polynomial_in_parameters(expr.base, parameters)] * expr.exponent)
+    # Floors and remainders: isl has them in piecewise affine functions only.
     affine = affine_in_parameters(expr, parameters)
     return QuasiPolynomial(isl.PwQPolynomial.from_pw_aff(affine.project_domain_on_params()))

@@ -10,7 +10,7 @@ from perflex.features.from_loopy.terms import factors, is_product, operands, ter
 if TYPE_CHECKING:
     from collections import Counter
 
-    from perflex.features.from_loopy.expression import KernelFacts
+    from perflex.features.from_loopy.work import KernelFacts
 
 __all__ = ["path_from"]
 

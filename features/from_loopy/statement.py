@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnknownFeatureError, UnsupportedKernelError
-from perflex.features.from_loopy.expression import ExpressionReader, Where, Work
+from perflex.features.from_loopy.expression import ExpressionReader
 from perflex.features.from_loopy.facts import StatementFacts
 from perflex.features.from_loopy.recurrence import path_from
 from perflex.features.from_loopy.subscript import parsed_by_user, rewritten
+from perflex.features.from_loopy.work import Where, Work
 from perflex.features.scop.scop import Operation, Recurrence, Statement
+from perflex.features.scop.words import read_operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -214,11 +216,9 @@ def _operations(counted: Counter[tuple[str, str]]) -> tuple[Operation, ...]:
 
 def _operation_of(name: str, insn_id: str) -> tuple[str, str]:
     """Return (kind, dtype) of a stated operation."""
-    from perflex.features.families.feature import parse_feature
-
     try:
-        feature: Any = parse_feature(f"f_op_{name}")
+        dtype, kind = read_operation(f"f_op_{name}")
     except UnknownFeatureError as error:
         msg = f"{name!r}, stated for instruction {insn_id!r}, is no operation: {error.message}"
         raise UnsupportedKernelError(msg, instruction=insn_id) from None
-    return feature.kind, feature.dtype
+    return kind, dtype

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from perflex.features.annotation import CountingOptions
     from perflex.features.from_loopy.domains import Instances
-    from perflex.features.from_loopy.expression import RawAccess
     from perflex.features.from_loopy.facts import KernelTypes
+    from perflex.features.from_loopy.work import RawAccess
 
 __all__ = ["AccessMaker", "parsed_by_user", "rewritten"]
 
@@ -85,6 +85,7 @@ class AccessMaker:
     def _made(self, raw: RawAccess, direction: str, relation: Any, instances: Instances, **more: Any) -> Access:
         variable = self._kernel.get_var_descriptor(raw.array)
         element = self._types.element(variable.dtype.numpy_dtype, f"array {raw.array!r}")
+        # The access to a whole vector touches each of its components: one axis more.
         if element.lanes > 1 and len(raw.indices) == len(variable.shape or ()):
             lane = isl.PwAff.var_on_domain(
                 isl.LocalSpace.from_space(instances.space), _KINDS.set, instances.space.dim(_KINDS.set) - 1
@@ -94,6 +95,7 @@ class AccessMaker:
                 more["strides"] = (*(stride * element.width for stride in more["strides"]), QuasiPolynomial.constant(1))
         if instances.places is not None:
             relation = instances.places.apply_range(relation)
+        # Names of loops in a relation say nothing, and would make equal relations differ.
         for position in range(relation.dim(_KINDS.in_)):
             relation = relation.set_dim_id(_KINDS.in_, position, isl.Id(f"i{position}"))
         return Access(raw.array, direction, align_parameters(relation, self._parameters), raw.tag, raw.text, **more)
@@ -106,6 +108,7 @@ class AccessMaker:
         """Return (relation, strides if not the array's own, whether images are distinct); None if not known."""
         from loopy.symbolic import get_dependencies
 
+        # Such a loop is described as starting at 0: how many iterations is right, which elements is not.
         if any(get_dependencies(index) & self._displaced for index in indices):
             return None
         relation = isl.Map.from_domain(isl.Set.universe(instances.space))
@@ -140,6 +143,7 @@ class AccessMaker:
 
     def _stand_in(self, raw: RawAccess, insn_id: str) -> tuple[str, str]:
         written = f"{raw.array}[{_canonical_tuple(raw.indices)}]"
+        # What is stated for this very access goes before what is stated for its array, and that before its tag.
         for key in (written, raw.array, f"tag:{raw.tag}"):
             if key in self._stand_ins:
                 self._used.add(key)

@@ -59,6 +59,7 @@ class TripCounts:
                 others = f"those that do are {', '.join(sorted(dependent))}" if dependent else "none of its loops do"
                 msg = f"has no loop {loop!r} whose bounds depend on data; {others}"
                 raise self._refuse(msg, loop)
+        # Whoever states nonsense shall learn it now, not at the first loop that needs it.
         for count in self._stated.values():
             if isinstance(count, str):
                 affine_in_parameters(_parsed(count), self._parameters)
@@ -79,10 +80,12 @@ class TripCounts:
             for position in range(domain.dim(_KINDS.set))
             if constraint.involves_dims(_KINDS.set, position, 1)
         }
+        # Loops that have no end without the data-dependent constraints are those that need a stated count.
         free = isl.Set.from_basic_set(self._without_data(domain))
         positions = {name: free.find_dim_by_name(_KINDS.set, name) for name in involved}
         above = {name for name, at in positions.items() if not free.dim_has_upper_bound(_KINDS.set, at)}
         below = {name for name, at in positions.items() if not free.dim_has_lower_bound(_KINDS.set, at)}
+        # A loop inside of a data-dependent one loses its bound together with it: nothing could be stated for it alone.
         for position in range(free.dim(_KINDS.set)):
             loop = free.get_dim_name(_KINDS.set, position)
             if loop not in involved and not free.dim_has_upper_bound(_KINDS.set, position):
@@ -113,6 +116,7 @@ class TripCounts:
     def _without_data(self, domain: Any) -> Any:
         for name in self.data & set(domain.get_var_names(_KINDS.param)):
             position = domain.find_dim_by_name(_KINDS.param, name)
+            # Projecting it out alone would leave what isl concludes from the constraints: a range for the loop.
             domain = domain.drop_constraints_involving_dims(_KINDS.param, position, 1)
             domain = domain.project_out(_KINDS.param, position, 1)
         return domain
@@ -132,6 +136,7 @@ class TripCounts:
         expr = _parsed(count) if isinstance(count, str) else ceil(count)
         trips = affine_in_parameters(expr, self._parameters)
         names = domain.get_var_names(_KINDS.set)
+        # The first iteration depends on the loops around it, not on those inside.
         outer = ", ".join(name for name in names if name != loop and not self._is_inside(name, loop))
         to_map = isl.Map(f"{{ [{', '.join(names)}] -> [[{outer}] -> [{loop}]] }}")
         iterations = domain.apply(to_map).unwrap()
@@ -150,6 +155,7 @@ class TripCounts:
 
     def averages(self, loops: Iterable[str]) -> tuple[tuple[str, Fraction], ...]:
         """Return how many executions an iteration stands for, for loops where that is not one."""
+        # An average of 2.5 has three iterations in the domain, each of which stands for 2.5/3 executions.
         counts = {loop: count for loop in loops if isinstance(count := self._stated.get(loop), Fraction)}
         return tuple((loop, count / ceil(count)) for loop, count in counts.items() if count.denominator > 1)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING
 
 from perflex.errors import FeatureError, UnsupportedKernelError
-from perflex.features.gpu.geometry import resident_groups
+from perflex.features.gpu.geometry import launch_residency
 from perflex.features.gpu.local_memory import local_wavefronts
 from perflex.features.gpu.resolved import resolve
 from perflex.features.gpu.result import ArrayVolumes, Volumes
@@ -19,9 +18,9 @@ from perflex.features.scop.address_maps import describe
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.features.gpu.facts import MachineFacts
     from perflex.features.gpu.resolved import ResolvedLaunch
     from perflex.features.scop.scop import Scop
+    from perflex.machines.machine import Machine
 
 __all__ = ["estimate_volumes"]
 
@@ -29,7 +28,7 @@ __all__ = ["estimate_volumes"]
 def estimate_volumes(
     scop: Scop,
     sizes: Mapping[str, int],
-    machine: MachineFacts,
+    machine: Machine,
     *,
     variant: str = "current",
     granule: int | None = None,
@@ -66,8 +65,10 @@ def estimate_volumes(
         A fact that is needed is not known.
     MissingSizeError
         A size has no value.
+    WorkGroupTooLargeError
+        A work-group does not fit the machine.
     UnsupportedKernelError
-        A work-group does not fit the machine, the kernel accesses no memory, or an access is too irregular.
+        The kernel accesses no memory, or an access is too irregular.
 
     Notes
     -----
@@ -78,31 +79,25 @@ def estimate_volumes(
         msg = f"there is no variant {variant!r} of the data volumes; choose {' or '.join(VARIANTS)}"
         raise FeatureError(msg, variant=variant)
     scop.check_sizes(sizes)
-    launches = [launch for launch in resolve(describe(scop), sizes) if _accesses_memory(launch)]
+    numbered = enumerate(resolve(describe(scop), sizes))
+    launches = [(number, launch) for number, launch in numbered if _accesses_memory(launch)]
     if not launches:
         msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no data volumes"
         raise UnsupportedKernelError(msg, kernel=scop.name)
-    local_bytes = _local_bytes(scop, sizes)
     volumes_of = paper_volumes if variant == "paper2022" else current_volumes
     results = []
-    for launch in launches:
-        items = prod(launch.items)
-        resident = resident_groups(machine, items, registers=registers, local_bytes=local_bytes, kernel=scop.name)
+    for number, launch in launches:
+        resident = launch_residency(scop, number, sizes, machine, registers).groups_per_unit
         result = volumes_of(launch, machine, resident, granule, dict(offsets or {}))
         results.append((launch.repeats, _with_local(result, launch, machine)))
     return replace(_summed(results), machine=machine.name, variant=variant)
-
-
-def _local_bytes(scop: Scop, sizes: Mapping[str, int]) -> int:
-    there = [array for array in scop.arrays if array.space == "local"]
-    return sum(array.itemsize * prod(int(extent.evaluate(sizes)) for extent in array.shape) for array in there)
 
 
 def _accesses_memory(launch: ResolvedLaunch) -> bool:
     return any(piece.accesses for piece in launch.pieces)
 
 
-def _with_local(result: Volumes, launch: ResolvedLaunch, machine: MachineFacts) -> Volumes:
+def _with_local(result: Volumes, launch: ResolvedLaunch, machine: Machine) -> Volumes:
     found = local_wavefronts(launch, machine)
     arrays = dict(result.arrays)
     for name in dict.fromkeys(name for name, _ in found):

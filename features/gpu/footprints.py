@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Box", "Layout", "Toucher"]
 
 Box = tuple[tuple[int, int], ...]
-Product = tuple[Intervals, ...]
+BoxProduct = tuple[Intervals, ...]
 # Accesses with the same key see the same axes of the same array.
 Key = tuple[str, tuple[int, ...]]
 
@@ -59,9 +59,9 @@ class Toucher:
         self._layout = layout
         self.coupled: set[Key] = shared.coupled if shared else self._coupled()
         self._flat = self._flattened()
-        self._products: dict[tuple[Box, str], dict[Key, list[Product]]] = {}
+        self._products: dict[tuple[Box, str], dict[Key, list[BoxProduct]]] = {}
 
-    def products(self, box: Box, direction: str) -> dict[Key, list[Product]]:
+    def products(self, box: Box, direction: str) -> dict[Key, list[BoxProduct]]:
         """Return for each array what the work-groups of a box load or store, as products along axes."""
         if (box, direction) not in self._products:
             self._fill(box)
@@ -120,7 +120,7 @@ class Toucher:
         return flat
 
     def _fill(self, box: Box) -> None:
-        found: dict[str, dict[Key, list[Product]]] = {"load": {}, "store": {}}
+        found: dict[str, dict[Key, list[BoxProduct]]] = {"load": {}, "store": {}}
         if box not in self.imagers_of:
             parts = [piece.within(box) for piece in self._launch.pieces]
             self.imagers_of[box] = [Imager(self._launch.kernel, part) for part in parts if part is not None]
@@ -157,7 +157,7 @@ class Toucher:
 
     def _axis_product(
         self, imager: Imager, access: ResolvedAccess, sets: dict[tuple[object, ...], Intervals]
-    ) -> Product:
+    ) -> BoxProduct:
         product = []
         for axis, mark in enumerate(access.marks):
             image = sets.get(mark)
@@ -169,7 +169,7 @@ class Toucher:
             product.append(image)
         return tuple(product) or (self._granules(imager.image(Form(0, ()), access), access, 1),)
 
-    def _flat_product(self, imager: Imager, access: ResolvedAccess) -> Product:
+    def _flat_product(self, imager: Imager, access: ResolvedAccess) -> BoxProduct:
         total = imager.image(Form(0, ()), access)
         grouped = imager.groups(access)
         alone = [[axis] for axis in range(len(access.axes)) if not any(axis in group for group in grouped)]
@@ -182,7 +182,7 @@ class Toucher:
         return image.granules(stride * access.itemsize, access.itemsize, offset, self._layout.granule)
 
 
-def _size(union: Sequence[Product]) -> int:
+def _size(union: Sequence[BoxProduct]) -> int:
     if len(union[0]) == 1:
         sets = [product[0] for product in union]
         starts, ends = (np.concatenate([getattr(item, what) for item in sets]) for what in ("starts", "ends"))

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
-from perflex.errors import UnsupportedKernelError
-from perflex.features.gpu.facts import fact
+from perflex.machines.residency import residency
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from perflex.features.gpu.facts import MachineFacts
     from perflex.features.gpu.footprints import Box
     from perflex.features.gpu.resolved import ResolvedLaunch
+    from perflex.features.scop.scop import Scop
+    from perflex.machines.machine import Machine
+    from perflex.machines.residency import Residency
 
-__all__ = ["Wave", "filled_groups", "resident_groups", "wave_of"]
+__all__ = ["Wave", "filled_groups", "launch_residency", "wave_of"]
 
 
 @dataclass(frozen=True)
@@ -35,35 +36,42 @@ class Wave:
     before: tuple[Box | None, Box | None, Box | None]
 
 
-def resident_groups(machine: MachineFacts, items: int, *, registers: int | None, local_bytes: int, kernel: str) -> int:
-    """Return how many work-groups a compute unit holds at once.
+def launch_residency(
+    scop: Scop, launch: int, sizes: Mapping[str, int], machine: Machine, registers: int | None = None
+) -> Residency:
+    """Return how many work-groups of a launch a compute unit holds at once.
+
+    Parameters
+    ----------
+    scop, launch
+        The kernel, and the launch's number in it.
+    sizes
+        An integer per size parameter.
+    machine
+        The machine.
+    registers
+        32-bit registers per work-item; None if they limit nothing.
 
     Raises
     ------
-    UnsupportedKernelError
-        A work-group is too large for the machine.
+    WorkGroupTooLargeError
+        A work-group exceeds a limit of the machine.
+    MachineError
+        A fact is not known.
     """
-    lanes = fact(machine, "sub_group_size")
-    padded = -(-items // lanes) * lanes
-    limits = {"work-items": (fact(machine, "max_items_per_unit"), padded)}
-    if registers is not None:
-        granularity = fact(machine, "register_granularity")
-        each = -(-registers // granularity) * granularity
-        limits["registers"] = (fact(machine, "registers_per_unit"), padded * each)
-    if local_bytes:
-        limits["bytes of local memory"] = (fact(machine, "local_bytes"), local_bytes)
-    for what, (there, needed) in limits.items():
-        if needed > there:
-            msg = (
-                f"a work-group of kernel {kernel!r} needs {needed} {what}, a unit of {machine.name} has {there}; "
-                "choose a smaller work-group"
-            )
-            raise UnsupportedKernelError(msg, kernel=kernel, machine=machine.name)
-    most = getattr(machine, "max_items_per_group", None)
-    if most is not None and items > most:
-        msg = f"a work-group of kernel {kernel!r} has {items} work-items, {machine.name} allows {most}; choose fewer"
-        raise UnsupportedKernelError(msg, kernel=kernel, machine=machine.name)
-    return min(fact(machine, "max_groups_per_unit"), *(there // needed for there, needed in limits.values()))
+    return residency(machine, scop.launches[launch].group_size, _local_bytes(scop, launch, sizes), registers)
+
+
+def _local_bytes(scop: Scop, launch: int, sizes: Mapping[str, int]) -> int:
+    # Each launch is a device program of its own, which holds only the local arrays that it accesses.
+    used = {
+        access.array for statement in scop.statements if statement.launch == launch for access in statement.accesses
+    }
+    return sum(
+        prod(int(extent.evaluate(sizes)) for extent in array.shape) * array.itemsize
+        for array in scop.arrays
+        if array.space == "local" and array.name in used
+    )
 
 
 def filled_groups(launch: ResolvedLaunch) -> tuple[float, ...]:

@@ -14,14 +14,14 @@ import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.gpu.intervals import Intervals
+from perflex.features.polynomials.connected import connected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.features.gpu.footprints import Box
     from perflex.features.gpu.resolved import Form, Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
 
-__all__ = ["Imager", "instances", "joined"]
+__all__ = ["Imager", "instances"]
 
 
 _MOST_POINTS = 4_000_000
@@ -34,13 +34,13 @@ class Imager:
         self._kernel = kernel
         self.piece = piece
         self._known: dict[object, Intervals] = {}
-        self.parts = joined([form.dims for form in piece.constraints])
+        self.parts = connected([form.dims for form in piece.constraints])
         self._constraints = {part: [form for form in piece.constraints if form.dims & part] for part in self.parts}
 
     def groups(self, access: ResolvedAccess) -> list[list[int]]:
         """Return lists of axes that share dimensions, directly or through guards."""
         reach = [self._reach(axis) for axis in access.axes]
-        return [[n for n, own in enumerate(reach) if own & part] for part in joined([own for own in reach if own])]
+        return [[n for n, own in enumerate(reach) if own & part] for part in connected([own for own in reach if own])]
 
     def runs(self, access: ResolvedAccess) -> bool:
         """Return whether any instance executes, as far as guards on what no axis depends on tell."""
@@ -120,16 +120,6 @@ class Imager:
         return points, alive
 
 
-def joined(sets: Sequence[frozenset[int]]) -> list[frozenset[int]]:
-    """Return the unions of sets that share members, directly or by way of others."""
-    parts: list[frozenset[int]] = []
-    for item in sets:
-        met = [part for part in parts if part & item]
-        parts = [part for part in parts if not part & item]
-        parts.append(item.union(*met))
-    return parts
-
-
 def _grid(ranges: Ranges, dims: frozenset[int]) -> tuple[dict[int, np.ndarray], int]:
     """Return arrays of the dimensions' values that broadcast to all points, and the number of points."""
     order = sorted(dims)
@@ -159,7 +149,7 @@ def _clip(form: Form, guards: Sequence[Form]) -> tuple[int, int] | None:
     return low, high
 
 
-def instances(launch: ResolvedLaunch, box: Box) -> int:
+def instances(launch: ResolvedLaunch, box: Ranges) -> int:
     """Return how many instances of statements the work-groups of a box execute."""
     parts = [piece.within(box) for piece in launch.pieces]
     return sum(_count(launch.kernel, part) for part in parts if part is not None)

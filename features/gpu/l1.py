@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from perflex.features.gpu.resolved import ResolvedLaunch
+    from perflex.machines.machine import Machine
 
 __all__ = ["GroupVolumes", "Lines", "average_group"]
 
@@ -29,6 +30,17 @@ class Lines:
     line: int
     sector: int
     lanes: int
+
+    @classmethod
+    def of(cls, machine: Machine) -> Lines:
+        """Return those of a machine.
+
+        Raises
+        ------
+        MachineError
+            One of them is not known.
+        """
+        return cls(*(int(machine.need(name)) for name in ("line_bytes", "sector_bytes", "sub_group_size")))
 
 
 @dataclass

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from perflex.features.gpu.facts import fact
 from perflex.features.gpu.group import instructions
 from perflex.features.gpu.sampling import alike, whole_grid
 from perflex.features.gpu.wavefronts import bank_conflicts
 
 if TYPE_CHECKING:
-    from perflex.features.gpu.facts import MachineFacts
     from perflex.features.gpu.resolved import ResolvedLaunch
+    from perflex.machines.machine import Machine
 
 __all__ = ["local_wavefronts"]
 
 
-def local_wavefronts(launch: ResolvedLaunch, machine: MachineFacts) -> dict[tuple[str, str], float]:
+def local_wavefronts(launch: ResolvedLaunch, machine: Machine) -> dict[tuple[str, str], float]:
     """Return the cycles that accesses of local arrays take in a launch, by array and direction.
 
     An instruction takes as many as there are distinct words on one bank, over all sub-groups of a work-group; elements
@@ -26,8 +25,7 @@ def local_wavefronts(launch: ResolvedLaunch, machine: MachineFacts) -> dict[tupl
     total: dict[tuple[str, str], float] = defaultdict(float)
     if "local" not in launch.spaces.values():
         return total
-    lanes, banks = fact(machine, "sub_group_size"), fact(machine, "local_banks")
-    word = fact(machine, "local_bank_bytes")
+    lanes, banks, word = (int(machine.need(name)) for name in ("sub_group_size", "local_banks", "local_bank_bytes"))
     for group, weight in alike(launch, whole_grid(launch, 1), 1):
         for item in instructions(launch, group, lanes, "local", {}):
             width = max(item.itemsize, word)

@@ -13,7 +13,7 @@ from perflex.features.polynomials.computed_once import computed_once
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.scop.address_maps import AccessMap, Description, Piece, Row
+    from perflex.features.scop.address_maps import AccessMap, AddressMaps, Conjunction, Row
     from perflex.features.scop.scop import Scop
 
 __all__ = ["Form", "ResolvedAccess", "ResolvedLaunch", "ResolvedPiece", "resolve"]
@@ -172,7 +172,7 @@ class ResolvedLaunch:
     spaces: Mapping[str, str]
 
 
-def resolve(description: Description, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
+def resolve(maps: AddressMaps, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
     """Return the launches of a Scop at given sizes.
 
     Raises
@@ -180,7 +180,7 @@ def resolve(description: Description, sizes: Mapping[str, int]) -> list[Resolved
     UnsupportedKernelError
         A launch has no work-items or no work-groups, or a loop no end.
     """
-    scop = description.scop
+    scop = maps.scop
     values = [int(sizes[name]) for name in scop.parameters]
     launches = []
     for number, launch in enumerate(scop.launches):
@@ -195,7 +195,7 @@ def resolve(description: Description, sizes: Mapping[str, int]) -> list[Resolved
             msg = f"kernel {scop.name!r} has the grid {groups} at these sizes, so nothing runs; give larger sizes"
             raise UnsupportedKernelError(msg, kernel=scop.name, groups=groups)
         box = [(0, extent - 1) for extent in (*groups, *launch.items)]
-        mine = [piece for piece in description.pieces if piece.launch == number]
+        mine = [piece for piece in maps.pieces if piece.launch == number]
         resolved = [_resolved(scop, piece, box, values, sizes) for piece in mine]
         pieces = tuple(piece for piece in resolved if piece is not None)
         repeats = int(launch.repeats.evaluate(sizes))
@@ -205,7 +205,7 @@ def resolve(description: Description, sizes: Mapping[str, int]) -> list[Resolved
 
 
 def _resolved(
-    scop: Scop, piece: Piece, box: list[tuple[int, int]], values: list[int], sizes: Mapping[str, int]
+    scop: Scop, piece: Conjunction, box: list[tuple[int, int]], values: list[int], sizes: Mapping[str, int]
 ) -> ResolvedPiece | None:
     forms: list[Form] = []
     for floor in piece.floors:

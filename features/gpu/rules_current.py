@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.features.gpu.facts import curve, fact
 from perflex.features.gpu.footprints import Layout, Toucher
 from perflex.features.gpu.geometry import filled_groups, wave_of
 from perflex.features.gpu.images import instances
@@ -30,9 +29,9 @@ from perflex.features.gpu.sampling import whole_grid
 from perflex.features.gpu.wavefronts import bank_conflicts, distinct
 
 if TYPE_CHECKING:
-    from perflex.features.gpu.facts import MachineFacts
     from perflex.features.gpu.resolved import ResolvedLaunch
     from perflex.features.gpu.result import Volumes
+    from perflex.machines.machine import Machine
 
 __all__ = ["current_cycles", "current_volumes"]
 
@@ -65,12 +64,12 @@ def current_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
 
 
 def current_volumes(
-    launch: ResolvedLaunch, machine: MachineFacts, resident: int, granule: int | None, offsets: dict[str, int]
+    launch: ResolvedLaunch, machine: Machine, resident: int, granule: int | None, offsets: dict[str, int]
 ) -> Volumes:
     """Return the volumes of one launch."""
-    lines = Lines(fact(machine, "line_bytes"), fact(machine, "sector_bytes"), fact(machine, "sub_group_size"))
-    units = fact(machine, "compute_units")
-    l1, l2 = fact(machine, "l1_bytes"), fact(machine, "l2_effective_bytes")
+    lines = Lines.of(machine)
+    units = int(machine.need("compute_units"))
+    l1, l2 = machine.need("l1_bytes"), machine.need("l2_effective_bytes")
     wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=False)
     granule = granule or 2 * lines.sector
     toucher = Toucher(launch, Layout(granule, offsets, _SHORT_ROWS))
@@ -96,9 +95,9 @@ def current_volumes(
     own = machine.curves.get("l1_miss_current")
     rates = Rates(
         l1_miss=gompertz(own, over.l1) if own else sum(l1_curves) / 2,
-        xy_hit=1 - gompertz(curve(machine, "xy_miss_current", _OVERLAP_MISS), over.l2_y),
-        z_hit=1 - gompertz(curve(machine, "z_miss_current", _OVERLAP_MISS), over.l2_z),
-        load_miss=gompertz(curve(machine, "load_miss_current", _LOAD_MISS), wave_argument),
-        store_miss=gompertz(curve(machine, "store_miss_current", _STORE_MISS), wave_argument),
+        xy_hit=1 - gompertz(machine.curves.get("xy_miss_current", _OVERLAP_MISS), over.l2_y),
+        z_hit=1 - gompertz(machine.curves.get("z_miss_current", _OVERLAP_MISS), over.l2_z),
+        load_miss=gompertz(machine.curves.get("load_miss_current", _LOAD_MISS), wave_argument),
+        store_miss=gompertz(machine.curves.get("store_miss_current", _STORE_MISS), wave_argument),
     )
     return as_volumes(launch, parts, rates, over, resident=resident, units=units)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.features.gpu.facts import curve, fact
 from perflex.features.gpu.footprints import Layout, Toucher
 from perflex.features.gpu.geometry import filled_groups, wave_of
 from perflex.features.gpu.images import instances
@@ -25,9 +24,9 @@ from perflex.features.gpu.sampling import first_groups
 from perflex.features.gpu.wavefronts import bank_conflicts, distinct
 
 if TYPE_CHECKING:
-    from perflex.features.gpu.facts import MachineFacts
     from perflex.features.gpu.resolved import ResolvedLaunch
     from perflex.features.gpu.result import Volumes
+    from perflex.machines.machine import Machine
 
 __all__ = ["paper_cycles", "paper_volumes"]
 
@@ -52,11 +51,11 @@ def paper_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
 
 
 def paper_volumes(
-    launch: ResolvedLaunch, machine: MachineFacts, resident: int, granule: int | None, offsets: dict[str, int]
+    launch: ResolvedLaunch, machine: Machine, resident: int, granule: int | None, offsets: dict[str, int]
 ) -> Volumes:
     """Return the volumes of one launch."""
-    lines = Lines(fact(machine, "line_bytes"), fact(machine, "sector_bytes"), fact(machine, "sub_group_size"))
-    units, capacity = fact(machine, "compute_units"), fact(machine, "l2_effective_bytes")
+    lines = Lines.of(machine)
+    units, capacity = int(machine.need("compute_units")), machine.need("l2_effective_bytes")
     wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=True)
     granule = granule or lines.sector
     # Addresses are (sector of the row, y, z), so that alignment does not enter.
@@ -66,17 +65,17 @@ def paper_volumes(
     everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
     parts = Parts(group, volumes, everything, instances(launch, wave.now))
     over = Oversubscription(
-        l1=sum(group.allocated.values()) / group.groups * resident / fact(machine, "l1_bytes"),
+        l1=sum(group.allocated.values()) / group.groups * resident / machine.need("l1_bytes"),
         l2_y=(volumes.sets[0] + volumes.sets[1]) / capacity,
         l2_z=volumes.sets[2] / capacity,
         l2=(sum(volumes.load.values()) + sum(volumes.store.values())) / capacity,
     )
     rates = Rates(
-        l1_miss=gompertz(curve(machine, "l1_miss", _L1_MISS), over.l1),
-        xy_hit=gompertz(curve(machine, "y_hit", _Y_HIT), _clamped(over.l2_y)),
-        z_hit=gompertz(curve(machine, "z_hit", _Z_HIT), _clamped(over.l2_z)),
-        load_miss=gompertz(curve(machine, "load_miss", _LOAD_MISS), over.l2),
-        store_miss=1 - gompertz(curve(machine, "store_hit", _STORE_HIT), over.l2),
+        l1_miss=gompertz(machine.curves.get("l1_miss", _L1_MISS), over.l1),
+        xy_hit=gompertz(machine.curves.get("y_hit", _Y_HIT), _clamped(over.l2_y)),
+        z_hit=gompertz(machine.curves.get("z_hit", _Z_HIT), _clamped(over.l2_z)),
+        load_miss=gompertz(machine.curves.get("load_miss", _LOAD_MISS), over.l2),
+        store_miss=1 - gompertz(machine.curves.get("store_hit", _STORE_HIT), over.l2),
     )
     return as_volumes(launch, parts, rates, over, resident=resident, units=units)
 

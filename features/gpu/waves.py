@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
-from perflex.errors import MachineError, UnsupportedKernelError
+from perflex.errors import UnsupportedKernelError, WorkGroupTooLargeError
+from perflex.features.gpu.geometry import launch_residency
 from perflex.machines.residency import residency
 
 if TYPE_CHECKING:
@@ -14,19 +15,7 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.machine import Machine
 
-__all__ = ["local_bytes_of", "wave_values"]
-
-
-def local_bytes_of(scop: Scop, launch: int, sizes: Mapping[str, int]) -> int:
-    """Return the local memory of a work-group in a launch, in bytes: the local arrays that it touches."""
-    used = {
-        access.array for statement in scop.statements if statement.launch == launch for access in statement.accesses
-    }
-    return sum(
-        prod(int(extent.evaluate(sizes)) for extent in array.shape) * array.itemsize
-        for array in scop.arrays
-        if array.space == "local" and array.name in used
-    )
+__all__ = ["wave_values"]
 
 
 def wave_values(
@@ -58,8 +47,10 @@ def wave_values(
     ------
     UnsupportedKernelError
         There are no work-groups at these sizes.
+    WorkGroupTooLargeError
+        A work-group exceeds a limit of the machine.
     MachineError
-        A work-group exceeds a limit of the machine, or a fact is not known.
+        A fact is not known.
     """
     waves = rounded = occupancy = imbalance = 0.0
     for number, launch in enumerate(scop.launches):
@@ -67,7 +58,7 @@ def wave_values(
         groups = prod(int(extent.evaluate(sizes)) for extent in launch.groups)
         if groups <= 0 or repeats <= 0:
             continue
-        held = residency(machine, launch.group_size, local_bytes_of(scop, number, sizes), registers)
+        held = launch_residency(scop, number, sizes, machine, registers)
         share, whole = groups / held.wave_groups, ceil(groups / held.wave_groups)
         waves += repeats * share
         rounded += repeats * whole
@@ -90,6 +81,6 @@ def _highest_occupancy(machine: Machine, registers: int | None) -> float:
     for items in range(size, int(machine.need("max_items_per_group")) + 1, size):
         try:
             highest = max(highest, residency(machine, items, 0, registers).occupancy)
-        except MachineError:
+        except WorkGroupTooLargeError:
             break  # larger ones do not fit either
     return highest

@@ -24,7 +24,7 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from perflex.features.instructions.nest import Loop, Nest
+    from perflex.features.instructions.nest import CountedLoop, CountedNest
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Access, Scop
 
@@ -67,7 +67,7 @@ class _Axis:
         return frozenset(dim for dim, _ in self.terms).union(*(dims for _, dims in self.floors))
 
 
-def address_work(scop: Scop, nest: Nest) -> Iterator[tuple[int, Loop]]:
+def address_work(scop: Scop, nest: CountedNest) -> Iterator[tuple[int, CountedLoop]]:
     """Yield (integer instructions, the loop or root that executes them) for all accesses of a launch."""
     seen: set[object] = set()
 
@@ -89,7 +89,7 @@ def address_work(scop: Scop, nest: Nest) -> Iterator[tuple[int, Loop]]:
                 yield _UNKNOWN * int(access.relation.dim(isl.dim_type.out)), around[-1]
 
 
-def _indices(axes: list[_Axis], around: list[Loop], first: int, new: _New) -> Iterator[tuple[int, Loop]]:
+def _indices(axes: list[_Axis], around: list[CountedLoop], first: int, new: _New) -> Iterator[tuple[int, CountedLoop]]:
     for axis in axes:
         items = tuple((dim, factor) for dim, factor in axis.terms if dim < first)
         if items and new("index", items):
@@ -100,7 +100,9 @@ def _indices(axes: list[_Axis], around: list[Loop], first: int, new: _New) -> It
                 yield _DIVISION, home
 
 
-def _address(array: str, axes: list[_Axis], around: list[Loop], first: int, new: _New) -> Iterator[tuple[int, Loop]]:
+def _address(
+    array: str, axes: list[_Axis], around: list[CountedLoop], first: int, new: _New
+) -> Iterator[tuple[int, CountedLoop]]:
     moving = tuple(axis.moving for axis in axes)
     # An offset along an axis whose stride is not known makes another address.
     offsets = tuple(axis.constant for axis in axes if not axis.fixed_stride)

@@ -24,7 +24,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.counting.counts import counts_of
-from perflex.features.families.instructions import INSTRUCTION_CLASSES
 from perflex.features.instructions.addresses import address_work
 from perflex.features.instructions.nest import nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
@@ -33,10 +32,12 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex.features.instructions.nest import Nest
+    from perflex.features.instructions.nest import CountedNest
     from perflex.features.scop.scop import Scop, Statement
 
-__all__ = ["Executed", "instructions_of"]
+__all__ = ["INSTRUCTION_CLASSES", "Executed", "instructions_of"]
+
+INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
 
 _CLASS_OF = {"float16": "fp32", "float32": "fp32", "complex64": "fp32", "float64": "fp64", "complex128": "fp64"}
 _COMPLEX = {"add": 2, "mul": 4, "madd": 4}
@@ -86,19 +87,18 @@ def instructions_of(scop: Scop, sub_group_size: int | None) -> dict[str, QuasiPo
 
 
 def _merged(scop: Scop) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
-    """Return (instructions per element, set) by class and launch, each set once; kept on the Scop."""
-    kept: dict[tuple[str, int], list[tuple[Fraction, Any]]] | None = scop.__dict__.get("_instructions")
-    if kept is not None:
-        return kept
-    sums: dict[tuple[str, int], dict[str, tuple[Fraction, Any]]] = {}
-    with ISL_LOCK:
-        for part in _everything(scop):
-            into = sums.setdefault((part.kind, part.launch), {})
-            key = str(part.domain)
-            into[key] = (into.get(key, (Fraction(0), None))[0] + part.times, part.domain)
-    merged = {key: list(parts.values()) for key, parts in sums.items()}
-    found: dict[tuple[str, int], list[tuple[Fraction, Any]]] = scop.__dict__.setdefault("_instructions", merged)
-    return found
+    """Return (instructions per element, set) by class and launch, each set once."""
+
+    def compute() -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
+        sums: dict[tuple[str, int], dict[str, tuple[Fraction, Any]]] = {}
+        with ISL_LOCK:
+            for part in _everything(scop):
+                into = sums.setdefault((part.kind, part.launch), {})
+                key = str(part.domain)
+                into[key] = (into.get(key, (Fraction(0), None))[0] + part.times, part.domain)
+        return {key: list(parts.values()) for key, parts in sums.items()}
+
+    return scop.derived("instructions", (), compute)
 
 
 def _everything(scop: Scop) -> Iterator[Executed]:
@@ -148,14 +148,14 @@ def _only_tests(scop: Scop, statement: Statement) -> bool:
     )
 
 
-def _loops(nest: Nest) -> Iterator[Executed]:
+def _loops(nest: CountedNest) -> Iterator[Executed]:
     for loop in nest.loops.values():
         if not loop.unrolled:
             yield Executed("int", 2 * loop.weight, loop.iterations, nest.launch)
             yield Executed("control", loop.weight, loop.iterations, nest.launch)
 
 
-def _guards(scop: Scop, nest: Nest) -> Iterator[Executed]:
+def _guards(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
     """Yield the tests of guards: of statements, and of loops that not all work-items enter."""
     seen: set[tuple[object, str]] = set()
 

@@ -11,7 +11,7 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop, Statement
 
-__all__ = ["MOST_UNROLLED", "Loop", "Nest", "nests_of"]
+__all__ = ["MOST_UNROLLED", "CountedLoop", "CountedNest", "nests_of"]
 
 # Compilers unroll loops with up to so many iterations, if the number is known to them.
 MOST_UNROLLED = 32
@@ -20,7 +20,7 @@ Path = tuple[object, ...]
 
 
 @dataclass
-class Loop:
+class CountedLoop:
     """A sequential loop of a launch, or (the root) all of the launch.
 
     Attributes
@@ -45,7 +45,7 @@ class Loop:
 
 
 @dataclass
-class Nest:
+class CountedNest:
     """The loops of one launch.
 
     Attributes
@@ -64,20 +64,20 @@ class Nest:
 
     launch: int
     axes: int
-    root: Loop
-    loops: dict[Path, Loop] = field(default_factory=dict)
+    root: CountedLoop
+    loops: dict[Path, CountedLoop] = field(default_factory=dict)
     paths: dict[int, tuple[Path, ...]] = field(default_factory=dict)
 
-    def around(self, number: int) -> list[Loop]:
+    def around(self, number: int) -> list[CountedLoop]:
         """Return the root and the loops around a statement, outermost first."""
         return [self.root, *(self.loops[path] for path in self.paths[number])]
 
-    def parent(self, loop: Loop) -> Loop:
+    def parent(self, loop: CountedLoop) -> CountedLoop:
         """Return the loop around a loop."""
         return self.loops.get(loop.path[:-1], self.root)
 
 
-def nests_of(scop: Scop) -> list[Nest]:
+def nests_of(scop: Scop) -> list[CountedNest]:
     """Return the loop nests of all launches that execute a statement."""
     nests = []
     for launch in range(len(scop.launches)):
@@ -87,12 +87,12 @@ def nests_of(scop: Scop) -> list[Nest]:
     return nests
 
 
-def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> Nest:
+def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> CountedNest:
     groups, items = len(scop.launches[launch].groups), scop.launches[launch].items
     axes = groups + len(items)
     domains = [statement.domain.intersect_params(scop.assumptions.params()) for _, statement in mine]
     domains += [barrier.domain for barrier in scop.barriers if barrier.launch == launch]
-    nest = Nest(launch, axes, Loop((), 0, _work_items(domains, groups, items)))
+    nest = CountedNest(launch, axes, CountedLoop((), 0, _work_items(domains, groups, items)))
     reached: dict[Path, dict[str, Any]] = {}
     for (number, statement), domain in zip(mine, domains, strict=False):
         paths = _paths(number, statement, axes)
@@ -100,7 +100,7 @@ def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> Nest:
         for depth, path in enumerate(paths, 1):
             part = _outer(domain, axes + depth)
             reached.setdefault(path, {})[str(part)] = part
-            nest.loops.setdefault(path, Loop(path, depth, None, statement.weight(depth)))
+            nest.loops.setdefault(path, CountedLoop(path, depth, None, statement.weight(depth)))
     nest.loops = dict(sorted(nest.loops.items(), key=lambda entry: entry[1].depth))
     for path, loop in nest.loops.items():
         loop.iterations = _union(list(reached[path].values()))

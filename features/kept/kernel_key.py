@@ -1,7 +1,7 @@
 """A key for loopy kernels: equal in every process for kernels that are built alike.
 
 loopy has such a hash of its own, made for kernels that are compiled afterwards: 13 ms for 70 instructions, more than
-everything else on the way to remembered counts, and not the same in every process, because the parameters of some sets
+everything else on the way to kept counts, and not the same in every process, because the parameters of some sets
 come in another order in each. This one writes down the same parts ten times as fast, and leaves to loopy's what it
 does not know.
 """

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import perflex.isl
 from perflex.features.kept.kernel_key import kernel_key
-from perflex.isl import ISL_LOCK
+from perflex.features.scop.text import content_hash, scop_from_text, scop_to_text, text_hash
 from perflex.store.store import current_store
 from perflex.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from perflex.features.scop.scop import Scop
     from perflex.store.store import Store
 
-__all__ = ["counting_version", "keep_counts", "kept_counts", "kept_scop"]
+__all__ = ["counting_version", "keep_counts", "keep_scop", "kept_counts", "kept_scop", "scop_key"]
 
 # Counts of so many states of the package stay in the store.
 _KEPT_VERSIONS = 8
@@ -37,47 +35,34 @@ def counting_version() -> str:
     from loopy.version import VERSION_TEXT as LOOPY
 
     digest = hashlib.sha256(f"{__version__} {LOOPY} {ISLPY}".encode())
-    for source in _sources():
-        digest.update(f"\n{source.name}\n".encode())
+    for name, source in _sources():
+        digest.update(f"\n{name}\n".encode())
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
 
-def _sources() -> list[Path]:
-    own = sorted(Path(__file__).parents[1].rglob("*.py"), key=lambda path: path.name)
-    return [*own, Path(perflex.isl.__file__)]
+def _sources() -> list[tuple[str, Path]]:
+    """Return names and paths of the files that decide how kernels are counted: all below features/, and isl.py."""
+    top = Path(__file__).parents[1]
+    # Files of one name stand in several folders: only the path from the top tells them apart.
+    own = sorted((path.relative_to(top).as_posix(), path) for path in top.rglob("*.py"))
+    return [*own, ("isl.py", Path(perflex.isl.__file__))]
 
 
-def kept_scop(kernel: Any, extract: Callable[[], Scop], options: str = "") -> Scop:
-    """Return the Scop of a kernel from the store, or extract it and put it there.
+def scop_key(kernel: Any, options: str = "") -> str | None:
+    """Return the key under which the store has the Scop of a kernel; None where it can have none.
 
     Parameters
     ----------
     kernel
         A loopy ``TranslationUnit``.
-    extract
-        Makes the Scop.
     options
         What else the Scop depends on, as text.
     """
-    store = current_store()
-    key = None if store is None else _key(kernel, options)
-    if store is None or key is None:
-        with ISL_LOCK:
-            return extract()
-    found = _read_scop(store, key)
-    if found is not None:
-        return found
-    with ISL_LOCK:
-        scop = extract()
-    _write_scop(store, key, scop)
-    return scop
-
-
-def _key(kernel: Any, options: str) -> str | None:
     from loopy import TranslationUnit
 
-    if not isinstance(kernel, TranslationUnit):  # extraction says what is wrong
+    # Of anything else, extraction says what is wrong.
+    if current_store() is None or not isinstance(kernel, TranslationUnit):
         return None
     try:
         return kernel_key(kernel, f"{counting_version()} {options}")
@@ -85,24 +70,26 @@ def _key(kernel: Any, options: str) -> str | None:
         return None
 
 
-def _read_scop(store: Store, key: str) -> Scop | None:
-    from perflex.features.scop.text import scop_from_text, text_hash
-
+def kept_scop(key: str) -> Scop | None:
+    """Return the Scop that the store has under a key (`scop_key`), if any."""
+    store = current_store()
+    if store is None:
+        return None
     query = "SELECT digest, text FROM scops JOIN kernels ON scops.digest = kernels.scop WHERE kernels.key = ?"
     for digest, text in store.read(query, (key,)):
         if text_hash(text) != digest:
             store.set_aside("a kernel's description has changed in it")
             return None
-        scop = scop_from_text(text)
-        scop.__dict__["_text_hash"] = digest
-        return scop
+        return scop_from_text(text)
     return None
 
 
-def _write_scop(store: Store, key: str, scop: Scop) -> None:
-    from perflex.features.scop.text import scop_to_text
-
-    digest = _hash_of(scop)
+def keep_scop(key: str, scop: Scop) -> None:
+    """Put a Scop into the store under a key (`scop_key`)."""
+    store = current_store()
+    if store is None:
+        return
+    digest = content_hash(scop)
     store.write(
         [
             *_housekeeping(store),
@@ -115,25 +102,14 @@ def _write_scop(store: Store, key: str, scop: Scop) -> None:
     )
 
 
-def _hash_of(scop: Scop) -> str:
-    from perflex.features.scop.text import content_hash
-
-    digest: str | None = scop.__dict__.get("_text_hash")
-    if digest is None:
-        digest = scop.__dict__["_text_hash"] = content_hash(scop)
-    return digest
-
-
 def kept_counts(scop: Scop) -> dict[str, Any]:
     """Return the records of all that was counted of a Scop before, by name."""
-    from perflex.features.scop.text import text_hash
-
     store = current_store()
     if store is None:
         return {}
     records: dict[str, Any] = {}
     query = "SELECT digest, text FROM counts WHERE scop = ? AND version = ? ORDER BY number"
-    for digest, text in store.read(query, (_hash_of(scop), counting_version())):
+    for digest, text in store.read(query, (content_hash(scop), counting_version())):
         if text_hash(text) != digest:
             store.set_aside("counts have changed in it")
             return {}
@@ -143,13 +119,11 @@ def kept_counts(scop: Scop) -> dict[str, Any]:
 
 def keep_counts(scop: Scop, records: dict[str, Any]) -> None:
     """Add records of what was counted of a Scop to the store."""
-    from perflex.features.scop.text import text_hash
-
     store = current_store()
     if store is None or not records:
         return
     text = json.dumps(records, separators=(",", ":"))
-    row = (_hash_of(scop), counting_version(), text_hash(text), text)
+    row = (content_hash(scop), counting_version(), text_hash(text), text)
     store.write(
         [
             *_housekeeping(store),

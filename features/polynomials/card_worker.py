@@ -1,10 +1,10 @@
-"""Counts points of sets in a process of its own; started by `_card_process`, never imported.
+"""Counts points of sets in a process of its own; started by `card_process`, never imported.
 
 barvinok may take minutes for some sets, and cannot be interrupted: stopped inside, it goes on with null pointers. Here
 the operating system ends the process instead, when a count has used up its processor time.
 
-One request per line, ``SECONDS<tab>SET<tab>ASSUMPTIONS``; one answer per line: the count's text, or nothing for an
-error.
+Requests come through a connection whose file descriptor is the argument: seconds, set and assumptions. Each is answered
+with the count's text, which is empty for an error.
 """
 
 from __future__ import annotations
@@ -12,20 +12,17 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import suppress
+from multiprocessing.connection import Connection
 
 import islpy as isl
 
 
 def _allow(seconds: float) -> None:
     """Let this process compute for so long from now on; 0 for ever."""
-    # Windows has no such timer; there only the other process's patience limits a count.
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _answer(line: str) -> str:
-    seconds, points, assumptions = line.rstrip("\n").split("\t")
-    _allow(float(seconds))
+def _count(points: str, assumptions: str) -> str:
     with suppress(isl.Error):
         assumed = isl.Set(assumptions).params()
         return str(isl.Set(points).card().coalesce().gist_params(assumed))
@@ -33,11 +30,13 @@ def _answer(line: str) -> str:
 
 
 def _main() -> None:
-    for line in sys.stdin:
-        answer = _answer(line)
-        _allow(0)
-        sys.stdout.write(answer + "\n")
-        sys.stdout.flush()
+    with Connection(int(sys.argv[1])) as connection, suppress(EOFError):  # the end of the parent
+        while True:
+            seconds, points, assumptions = connection.recv()
+            _allow(seconds)
+            answer = _count(points, assumptions)
+            _allow(0)
+            connection.send(answer)
 
 
 _main()

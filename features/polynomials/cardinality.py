@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.card_process import card_process
+from perflex.features.polynomials.connected import connected
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -109,16 +110,18 @@ def _connected(piece: Any) -> list[tuple[set[int], int]]:
     """
     kinds = isl.dim_type
     dims, local = piece.dim(kinds.set), piece.dim(kinds.div)
-    groups: list[tuple[set[int], int]] = [({position}, 0) for position in range(dims + local)]
+    involved = []
     for constraint in piece.get_constraints():
         together = {position for position in range(dims) if constraint.involves_dims(kinds.set, position, 1)}
         together |= {dims + position for position in range(local) if constraint.involves_dims(kinds.div, position, 1)}
-        met = [entry for entry in groups if entry[0] & together]
-        if met:
-            joined: set[int] = set().union(*(group for group, _ in met))
-            groups = [entry for entry in groups if not entry[0] & together]
-            groups.append((joined, 1 + sum(count for _, count in met)))
-    return [({p for p in group if p < dims}, count) for group, count in groups if min(group) < dims]
+        if together:  # others are on parameters only
+            involved.append(frozenset(together))
+    groups = connected([*(frozenset({position}) for position in range(dims + local)), *involved])
+    return [
+        ({p for p in group if p < dims}, sum(bool(together & group) for together in involved))
+        for group in groups
+        if min(group) < dims
+    ]
 
 
 def _only(piece: Any, group: set[int]) -> Any:

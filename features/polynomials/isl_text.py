@@ -1,4 +1,4 @@
-"""isl objects that are kept as text until something works with them: what is remembered is rarely all needed."""
+"""isl objects that stay text until something works with them: of what the store has, little is needed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["KeptAsText"]
+__all__ = ["ParsedWhenRead"]
 
 
-class KeptAsText:
+class ParsedWhenRead:
     """A frozen dataclass, some of whose fields may be given as isl's text and are parsed when first read."""
 
     @classmethod

@@ -16,7 +16,19 @@ __all__ = ["Affine", "Piece", "Term", "bound_of", "names_of", "piece_from_record
 
 @dataclass(frozen=True)
 class Affine:
-    """floor((constant + sum coefficient*parameter + sum coefficient*floor) / denominator)."""
+    """floor((constant + sum coefficient*parameter + sum coefficient*floor) / denominator).
+
+    Attributes
+    ----------
+    constant
+        The integer part.
+    parameters
+        Name and coefficient of size parameters.
+    floors
+        Coefficients, and the floors that they multiply.
+    denominator
+        What all of that is divided by, rounding down.
+    """
 
     constant: int
     parameters: tuple[tuple[str, int], ...]
@@ -24,6 +36,7 @@ class Affine:
     denominator: int = 1
 
     def __call__(self, sizes: Mapping[str, Any]) -> Any:
+        """Return the value at given sizes: numbers, or arrays of one shape."""
         value: Any = self.constant
         for name, coefficient in self.parameters:
             value = value + coefficient * sizes[name]
@@ -34,11 +47,24 @@ class Affine:
 
 @dataclass(frozen=True)
 class Term:
+    """A product of an integer, powers of size parameters, and powers of floors.
+
+    Attributes
+    ----------
+    coefficient
+        The integer.
+    parameters
+        Name and exponent of size parameters.
+    floors
+        Floors and their exponents.
+    """
+
     coefficient: int
     parameters: tuple[tuple[str, int], ...]
     floors: tuple[tuple[Affine, int], ...]
 
     def __call__(self, sizes: Mapping[str, Any]) -> Any:
+        """Return the value at given sizes: numbers, or arrays of one shape."""
         value: Any = self.coefficient
         for name, exponent in self.parameters:
             value = _times_power(value, sizes[name], exponent)
@@ -56,13 +82,25 @@ def _times_power(value: Any, base: Any, exponent: int) -> Any:
 
 @dataclass(frozen=True)
 class Piece:
-    """One polynomial with integer coefficients over a common denominator, and where it holds."""
+    """One polynomial with integer coefficients over a common denominator, and where it holds.
 
-    conditions: tuple[tuple[tuple[Affine, bool], ...], ...]  # any of (all of (affine, is_equality))
+    Attributes
+    ----------
+    conditions
+        Any of these conjunctions must hold, each with all of its (left-hand side, whether it must be 0 rather than
+        at least 0).
+    terms
+        Their sum is the polynomial's numerator.
+    denominator
+        What the sum is divided by.
+    """
+
+    conditions: tuple[tuple[tuple[Affine, bool], ...], ...]
     terms: tuple[Term, ...]
     denominator: int
 
     def holds(self, sizes: Mapping[str, Any]) -> Any:
+        """Return whether the piece is the one for given sizes, element by element for arrays."""
         result: Any = False
         for conjunction in self.conditions:
             inside: Any = True
@@ -73,6 +111,7 @@ class Piece:
         return result
 
     def numerator(self, sizes: Mapping[str, Any]) -> Any:
+        """Return the sum of the terms at given sizes, which is `denominator` times the value."""
         value: Any = 0
         for term in self.terms:
             value = value + term(sizes)
@@ -82,6 +121,7 @@ class Piece:
 def read_affine(aff: Any, *, is_constraint: bool) -> Affine:
     """Read an isl.Aff (a floor's argument) or an isl.Constraint."""
     kinds = isl.dim_type
+    # isl gives coefficients of an Aff as fractions over its denominator, those of a constraint as integers.
     denominator = 1 if is_constraint else aff.get_denominator_val().to_python()
 
     def whole(value: Any) -> int:
@@ -106,11 +146,13 @@ def _conditions(domain: Any) -> tuple[tuple[tuple[Affine, bool], ...], ...]:
             (read_affine(constraint, is_constraint=True), bool(constraint.is_equality()))
             for constraint in basic_set.get_constraints()
         )
+        # Without compute_divs, existential variables may lack the floor that defines them.
         for basic_set in domain.compute_divs().get_basic_sets()
     )
 
 
 def read_piece(domain: Any, polynomial: Any) -> Piece:
+    """Take apart one piece of an ``isl.PwQPolynomial``: the ``isl.Set`` it holds on, and the ``isl.QPolynomial``."""
     kinds = isl.dim_type
     terms: list[Any] = []
     polynomial.foreach_term(terms.append)  # isl prints what a callback raises: only collect in it
@@ -129,12 +171,14 @@ def read_piece(domain: Any, polynomial: Any) -> Piece:
         )
         numerator = int(coefficient.get_num_si())
         raw.append((numerator, int(coefficient.get_den_val().to_python()), parameters, floors))
+    # Integers over one denominator: values are exact, and summing them needs no fractions.
     denominator = lcm(*(den for _, den, _, _ in raw)) if raw else 1
     whole = tuple(Term(num * (denominator // den), params, floors) for num, den, params, floors in raw)
     return Piece(_conditions(domain), whole, denominator)
 
 
 def names_of(affine: Affine) -> set[str]:
+    """Return the size parameters that an expression depends on."""
     names = {name for name, _ in affine.parameters}
     for _, floor in affine.floors:
         names |= names_of(floor)

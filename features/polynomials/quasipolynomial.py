@@ -11,12 +11,12 @@ import numpy as np
 from perflex.errors import MissingSizeError
 from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
 from perflex.features.polynomials.computed_once import computed_once
-from perflex.features.polynomials.isl_text import KeptAsText
+from perflex.features.polynomials.isl_text import ParsedWhenRead
 from perflex.features.polynomials.pieces import Piece, bound_of, names_of, piece_from_record, read_piece
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["QuasiPolynomial"]
 
@@ -25,7 +25,7 @@ Sizes = "Mapping[str, int | np.ndarray]"
 
 
 @dataclass(frozen=True, eq=False)
-class QuasiPolynomial(KeptAsText):
+class QuasiPolynomial(ParsedWhenRead):
     """An exact count (or stride) as a function of the size parameters.
 
     Wraps an ``isl.PwQPolynomial`` without set dimensions. Hashable, picklable, comparable; adds and
@@ -71,12 +71,20 @@ class QuasiPolynomial(KeptAsText):
         return cls(isl.PwQPolynomial(f"{{ {value} }}"))
 
     @classmethod
+    def total(cls, parts: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
+        """Return the sum of quasi-polynomials; 0 of none."""
+        summed = cls.constant(0)
+        for part in parts:
+            summed = summed + part
+        return summed
+
+    @classmethod
     def parse(cls, text: str) -> QuasiPolynomial:
         """Return the polynomial of isl's notation, e.g. ``"[n] -> { 16 * n }"``."""
         return cls(isl.PwQPolynomial(text))
 
     @classmethod
-    def kept(cls, text: str, **known: Any) -> QuasiPolynomial:
+    def unparsed(cls, text: str, **known: Any) -> QuasiPolynomial:
         """Return the polynomial that isl prints as `text`, which is only parsed if isl has to work with it.
 
         Parameters

@@ -21,7 +21,7 @@ def polynomial_record(polynomial: QuasiPolynomial) -> list[Any]:
 def polynomial_from_record(record: list[Any]) -> QuasiPolynomial:
     """Return the quasi-polynomial of a record."""
     text, names, pieces, deferred = record
-    return QuasiPolynomial.kept(
+    return QuasiPolynomial.unparsed(
         text,
         parameters=tuple(names),
         piece_records=pieces,

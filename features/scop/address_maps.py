@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Access, Scop, Statement
 
-__all__ = ["AccessMap", "Description", "Floor", "Piece", "Row", "describe"]
+__all__ = ["AccessMap", "AddressMaps", "Conjunction", "Floor", "Row", "describe"]
 
 # Column (kind, position): ("c", 0) the constant, ("p", i) a size, ("d", i) an instance dimension, ("f", i) a floor.
 Column = tuple[str, int]
@@ -50,7 +50,7 @@ class AccessMap:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Conjunction:
     """Instances of a statement that one conjunction of constraints describes, with their accesses.
 
     Attributes
@@ -82,15 +82,15 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Description:
+class AddressMaps:
     """All pieces of a Scop."""
 
     scop: Scop
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Conjunction, ...]
 
 
 @lru_cache(maxsize=64)
-def describe(scop: Scop) -> Description:
+def describe(scop: Scop) -> AddressMaps:
     """Return the address maps of all accesses that are not private.
 
     Raises
@@ -98,19 +98,19 @@ def describe(scop: Scop) -> Description:
     UnsupportedKernelError
         An access may touch one of several elements, which one is not known.
     """
-    pieces: list[Piece] = []
+    pieces: list[Conjunction] = []
     with ISL_LOCK:
         for statement in scop.statements:
             accesses = [item for item in statement.accesses if scop.array(item.array).space != "private"]
             if accesses:
                 pieces.extend(_pieces_of(scop, statement, accesses))
-    return Description(scop, tuple(pieces))
+    return AddressMaps(scop, tuple(pieces))
 
 
-def _pieces_of(scop: Scop, statement: Statement, accesses: list[Access]) -> list[Piece]:
+def _pieces_of(scop: Scop, statement: Statement, accesses: list[Access]) -> list[Conjunction]:
     """Return one piece for each conjunction of the domain, and others for accesses defined by cases."""
     whole: list[tuple[Access, Any]] = []
-    pieces: list[Piece] = []
+    pieces: list[Conjunction] = []
     domain = statement.domain.coalesce()
     for access in accesses:
         for subdomain, function in _functions(scop, access):
@@ -132,7 +132,9 @@ def _functions(scop: Scop, access: Access) -> list[tuple[Any, Any]]:
     return found
 
 
-def _conjunctions(scop: Scop, statement: Statement, domain: Any, accesses: list[tuple[Access, Any]]) -> list[Piece]:
+def _conjunctions(
+    scop: Scop, statement: Statement, domain: Any, accesses: list[tuple[Access, Any]]
+) -> list[Conjunction]:
     if not accesses:
         return []
     conjunctions = domain.compute_divs().get_basic_sets()
@@ -141,7 +143,7 @@ def _conjunctions(scop: Scop, statement: Statement, domain: Any, accesses: list[
     return [_piece(scop, statement, conjunction, accesses) for conjunction in conjunctions]
 
 
-def _piece(scop: Scop, statement: Statement, conjunction: Any, accesses: list[tuple[Access, Any]]) -> Piece:
+def _piece(scop: Scop, statement: Statement, conjunction: Any, accesses: list[tuple[Access, Any]]) -> Conjunction:
     reader = _Reader(scop.parameters)
     equalities: list[Row] = []
     inequalities: list[Row] = []
@@ -153,7 +155,7 @@ def _piece(scop: Scop, statement: Statement, conjunction: Any, accesses: list[tu
         axes = tuple(reader.read(function.get_at(axis)) for axis in range(function.dim(isl.dim_type.out)))
         strides = access.strides if access.strides is not None else scop.array(access.array).strides
         maps.append(AccessMap(access.array, access.direction, access.text or access.array, axes, strides))
-    return Piece(
+    return Conjunction(
         statement.name,
         statement.launch,
         int(statement.domain.dim(isl.dim_type.set)),

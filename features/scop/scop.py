@@ -13,20 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.computed_once import computed_once
-from perflex.features.polynomials.isl_text import KeptAsText
+from perflex.features.polynomials.isl_text import ParsedWhenRead
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.words import SPACES
 from perflex.isl import isl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
 __all__ = ["Access", "Array", "Barrier", "Launch", "Operation", "Recurrence", "Scop", "Statement"]
 
-SPACES = ("global", "local", "private")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Access(KeptAsText):
+class Access(ParsedWhenRead):
     """One access of a statement: which element each instance touches.
 
     Attributes
@@ -127,7 +128,7 @@ class Recurrence:
 
 
 @dataclass(frozen=True)
-class Statement(KeptAsText):
+class Statement(ParsedWhenRead):
     """A statement with its domain, accesses and operations.
 
     Attributes
@@ -183,7 +184,7 @@ class Statement(KeptAsText):
 
 
 @dataclass(frozen=True)
-class Barrier(KeptAsText):
+class Barrier(ParsedWhenRead):
     """A barrier: ``kind`` is ``"local"`` or ``"global"``; the rest is as a statement's."""
 
     kind: str
@@ -244,7 +245,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Scop(KeptAsText):
+class Scop(ParsedWhenRead):
     """A kernel as polyhedral objects; immutable, hashable, picklable, round-trips through YAML.
 
     Attributes
@@ -269,11 +270,6 @@ class Scop(KeptAsText):
 
     def __post_init__(self) -> None:
         self._check()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        from perflex.features.scop.text import scop_from_text, scop_to_text
-
-        return scop_from_text, (scop_to_text(self),)
 
     def _check(self) -> None:
         known = {array.name for array in self.arrays}
@@ -306,6 +302,30 @@ class Scop(KeptAsText):
         """Return the array of that name."""
         return self._arrays_by_name[name]
 
+    def derived(self, what: str, key: Hashable, compute: Callable[[], _Value], *, most: int | None = None) -> _Value:
+        """Return what `compute` returned when it was first asked for; it stays with this Scop in this process.
+
+        Parameters
+        ----------
+        what
+            What is computed, in words that no other caller uses.
+        key
+            What the value depends on besides the Scop.
+        compute
+            Returns the value.
+        most
+            How many values of this kind may stay, for keys of which there may be many, such as sizes.
+        """
+        values: dict[Hashable, _Value] = self.__dict__.setdefault("_derived", {}).setdefault(what, {})
+        try:
+            return values[key]
+        except KeyError:
+            value = compute()
+        if most is not None and len(values) >= most:
+            values.clear()
+        # Another thread may have been faster: all go on with the same object.
+        return values.setdefault(key, value)
+
     def checked(self, sizes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the sizes in a form that `check_sizes` need not look at again.
 
@@ -325,6 +345,7 @@ class Scop(KeptAsText):
         MissingSizeError
             A parameter has no value, or the values contradict the kernel's assumptions.
         """
+        # Hundreds of features are evaluated at the same sizes.
         if isinstance(sizes, _CheckedSizes) and sizes.scop is self:
             return
         missing = [name for name in self.parameters if name not in sizes]

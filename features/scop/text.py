@@ -1,7 +1,8 @@
-"""Scops as JSON text: what is remembered, and what crosses process borders. Reading it parses nothing by isl."""
+"""Scops as JSON text: in the store, and on the way to other processes. Reading it parses nothing by isl."""
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
 import json
 from fractions import Fraction
@@ -14,21 +15,22 @@ from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation
 from perflex.features.scop.yaml import scop_document
 from perflex.isl import isl
 
-__all__ = ["content_hash", "scop_from_text", "scop_to_text"]
+__all__ = ["content_hash", "scop_from_text", "scop_to_text", "text_hash"]
 
 
 def scop_to_text(scop: Scop) -> str:
     """Return the Scop as JSON; `scop_from_text` restores an equal Scop."""
-    text: str | None = scop.__dict__.get("_text")
-    if text is None:
+
+    def compute() -> str:
         document = {**scop_document(scop), "validity": polynomial_record(scop.validity)}
-        text = scop.__dict__["_text"] = json.dumps(document, separators=(",", ":"))
-    return text
+        return json.dumps(document, separators=(",", ":"))
+
+    return scop.derived("text", (), compute)
 
 
 def content_hash(scop: Scop) -> str:
     """Return a digest of everything that counts depend on."""
-    return text_hash(scop_to_text(scop))
+    return scop.derived("content hash", (), lambda: text_hash(scop_to_text(scop)))
 
 
 def text_hash(text: str) -> str:
@@ -45,9 +47,9 @@ def scop_from_text(text: str) -> Scop:
         "parameters": names,
         "launches": tuple(
             Launch(
-                _kept(launch["groups"]),
+                _polynomials(launch["groups"]),
                 tuple(launch["items"]),
-                QuasiPolynomial.kept(launch["repeats"]),
+                QuasiPolynomial.unparsed(launch["repeats"]),
                 tuple(launch["host_loops"]),
             )
             for launch in document["launches"]
@@ -56,18 +58,19 @@ def scop_from_text(text: str) -> Scop:
         "statements": tuple([_statement(item, names) for item in document["statements"]]),
         "barriers": tuple([_barrier(item, names) for item in document["barriers"]]),
         "validity": polynomial_from_record(document["validity"]),
-        "_text": text,
     }
-    return Scop.with_texts(values, {"assumptions": (isl.Set, document["assumptions"])})
+    scop = Scop.with_texts(values, {"assumptions": (isl.Set, document["assumptions"])})
+    scop.derived("text", (), lambda: text)
+    return scop
 
 
 def _array(item: dict[str, Any]) -> Array:
-    shape, strides = _kept(item["shape"]), _kept(item["strides"])
+    shape, strides = _polynomials(item["shape"]), _polynomials(item["strides"])
     return Array(item["name"], item["space"], item["dtype"], shape, strides, item["alignment"])
 
 
-def _kept(texts: list[str]) -> tuple[QuasiPolynomial, ...]:
-    return tuple(QuasiPolynomial.kept(text) for text in texts)
+def _polynomials(texts: list[str]) -> tuple[QuasiPolynomial, ...]:
+    return tuple(QuasiPolynomial.unparsed(text) for text in texts)
 
 
 def _statement(item: dict[str, Any], names: tuple[str, ...]) -> Statement:
@@ -86,7 +89,7 @@ def _statement(item: dict[str, Any], names: tuple[str, ...]) -> Statement:
 def _access(item: dict[str, Any], names: tuple[str, ...]) -> Access:
     texts = {"relation": (isl.Map, item.pop("relation"))}
     if item["strides"] is not None:
-        item["strides"] = _kept(item["strides"])
+        item["strides"] = _polynomials(item["strides"])
     return Access.with_texts(item, texts, names)
 
 
@@ -106,3 +109,11 @@ _operation = lru_cache(maxsize=1024)(Operation)
 
 def _averages(items: dict[str, str]) -> tuple[tuple[str, Fraction], ...]:
     return tuple((loop, Fraction(average)) for loop, average in items.items())
+
+
+def _pickled(scop: Scop) -> tuple[Any, tuple[str]]:
+    return scop_from_text, (scop_to_text(scop),)
+
+
+# Objects of isl cannot be pickled. The class itself cannot say how: this module knows it, not the other way round.
+copyreg.pickle(Scop, _pickled)

@@ -31,9 +31,9 @@ def scop_document(scop: Scop) -> dict[str, Any]:
         "assumptions": str(scop.assumptions),
         "launches": [
             {
-                "groups": [_text(extent) for extent in launch.groups],
+                "groups": [extent.text for extent in launch.groups],
                 "items": list(launch.items),
-                "repeats": _text(launch.repeats),
+                "repeats": launch.repeats.text,
                 "host_loops": list(launch.host_loops),
             }
             for launch in scop.launches
@@ -43,8 +43,8 @@ def scop_document(scop: Scop) -> dict[str, Any]:
                 "name": array.name,
                 "space": array.space,
                 "dtype": array.dtype,
-                "shape": [_text(extent) for extent in array.shape],
-                "strides": [_text(stride) for stride in array.strides],
+                "shape": [extent.text for extent in array.shape],
+                "strides": [stride.text for stride in array.strides],
                 "alignment": array.alignment,
             }
             for array in scop.arrays
@@ -64,10 +64,6 @@ def scop_document(scop: Scop) -> dict[str, Any]:
     }
 
 
-def _text(polynomial: QuasiPolynomial) -> str:
-    return polynomial.text
-
-
 def _statement_document(statement: Statement) -> dict[str, Any]:
     return {
         "name": statement.name,
@@ -79,7 +75,7 @@ def _statement_document(statement: Statement) -> dict[str, Any]:
                 "relation": str(access.relation),
                 "tag": access.tag,
                 "text": access.text,
-                "strides": None if access.strides is None else [_text(stride) for stride in access.strides],
+                "strides": None if access.strides is None else [stride.text for stride in access.strides],
                 "distinct": access.distinct,
                 "stated": access.stated,
             }
@@ -185,6 +181,7 @@ class _Reader:
 
     def _polynomial(self, value: object, where: str) -> QuasiPolynomial:
         text = str(value)
+        # Plain numbers and expressions are written without isl's frame.
         if "{" not in text:
             text = f"[{', '.join(self.parameters)}] -> {{ {text} }}"
         return QuasiPolynomial(self._isl(isl.PwQPolynomial, text, where))

@@ -11,28 +11,30 @@ import numpy as np
 
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.calibration_file import fitted_rows
-from perflex.calibration.gathering import gather_feature_values
-from perflex.devices.wall_time import device_of, is_wall_time
+from perflex.calibration.gathering import Measuring, gather, target_on
+from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.fit.fitting import fit_model
 from perflex.fit.problem import require_fittable
 from perflex.fit.table import scale_features_by_output
-from perflex.timing.measuring import TimingOptions
+from perflex.progress import progress_shown
+from perflex.store.store import using_store
+from perflex.timing.measuring import chosen_device
+from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from perflex.devices.listing import Device
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
     from perflex.machines import Machine
+    from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Progress
 
 __all__ = ["calibrate", "calibration_from_table"]
 
@@ -43,7 +45,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     model: Model,
     kernels: Sequence[Any],
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     timing: TimingOptions | None = None,
     relative: bool = True,
     nonnegative: bool = True,
@@ -107,6 +109,33 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     DeviceError, MachineError, NoMatchError, MissingSizeError, StoreError
         As `gather_feature_values`.
     """
+    _require_measurable(model)
+    if budget_s is not None and measure_executor is not None:
+        msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
+        raise CalibrationError(msg)
+    where = chosen_device(device, model.output_feature)
+    options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
+    target = target_on(where, model.input_features(), sub_group_size, machine)
+    with using_store(store), progress_shown(progress, "calibrate:") as report:
+        measuring = Measuring(where, options, target, executor, measure_executor, recorder, report)
+        if budget_s is None:
+            table = gather(tuple(model.all_features()), kernels, measuring)
+            spent: dict[str, Any] = {}
+        else:
+            from perflex.calibration.budget import measure_within_budget
+
+            table, bought = measure_within_budget(
+                model, kernels, budget_s, measuring, guess=guess, relative=relative, nonnegative=nonnegative
+            )
+            spent = bought.facts()
+    found = calibration_from_table(
+        model, table, device=where, timing=options, relative=relative, nonnegative=nonnegative
+    )
+    return replace(found, options={**found.options, **spent})
+
+
+def _require_measurable(model: Model) -> None:
+    """Make sure of what needs no measurement, before anything is measured."""
     if not is_wall_time(model.output_feature):
         msg = (
             f"the model's output {model.output_feature!r} is no wall time; name one such as f_cl_wall_time, "
@@ -114,57 +143,13 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         )
         raise CalibrationError(msg, feature=model.output_feature)
     require_fittable(model)
-    if budget_s is not None and measure_executor is not None:
-        msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
-        raise CalibrationError(msg)
-    chosen = _chosen(model, device)
-    options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
-    if budget_s is None:
-        table = gather_feature_values(
-            model.all_features(),
-            kernels,
-            device=chosen,
-            timing=options,
-            sub_group_size=sub_group_size,
-            executor=executor,
-            store=store,
-            machine=machine,
-            progress=progress,
-            recorder=recorder,
-            measure_executor=measure_executor,
-        )
-        facts = {}
-    else:
-        from perflex.calibration.budget import measure_within_budget
-
-        table, report = measure_within_budget(
-            model,
-            kernels,
-            budget_s,
-            device=chosen,
-            timing=options,
-            guess=guess,
-            relative=relative,
-            nonnegative=nonnegative,
-            sub_group_size=sub_group_size,
-            executor=executor,
-            store=store,
-            machine=machine,
-            progress=progress,
-            recorder=recorder,
-        )
-        facts = report.facts()
-    found = calibration_from_table(
-        model, table, device=chosen, timing=options, relative=relative, nonnegative=nonnegative
-    )
-    return replace(found, options={**found.options, **facts})
 
 
 def calibration_from_table(
     model: Model,
     table: FeatureTable,
     *,
-    device: Device | TimedDevice | None = None,
+    device: TimedDevice | None = None,
     timing: TimingOptions | None = None,
     relative: bool = True,
     nonnegative: bool = True,
@@ -182,22 +167,14 @@ def calibration_from_table(
         device=_facts(device),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=_versions(),
-        options={**({} if timing is None else asdict(timing)), **table.timing},
+        options={
+            name: value for part in (timing, table.timing) if part is not None for name, value in asdict(part).items()
+        },
         noise_floor=float(np.nanmedian(spread)) if known and spread is not None else None,
         dropped=table.dropped,
         machine=table.machine,
         table=fitted_rows(model, table, scaled=fit.scaled),
     )
-
-
-def _chosen(model: Model, device: Any) -> Any:
-    if device is None:
-        return device_of(model.output_feature)
-    if isinstance(device, str):
-        from perflex.devices.listing import find_device
-
-        return find_device(device)
-    return device
 
 
 def _facts(device: Any) -> dict[str, Any]:

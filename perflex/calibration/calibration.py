@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.calibration_file import FORMAT, calibration_content, read_calibration_parts
-from perflex.machines.choice import else_machine, using_machine
+from perflex.calibration.interval import interval_at
+from perflex.calibration.record import CalibrationRecord
+from perflex.features.values import target_of
 from perflex.yaml_file import read_yaml, write_yaml
 
 if TYPE_CHECKING:
@@ -17,63 +18,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.interval import PredictionInterval
-    from perflex.expression.model import Model
-    from perflex.fit.result import FitResult
-    from perflex.fit.table import FeatureTable
-    from perflex.machines import Machine
+    from perflex.machines import Machine, Target
 
 __all__ = ["Calibration"]
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """A model with its parameters on one device.
-
-    Attributes
-    ----------
-    model
-        The model.
-    fit
-        Its parameters and how well they fit; holds the measurement kernels with their relative errors.
-    device
-        Facts about the device: ``name``, ``platform``, ``driver`` and more.
-    date
-        When it was made, ISO 8601 in UTC.
-    versions
-        Versions of the software that made it.
-    options
-        How the measurement kernels were timed: trials, statistic and so on.
-    noise_floor
-        Relative spread of repeated timings, a fraction: errors below it mean nothing; None if not known.
-    dropped
-        Label and reason of each measurement kernel that was left out.
-    machine
-        Name of the machine that the features were computed for; empty if none needs one.
-    table
-        The values that were fitted, a row per measurement kernel; None where they were not kept, as in files of
-        earlier versions.
-    """
-
-    model: Model
-    fit: FitResult
-    device: Mapping[str, Any] = field(default_factory=dict)
-    date: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    noise_floor: float | None = None
-    dropped: tuple[tuple[str, str], ...] = ()
-    machine: str = ""
-    table: FeatureTable | None = None
-
-    @property
-    def params(self) -> Mapping[str, float]:
-        """Value of each parameter, in the units of ``fit.parameters``."""
-        return self.fit
-
-    @property
-    def sub_group_size(self) -> int:
-        """Work-items per sub-group that the features are counted with."""
-        return self.fit.sub_group_size
+class Calibration(CalibrationRecord):
+    """A model with its parameters on one device; the attributes are those of `CalibrationRecord`."""
 
     def predict(
         self, kernel: Any, sizes: Mapping[str, Any], *, machine: str | Path | Machine | None = None
@@ -104,10 +55,17 @@ class Calibration:
         MachineError
             A feature needs a machine that is not known, or lacks a fact of it.
         """
-        with using_machine(machine), else_machine(self.machine):
-            return self.model.eval_with_kernel(self.fit, kernel, sizes)
+        values = self.feature_values(kernel, sizes, machine=machine)
+        return self.model.evaluate(self.fit, values)
 
-    def predict_interval(self, kernel: Any, sizes: Mapping[str, Any], confidence: float = 0.95) -> PredictionInterval:
+    def predict_interval(
+        self,
+        kernel: Any,
+        sizes: Mapping[str, Any],
+        confidence: float = 0.95,
+        *,
+        machine: str | Path | Machine | None = None,
+    ) -> PredictionInterval:
         """Predict the output feature of a kernel, and where a measurement of it would lie.
 
         The interval holds what is not known of the parameters (their covariance, carried through the model's
@@ -123,6 +81,8 @@ class Calibration:
             Value of each size parameter of the kernel: numbers, or arrays of one shape.
         confidence
             Share of measurements that shall lie inside, between 0 and 1.
+        machine
+            For features that need one, as for `predict`.
 
         Returns
         -------
@@ -138,17 +98,24 @@ class Calibration:
             A size parameter has no value.
         UnsupportedKernelError
             The kernel cannot be described exactly.
+        MachineError
+            A feature needs a machine that is not known, or lacks a fact of it.
         """
-        from perflex.calibration.interval import interval_at
-        from perflex.features.coverage import warn_uncounted
-        from perflex.features.values import kernel_feature_values, with_own_sizes
-
-        kernel, sizes = with_own_sizes(kernel, sizes)
-        features = self.model.input_features()
-        with else_machine(self.machine):
-            values = kernel_feature_values(features, kernel, sizes, self.sub_group_size)
-        warn_uncounted(features, kernel, sizes)
+        values = self.feature_values(kernel, sizes, machine=machine)
         return interval_at(self, values, confidence)
+
+    def feature_values(
+        self, kernel: Any, sizes: Mapping[str, Any], *, machine: str | Path | Machine | None = None
+    ) -> dict[str, Any]:
+        """Return the value of each input feature, as predictions take it; arguments, warnings and errors as `predict`.
+
+        Numbers, or arrays where sizes are arrays; ``model.evaluate`` and ``model.terms`` take them.
+        """
+        return self.model.feature_values(kernel, sizes, self.target(machine))
+
+    def target(self, machine: str | Path | Machine | None = None) -> Target:
+        """Return what predictions count features for; `machine` and errors as `predict`."""
+        return target_of(self.model.input_features(), self.sub_group_size, machine, otherwise=self.machine)
 
     def save(self, path: Path | str) -> None:
         """Write the calibration to a YAML file, replacing it in one step.
@@ -170,10 +137,3 @@ class Calibration:
             The file cannot be read, is damaged, foreign or of a newer version; names the line and field.
         """
         return cls(**read_calibration_parts(read_yaml(path, FORMAT)))
-
-    def __repr__(self) -> str:
-        name = self.device.get("name", "unknown device")
-        driver = self.device.get("driver", "")
-        heading = f"{self.model}\non {name}{f' ({driver})' if driver else ''}, {self.date or 'no date'}"
-        floor = "" if self.noise_floor is None else f"\nnoise floor {100 * self.noise_floor:.2g} %"
-        return f"{heading}\n{self.fit!r}{floor}"

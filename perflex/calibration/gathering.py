@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import difflib
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.devices.wall_time import device_of, is_wall_time
+from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.features.many import count_rows
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
-from perflex.features.values import DEFAULT_SUB_GROUP_SIZE
+from perflex.features.values import target_of
 from perflex.fit.table import FeatureInfo, FeatureTable
-from perflex.machines.choice import current_machine, else_machine, using_machine
+from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE
 from perflex.progress import progress_shown
+from perflex.store.resume import recording
 from perflex.store.store import using_store
+from perflex.timing.measuring import chosen_device
+from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,25 +29,72 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.devices.listing import Device
     from perflex.features import Feature
     from perflex.machines import Machine
     from perflex.machines.resources import Resources
+    from perflex.machines.target import Target
+    from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Progress, TimingOptions
+    from perflex.timing.results import TimingSummary
 
-__all__ = ["gather_feature_values"]
+__all__ = ["Measuring", "gather", "gather_feature_values", "target_on"]
 
 _LISTED = 12
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How kernels are counted and timed: made once, where a user says so.
+
+    Attributes
+    ----------
+    device
+        Where wall times are measured; None where nothing is.
+    timing
+        How kernels are timed.
+    target
+        What features are counted for.
+    executor, measure_executor
+        Where kernels are counted, and where they are built and timed; None for here.
+    recorder
+        What keeps samples, where the store is not to decide.
+    progress
+        Called with (done, total, what) as work proceeds.
+    """
+
+    device: TimedDevice | None
+    timing: TimingOptions
+    target: Target
+    executor: Executor | None = None
+    measure_executor: Executor | None = None
+    recorder: Recorder | None = None
+    progress: Progress | None = None
+
+
+def target_on(
+    device: TimedDevice | None,
+    features: Iterable[str],
+    sub_group_size: int | None = None,
+    machine: str | Path | Machine | None = None,
+) -> Target:
+    """Return what features are counted for where a device is timed.
+
+    Sub-groups are the device's, and features about a machine are about the one that the device is, unless others are
+    asked for.
+    """
+    if sub_group_size is None:
+        sub_group_size = int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
+    counted = [name for name in features if not is_wall_time(name)]
+    return target_of(counted, sub_group_size, machine, otherwise=str(getattr(device, "name", "")))
 
 
 def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     features: Iterable[str],
     kernels: Sequence[Any],
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     timing: TimingOptions | None = None,
     sub_group_size: int | None = None,
     executor: Executor | None = None,
@@ -108,59 +159,46 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     StoreError
         Samples cannot be kept: the file cannot be written. What was kept before stays.
     """
-    with using_store(store), using_machine(machine), progress_shown(progress, "gather:") as report:
-        return _gather(
-            tuple(dict.fromkeys(features)),
-            kernels,
-            (device, timing),
-            sub_group_size,
-            executor=executor,
-            report=report,
-            recorder=recorder,
-            measure_executor=measure_executor,
+    names = tuple(dict.fromkeys(features))
+    output = _wall_time_among(names)
+    timed_on = None if output is None else chosen_device(device, output)
+    with using_store(store), progress_shown(progress, "gather:") as report:
+        measuring = Measuring(
+            timed_on,
+            timing or TimingOptions(),
+            target_on(timed_on, names, sub_group_size, machine),
+            executor,
+            measure_executor,
+            recorder,
+            report,
         )
+        return gather(names, kernels, measuring)
 
 
-def _gather(
-    names: tuple[str, ...],
-    kernels: Sequence[Any],
-    measurement: tuple[Any, TimingOptions | None],
-    sub_group_size: int | None,
-    *,
-    executor: Executor | None,
-    report: Progress | None,
-    recorder: Recorder | None,
-    measure_executor: Executor | None,
-) -> FeatureTable:
+def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring) -> FeatureTable:
+    """Count and measure features; arguments, result and errors as `gather_feature_values`.
+
+    The store is that of the block around the call.
+    """
     from perflex.features import parse_feature
     from perflex.features.families.machine import needs_machine
 
-    rows = sized_kernels(kernels)
-    measured = [name for name in names if is_wall_time(name)]
-    if len(measured) > 1:
-        msg = f"a feature table has one wall time, not {len(measured)}: {', '.join(measured)}"
-        raise CalibrationError(msg, feature=measured[1])
-    device, timing = measurement
-    timed_on = _device(measured[0], device) if measured else None
-    if sub_group_size is None:
-        sub_group_size = int(getattr(timed_on, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
-    counted = [name for name in names if not is_wall_time(name)]
-    rows, built, failed = _built(counted, rows, timed_on, timing, report)
-    with else_machine(str(getattr(timed_on, "name", ""))):
-        rows, table, info, dropped = _count(counted, rows, sub_group_size, executor, report, built)
-        needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
-        used = "" if needed_by is None else current_machine(needed_by).name
-    dropped = [*failed, *dropped]
+    output = _wall_time_among(names)
+    counted = [name for name in names if name != output]
+    # What does not build need not be counted, and registers are known only of what was built.
+    rows, built, failed = _built(counted, sized_kernels(kernels), measuring)
+    rows, table, info, uncounted = _count(counted, rows, measuring, built)
+    needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
+    dropped = [*failed, *uncounted]
     columns = {name: table[:, i] for i, name in enumerate(counted)}
-    spread = np.full(len(rows), np.nan)
-    went: dict[str, float | bool] = {}
+    measured = None
     kept = np.arange(len(rows))
-    if measured:
-        seconds, spread, failures, went = _time(rows, timed_on, timing, report, recorder, measure_executor)
-        columns[measured[0]] = seconds
-        info[measured[0]] = FeatureInfo("s")
-        dropped += failures
-        kept = np.flatnonzero(np.isfinite(seconds))
+    if output is not None and measuring.device is not None:
+        measured = _time(rows, measuring.device, measuring)
+        columns[output] = measured.seconds
+        info[output] = FeatureInfo("s")
+        dropped += measured.failures
+        kept = np.flatnonzero(np.isfinite(measured.seconds))
     _warn_dropped(dropped)
     if not len(kept):
         reasons = "; ".join(f"{label}: {reason}" for label, reason in dropped[:3])
@@ -168,44 +206,42 @@ def _gather(
         raise CalibrationError(msg)
     values = np.stack([columns[name] for name in names], axis=1) if names else np.zeros((len(rows), 0))
     return FeatureTable(
-        output=measured[0] if measured else None,
+        output=output,
         features=names,
         kernels=tuple(rows[i].label for i in kept),
         values=values[kept],
         groups=tuple(rows[i].group for i in kept),
-        spread=spread[kept] if measured else None,
+        spread=None if measured is None else measured.spread[kept],
         info=info,
-        sub_group_size=sub_group_size,
-        device="" if timed_on is None else str(timed_on),
+        sub_group_size=measuring.target.sub_group_size,
+        device="" if measured is None else str(measuring.device),
         dropped=tuple(dropped),
-        machine=used,
-        timing=went,
+        machine="" if needed_by is None else measuring.target.need_machine(needed_by).name,
+        timing=None if measured is None else measured.summary,
     )
 
 
-def _device(feature: str, device: Any) -> Any:
-    if device is None:
-        return device_of(feature)
-    if isinstance(device, str):
-        from perflex.devices.listing import find_device
-
-        return find_device(device)
-    return device
+def _wall_time_among(names: Sequence[str]) -> str | None:
+    measured = [name for name in names if is_wall_time(name)]
+    if len(measured) > 1:
+        msg = f"a feature table has one wall time, not {len(measured)}: {', '.join(measured)}"
+        raise CalibrationError(msg, feature=measured[1])
+    return measured[0] if measured else None
 
 
 def _built(
-    names: Sequence[str], rows: list[SizedKernel], device: Any, timing: TimingOptions | None, progress: Progress | None
+    names: Sequence[str], rows: list[SizedKernel], measuring: Measuring
 ) -> tuple[list[SizedKernel], list[Resources] | None, list[tuple[str, str]]]:
     """Build the kernels where a feature asks for that; return those that build, what they take, and the others."""
     from perflex.features import parse_feature
     from perflex.features.families.build import needs_build
 
-    if device is None or not any(needs_build(parse_feature(name)) for name in names):
+    if measuring.device is None or not any(needs_build(parse_feature(name)) for name in names):
         return rows, None, []
     from perflex.timing.measuring import MeasurementFailure
     from perflex.timing.resource_use import resource_use
 
-    found = resource_use([(row.kernel, row.sizes, row.label) for row in rows], device, timing, progress)
+    found = resource_use(rows, measuring.device, measuring.timing, measuring.progress)
     kept, built, failed = [], [], []
     for row, outcome in zip(rows, found, strict=True):
         if isinstance(outcome, MeasurementFailure):
@@ -219,9 +255,7 @@ def _built(
 def _count(
     names: Sequence[str],
     rows: list[SizedKernel],
-    sub_group_size: int,
-    executor: Executor | None,
-    progress: Progress | None,
+    measuring: Measuring,
     built: Sequence[Resources] | None = None,
 ) -> tuple[list[SizedKernel], NDArray[np.float64], dict[str, FeatureInfo], list[tuple[str, str]]]:
     """Return the rows that can be counted with their values, facts about the features, and the other rows."""
@@ -229,7 +263,7 @@ def _count(
 
     features = [parse_feature(name) for name in names]
     jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    counted = count_rows(features, jobs, sub_group_size, executor, progress, built)
+    counted = count_rows(features, jobs, measuring.target, measuring.executor, measuring.progress, built)
     dropped = [(row.label, entry.refusal) for row, entry in zip(rows, counted, strict=True) if entry.refusal]
     kept = [row for row, entry in zip(rows, counted, strict=True) if entry.refusal is None]
     entries = [entry for entry in counted if entry.refusal is None]
@@ -238,6 +272,7 @@ def _count(
         raise CalibrationError(msg, kernel=dropped[0][0])
     info: dict[str, FeatureInfo] = {}
     for column, feature in enumerate(features):
+        # Kernels that lack the feature say nothing about what it counts.
         amounts = {entry.amounts[column] for entry in entries if entry.matched[column]}
         if not amounts:
             raise _no_match(feature, kept)
@@ -262,28 +297,27 @@ def _no_match(feature: Feature, rows: Sequence[SizedKernel]) -> NoMatchError:
     return NoMatchError(msg, feature=feature.identifier, present=tuple(there))
 
 
-def _time(
-    rows: Sequence[SizedKernel],
-    device: Any,
-    timing: TimingOptions | None,
-    progress: Progress | None,
-    recorder: Recorder | None,
-    executor: Executor | None,
-) -> tuple[Any, Any, list[tuple[str, str]], dict[str, float | bool]]:
-    from perflex.store.resume import recorder_for
-    from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
+@dataclass(frozen=True)
+class _Times:
+    """Seconds and relative spread of each row, nan where it failed; label and reason of those; how it went."""
 
-    jobs = [(row.kernel, row.sizes, row.label) for row in rows]
-    own = None if recorder is not None else recorder_for(str(device), [row.label for row in rows])
-    options = timing or TimingOptions()
-    if executor is None:
-        outcomes = measure(jobs, device, options, progress, recorder or own)
-    else:
-        from perflex.timing.executors import measure_on
+    seconds: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    failures: list[tuple[str, str]]
+    summary: TimingSummary
 
-        outcomes = measure_on(executor, jobs, device, options, progress, recorder or own)
-    if own is not None:
-        own.finish()
+
+def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring) -> _Times:
+    from perflex.timing.measuring import MeasurementFailure, measure
+
+    timing, progress = measuring.timing, measuring.progress
+    with recording(str(device), [row.label for row in rows], measuring.recorder) as recorder:
+        if measuring.measure_executor is None:
+            outcomes = measure(rows, device, timing, progress, recorder)
+        else:
+            from perflex.timing.executors import measure_on
+
+            outcomes = measure_on(measuring.measure_executor, rows, device, timing, progress, recorder)
     seconds = np.full(len(rows), np.nan)
     spread = np.full(len(rows), np.nan)
     failures = []
@@ -293,17 +327,10 @@ def _time(
             failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
         else:
             seconds[index], spread[index] = outcome.seconds, outcome.spread
-    timed = [outcome for outcome in outcomes if not isinstance(outcome, MeasurementFailure)]
-    went: dict[str, float | bool] = {
-        "drift_ratio": outcomes.drift.size if outcomes.drift.found else 1.0,
-        "drift_corrected": outcomes.drift.corrected,
-        "outliers_excluded": sum(timing.outliers for timing in timed),
-        "kernels_precise": sum(timing.precise for timing in timed),
-        "samples_resumed": getattr(recorder or own, "taken", 0),
-    }
-    return seconds, spread, failures, went
+    return _Times(seconds, spread, failures, outcomes.summary())
 
 
 def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:
     for label, reason in dropped:
+        # The line of who called `calibrate` or `gather_feature_values`.
         warnings.warn(f"{label} is left out: {reason}", PerflexWarning, stacklevel=4)

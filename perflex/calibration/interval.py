@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.record import CalibrationRecord
 
     Array = NDArray[np.float64]
     Values = float | NDArray[np.float64]
@@ -53,7 +53,9 @@ class PredictionInterval:
     degrees_of_freedom: int
 
 
-def interval_at(calibration: Calibration, values: Mapping[str, Any], confidence: float = 0.95) -> PredictionInterval:
+def interval_at(
+    calibration: CalibrationRecord, values: Mapping[str, Any], confidence: float = 0.95
+) -> PredictionInterval:
     """Return the prediction interval at given feature values.
 
     With the derivatives g of the prediction f by the parameters, their covariance C and the residuals' standard
@@ -94,6 +96,7 @@ def interval_at(calibration: Calibration, values: Mapping[str, Any], confidence:
     variance = np.einsum("ri,ij,rj->r", gradient, predictive_covariance(calibration), gradient)
     error = np.sqrt(np.maximum(variance, 0.0)).reshape(predicted.shape)
     scatter = deviation * np.abs(predicted) if fit.scaled else np.full(predicted.shape, deviation)
+    # The two are independent: one is of the parameters, the other of the kernel that is predicted.
     reach = float(student.ppf((1 + confidence) / 2, fit.degrees_of_freedom)) * np.hypot(error, scatter)
     low, high = predicted - reach, predicted + reach
     if fit.scaled:
@@ -112,7 +115,7 @@ def interval_at(calibration: Calibration, values: Mapping[str, Any], confidence:
     )
 
 
-def _gradient(calibration: Calibration, values: Mapping[str, Any], predicted: Array) -> Array:
+def _gradient(calibration: CalibrationRecord, values: Mapping[str, Any], predicted: Array) -> Array:
     """Return the derivatives of the predictions by the parameters, shape ``(rows, n)``."""
     model = calibration.model
     flat = {
@@ -126,11 +129,12 @@ def _gradient(calibration: Calibration, values: Mapping[str, Any], predicted: Ar
     return gradient
 
 
-def _require_determined(calibration: Calibration, gradient: Array, predicted: Array) -> None:
+def _require_determined(calibration: CalibrationRecord, gradient: Array, predicted: Array) -> None:
     for index, parameter in enumerate(calibration.fit.parameters):
         if parameter.determined:
             continue
         change = np.abs(gradient[:, index] * parameter.value)
+        # The value of a cost that nothing determined says nothing, so that any dependence on it matters.
         unknown = parameter.kind == "cost" or parameter.value == 0
         matters = gradient[:, index] != 0 if unknown else change > _MATTERS * np.abs(predicted)
         if matters.any():

@@ -16,13 +16,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.record import CalibrationRecord
     from perflex.fit.problem import Problem
     from perflex.fit.result import FitResult
 
     Array = NDArray[np.float64]
 
-__all__ = ["Release", "free_parameters", "predictive_covariance", "release", "residual_deviation", "vector"]
+__all__ = [
+    "FreedParameter",
+    "free_parameters",
+    "predictive_covariance",
+    "residual_deviation",
+    "vector",
+    "without_bound",
+]
 
 # Below this length relative to its own, what is left of a column beside the others is rounding.
 _INDISTINGUISHABLE = 1e-7
@@ -31,7 +38,7 @@ _FAR = 30.0
 
 
 @dataclass(frozen=True)
-class Release:
+class FreedParameter:
     """What the measurements say of a parameter held at its bound, if that alone let go.
 
     Attributes
@@ -75,7 +82,7 @@ def residual_deviation(fit: FitResult) -> float:
     return fit.residual_norm / math.sqrt(fit.degrees_of_freedom)
 
 
-def predictive_covariance(calibration: Calibration) -> Array:
+def predictive_covariance(calibration: CalibrationRecord) -> Array:
     """Return the covariance of the parameters for predictions, shape ``(n, n)``; zero for what is held fixed.
 
     That of the fit, to which each parameter at a bound adds what its own release would move: it is known to be
@@ -87,12 +94,12 @@ def predictive_covariance(calibration: Calibration) -> Array:
         problem = pose(calibration.model, calibration.table)
         free = free_parameters(fit)
         for index, parameter in enumerate(fit.parameters):
-            if parameter.at_bound and (let_go := release(problem, fit, free, index)) is not None:
-                covariance = covariance + let_go.mean_square * np.outer(let_go.direction, let_go.direction)
+            if parameter.at_bound and (freed := without_bound(problem, fit, free, index)) is not None:
+                covariance = covariance + freed.mean_square * np.outer(freed.direction, freed.direction)
     return covariance
 
 
-def release(problem: Problem, fit: FitResult, free: Sequence[int], index: int) -> Release | None:
+def without_bound(problem: Problem, fit: FitResult, free: Sequence[int], index: int) -> FreedParameter | None:
     """Return what the measurements say of a parameter at its bound; None if nothing.
 
     Parameters
@@ -112,6 +119,7 @@ def release(problem: Problem, fit: FitResult, free: Sequence[int], index: int) -
     direction[index] = 1.0
     rest = column
     if free:
+        # Regression of its column on the free ones: how they would move along, and what is its own.
         length = np.linalg.norm(jacobian[:, free], axis=0)
         weights = np.linalg.lstsq(jacobian[:, free] / length, column, rcond=None)[0] / length
         direction[list(free)] = -weights
@@ -121,7 +129,7 @@ def release(problem: Problem, fit: FitResult, free: Sequence[int], index: int) -
         return None
     value = -float(rest @ residual) / size**2
     deviation = residual_deviation(fit) / size
-    return Release(value, deviation, direction, _mean_square_above_zero(value, deviation))
+    return FreedParameter(value, deviation, direction, _mean_square_above_zero(value, deviation))
 
 
 def _mean_square_above_zero(mean: float, deviation: float) -> float:
@@ -133,5 +141,6 @@ def _mean_square_above_zero(mean: float, deviation: float) -> float:
     away = -mean / deviation
     if away > _FAR:
         return 2.0 * (deviation / away) ** 2
+    # erfcx, not erfc: far in the tail density and probability both vanish, but not their ratio.
     hazard = math.sqrt(2.0 / math.pi) / float(erfcx(away / math.sqrt(2.0)))
     return deviation**2 * (1.0 + away**2 - away * hazard)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,9 +21,12 @@ from perflex.cli.predict import predict, rank
 from perflex.cli.prune import prune
 from perflex.cli.prune_table import prune_table
 from perflex.cli.roofline import roofline
-from perflex.cli.session import session_of
 from perflex.cli.store import store
+from perflex.cli.terminal import terminal_of
 from perflex.cli.volumes import volumes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["app"]
 
@@ -56,29 +59,31 @@ def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     del version
-    session = session_of(context)
-    session.quiet = quiet
-    session.debug = debug
+    terminal = terminal_of(context)
+    terminal.quiet = quiet
+    terminal.debug = debug
 
 
-for command in (
-    demo,
-    devices,
-    catalog,
-    features,
-    calibrate,
-    diagnose,
-    predict,
-    rank,
-    prune,
-    prune_table,
-    volumes,
-    layers,
-    block,
-    roofline,
-    compare,
-    evaluate,
-):
-    app.command()(command)
+# Commands in the order in which help lists them, each with an example of its use.
+_EXAMPLES: dict[Callable[..., None], str] = {
+    demo: "perflex demo --out demo-out",
+    devices: "perflex devices --json",
+    catalog: "perflex catalog matmul_sq",
+    features: "perflex features examples/matmul.py:naive n=1056",
+    calibrate: "perflex calibrate matmul_sq -o matmul.yaml",
+    diagnose: "perflex diagnose matmul.yaml --out diagnosis",
+    predict: "perflex predict matmul.yaml examples/matmul.py:prefetching n=1056",
+    rank: "perflex rank matmul.yaml examples/matmul.py:prefetching examples/matmul.py:naive n=1056",
+    prune: "perflex prune matmul.yaml examples/matmul_space.py:space n=512 --keep 5%",
+    prune_table: "perflex prune-table cache.json convolution --samples 100 --keep 5%",
+    volumes: "perflex volumes examples/stencil.py:star25 --machine V100 nx=640 ny=512 nz=512",
+    layers: "perflex layers examples/jacobi.py:seven_point --machine Gold-6248 M=10000 N=600",
+    block: "perflex block examples/jacobi.py:seven_point --machine Gold-6248 M=1000 N=600 --criterion L2=plane",
+    roofline: "perflex roofline examples/transposes.py:tiled n=1024 --machine V100 --time bound",
+    compare: "perflex compare predicted.csv measured.csv --key x --key y --value dram_load",
+    evaluate: "perflex evaluate matmul --out evaluation",
+}
+for command, example in _EXAMPLES.items():
+    app.command(epilog=f"Example: {example}")(command)
 app.add_typer(machine, name="machine")
 app.add_typer(store, name="store")

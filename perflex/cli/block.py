@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads it at run time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.json_output import print_json
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from perflex.analysis.blocks import BlockChoice
@@ -52,9 +51,9 @@ def block(  # noqa: PLR0913 - one parameter per option
         calibration=None if calibration is None else Calibration.load(calibration),
     )
     if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2))
+        print_json(found)
         return
-    session_of(context).output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
+    terminal_of(context).output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
 
 
 def _lines(found: BlockChoice) -> list[str]:

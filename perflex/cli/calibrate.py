@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,25 +59,25 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
     from perflex.calibration.calibrating import calibrate as run
+    from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
     from perflex.cli.arguments import read_seconds, require_writable_file
     from perflex.devices.listing import find_device
-    from perflex.devices.wall_time import device_of, is_wall_time, names_a_device, wall_time_identifier
+    from perflex.devices.wall_time import device_of, is_device_specific, is_wall_time, wall_time_identifier
     from perflex.models import load_model
     from perflex.models.kernel_sets import measurement_kernels
-    from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
-    from perflex.store.resume import recorder_for
+    from perflex.store.resume import recording
     from perflex.store.store import using_store
     from perflex.timing.measuring import TimingOptions
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     budget_s = read_seconds(budget, "--budget") if budget else None
     description = load_model(model)
     require_writable_file(out)
     # Checks the output feature, too; a device on the command line comes before the one in the file.
-    named = not device and names_a_device(description.output)
+    named = not device and is_device_specific(description.output)
     stated = named or not is_wall_time(description.output)
     where = device_of(description.output) if stated else find_device(device or None)
-    session.remarks.print(f"device: {where}", markup=False)
+    terminal.remarks.print(f"device: {where}", markup=False)
     # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
     fewest = min(3 if budget else 5, trials)
     timing = TimingOptions(
@@ -90,12 +90,12 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
         retry_failures=retry_failures,
     )
     fitted = description.model(description.output if named else wall_time_identifier(where))
-    with using_store(store or None), session.warnings_shown():
-        # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same kernels.
-        recorder = recorder_for(str(where), [description.name, fitted.expression, str(fixed_sizes)])
+    work = [description.name, fitted.expression, str(fixed_sizes)]
+    # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same kernels.
+    with using_store(store or None), terminal.warnings_shown(), recording(str(where), work) as recorder:
         scale = 1.0 if fixed_sizes else multiply_add_rate(where, recorder) / REFERENCE_RATE
         kernels = measurement_kernels(description, scale)
-        with _cluster(dask) as cluster, session.progress("calibrate:") as progress:
+        with _cluster(dask) as cluster, terminal.progress("calibrate:") as progress:
             calibration = run(
                 fitted,
                 kernels,
@@ -110,12 +110,10 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 measure_executor=cluster,
             )
         calibration.save(out)
-        if recorder is not None:
-            recorder.finish()
-    if not session.quiet:
-        session.output.print(_parameters(calibration))
-        session.output.print("\n".join(_remarks(calibration, scale)), markup=False, soft_wrap=True)
-    session.output.print(str(out), markup=False, soft_wrap=True)
+    if not terminal.quiet:
+        terminal.output.print(_parameters(calibration))
+        terminal.output.print("\n".join(_remarks(calibration, scale)), markup=False, soft_wrap=True)
+    terminal.output.print(str(out), markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -167,18 +165,18 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
 
 def _timing(calibration: Calibration) -> list[str]:
     """Return what there is to say about how measuring went."""
-    facts = calibration.options
-    lines = []
-    if facts.get("samples_resumed"):
-        lines.append(f"{facts['samples_resumed']} samples are from a run of this calibration that was cut short")
-    if "kernels_precise" in facts:
-        kernels, precision = len(calibration.fit.kernels), facts["precision"]
-        lines.append(f"median known to {100 * precision:g} % for {facts['kernels_precise']} of {kernels} kernels")
-    if facts.get("outliers_excluded"):
-        lines.append(f"outliers excluded: {facts['outliers_excluded']} samples")
-    if facts.get("drift_ratio", 1.0) != 1.0:
-        done = "corrected" if facts["drift_corrected"] else "not corrected, for that would not narrow the spread"
-        lines.append(f"drift: reference kernels varied by {100 * (facts['drift_ratio'] - 1):.1f} % over time; {done}")
+    timed, lines = calibration.timing, []
+    if timed is None:
+        return []
+    if timed.samples_resumed:
+        lines.append(f"{timed.samples_resumed} samples are from a run of this calibration that was cut short")
+    kernels, precision = len(calibration.fit.kernels), 100 * calibration.options["precision"]
+    lines.append(f"median known to {precision:g} % for {timed.kernels_precise} of {kernels} kernels")
+    if timed.outliers_excluded:
+        lines.append(f"outliers excluded: {timed.outliers_excluded} samples")
+    if timed.drift_ratio != 1.0:
+        done = "corrected" if timed.drift_corrected else "not corrected, for that would not narrow the spread"
+        lines.append(f"drift: reference kernels varied by {100 * (timed.drift_ratio - 1):.1f} % over time; {done}")
     return lines
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.json_output import print_json
+from perflex.cli.terminal import terminal_of
 from perflex.errors import TagError
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def catalog(
             raise TagError(msg, tag=tag)
     generators = KernelCollection(ALL_GENERATORS).matching_generators(tags or [])
     if as_json:
-        typer.echo(json.dumps([_facts(generator) for generator in generators], indent=2))
+        print_json([_facts(generator) for generator in generators])
         return
-    console = session_of(context).output
+    console = terminal_of(context).output
     for generator in generators:
         console.print(_text(generator), soft_wrap=True, markup=True)
 

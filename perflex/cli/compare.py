@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.json_output import print_json
+from perflex.cli.terminal import terminal_of
+from perflex.text_table import table_lines
 
 __all__ = ["compare"]
 
@@ -46,18 +47,16 @@ def compare(
         column, _, other = (part.strip() for part in word.partition("="))
         comparisons.append(compare_rows(left, right, key, column, other))
     table = comparison_table(comparisons)
-    session = session_of(context)
+    terminal = terminal_of(context)
     if picture is not None:
         draw_comparison(comparisons[0], picture, columns)
     if as_json:
-        typer.echo(json.dumps(table, indent=2))
+        print_json(table)
         return
-    lines = [list(table[0]), *(list(row.values()) for row in table)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    shown = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    shown = table_lines([list(table[0]), *(list(row.values()) for row in table)], left=())
     shown += [
         f"{entry.quantity}: {entry.unmatched} configurations are in one table only"
         for entry in comparisons
         if entry.unmatched
     ]
-    session.output.print("\n".join(shown), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(shown), markup=False, soft_wrap=True)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from perflex.studies.demo import DemoResult
+    from perflex.studies.evaluation import DeviceEvaluation
 
 __all__ = ["demo"]
 
@@ -33,19 +33,19 @@ def demo(
     from perflex.studies.demo import run_demo, write_demo
     from perflex.timing.measuring import TimingOptions
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     chosen = _sizes(sizes)
     require_writable_folder(out)
     where = find_device(device or None)
-    session.remarks.print(f"device: {where}", markup=False)
+    terminal.remarks.print(f"device: {where}", markup=False)
     options = TimingOptions(trials=trials, min_trials=min(5, trials), budget_s=0.3)
-    with session.warnings_shown(), session.progress("demo:") as progress:
-        result = run_demo(where, sizes=chosen, timing=options, progress=progress)
-    paths = write_demo(result, out)
-    if not session.quiet:
-        session.output.print(_table(result))
-        session.output.print("\n".join(_remarks(result, given=bool(chosen))), markup=False, soft_wrap=True)
-    session.output.print("\n".join(str(path) for path in paths.values()), markup=False, soft_wrap=True)
+    with terminal.warnings_shown(), terminal.progress("demo:") as progress:
+        evaluation = run_demo(where, sizes=chosen, timing=options, progress=progress)
+    paths = write_demo(evaluation, out)
+    if not terminal.quiet:
+        terminal.output.print(_table(evaluation))
+        terminal.output.print("\n".join(_remarks(evaluation, given=bool(chosen))), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(map(str, paths)), markup=False, soft_wrap=True)
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -63,13 +63,15 @@ def _sizes(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def _table(result: DemoResult) -> Table:
+def _table(evaluation: DeviceEvaluation) -> Table:
     from rich.table import Table
+
+    from perflex.studies.demo import demo_rows
 
     table = Table(title="Predicted before anything was measured")
     for heading in ("size", "variant", "predicted", "measured", "error", "predicted rank", "measured rank"):
         table.add_column(heading, justify="left" if heading == "variant" else "right", no_wrap=heading == "variant")
-    for row in result.rows:
+    for row in demo_rows(evaluation.studies[0]):
         table.add_row(
             str(row.size),
             row.variant,
@@ -82,22 +84,28 @@ def _table(result: DemoResult) -> Table:
     return table
 
 
-def _remarks(result: DemoResult, *, given: bool) -> list[str]:
-    errors = ", ".join(f"{variant} {100 * error:.1f} %" for variant, error in result.geomean_error.items())
+def _remarks(evaluation: DeviceEvaluation, *, given: bool) -> list[str]:
+    from perflex.studies.demo import demo_summary
+    from perflex.studies.evaluation.run import DIFFERENT
+
+    found = demo_summary(evaluation)
+    errors = ", ".join(f"{variant} {100 * error:.1f} %" for variant, error in found["geomean_error"].items())
+    ranked = f"ranked right: {found['pairs_ranked_right']} of {found['pairs']} sizes"
     lines = [
         f"geometric mean of relative error: {errors}",
-        f"ranked right: {result.pairs_ranked_right} of {result.pairs} sizes at which the variants differ by over 10 %",
+        f"{ranked} at which the variants differ by over {100 * DIFFERENT:.0f} %",
     ]
-    floor = result.calibration.noise_floor
-    if floor is not None:
-        lines.append(f"noise floor: {100 * floor:.1f} % (median spread of repeated timings)")
-    if result.drift is not None:
+    if found["noise_floor"] is not None:
+        lines.append(f"noise floor: {100 * found['noise_floor']:.1f} % (median spread of repeated timings)")
+    if found["drift"] is not None:
         lines.append(
-            f"drift {100 * result.drift:+.1f} %: change of measurement kernels' times from the calibration to the "
+            f"drift {100 * found['drift']:+.1f} %: change of measurement kernels' times from the calibration to the "
             "check (it is part of every error, and near 0 on a machine that does nothing else)"
         )
-    kernels = len(result.calibration.fit.kernels)
-    lines.append(f"{kernels} measurement kernels, none of them a matrix multiplication; {result.seconds:.0f} s in all")
+    kernels = found["measurement_kernels"]
+    lines.append(
+        f"{kernels} measurement kernels, none of them a matrix multiplication; {evaluation.seconds:.0f} s in all"
+    )
     if not given:
         lines.append(
             "sizes are odd multiples of 32: at multiples of large powers of two a CPU's caches hold few rows of a "

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.json_output import print_json
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.devices.listing import DeviceInfo
+    from perflex.devices.device import DeviceInfo
 
 __all__ = ["devices"]
 
@@ -27,15 +27,15 @@ def devices(
 
     infos = list_devices()
     if as_json:
-        typer.echo(json.dumps([info.as_dict() for info in infos], indent=2))
+        print_json([info.as_dict() for info in infos])
         return
-    session = session_of(context)
-    session.output.print("\n".join(_texts(infos)), soft_wrap=True)
+    terminal = terminal_of(context)
+    terminal.output.print("\n".join(_texts(infos)), soft_wrap=True)
     for problem in driver_problems():
-        session.remarks.print(problem, style="yellow", markup=False)
+        terminal.remarks.print(problem, style="yellow", markup=False)
     if not any(info.usable for info in infos):
         hint = "no usable device; the extra 'cpu' brings one: pip install 'perflex[cpu]'"
-        session.remarks.print(hint, style="red", markup=False)
+        terminal.remarks.print(hint, style="red", markup=False)
 
 
 def _texts(infos: Sequence[DeviceInfo]) -> list[str]:
@@ -43,10 +43,10 @@ def _texts(infos: Sequence[DeviceInfo]) -> list[str]:
     from rich.markup import escape
 
     from perflex.devices.device import API_NAMES
-    from perflex.devices.names import telling_names
+    from perflex.devices.names import short_names
 
     texts = []
-    names = telling_names([info.device for info in infos])
+    names = short_names([info.device for info in infos])
     for name, info in zip(names, infos, strict=True):
         device = info.device
         verdict = "[green]usable[/]" if info.usable else f"[red]not usable:[/] {escape(info.reason)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,12 +42,12 @@ def diagnose(
     from perflex.calibration.diagnosis import diagnose as judge
     from perflex.cli.arguments import require_writable_folder
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     loaded = {str(path): Calibration.load(path) for path in (calibration, *(against or ()))}
     if out is not None:
         require_writable_folder(out)
     differences = aicc_differences(loaded) if against else {}
-    with session.warnings_shown(), session.progress("diagnose:") as progress:
+    with terminal.warnings_shown(), terminal.progress("diagnose:") as progress:
         diagnosis = judge(loaded[str(calibration)], progress=progress)
     if as_json:
         content = diagnosis.as_dict()
@@ -57,13 +57,13 @@ def diagnose(
             }
         typer.echo(json.dumps(content, indent=2))
     else:
-        _show(session.output, diagnosis, quiet=session.quiet)
+        _show(terminal.output, diagnosis, quiet=terminal.quiet)
         for name, value in sorted(differences.items(), key=lambda entry: entry[1]):
-            session.output.print(f"AICc above the best: {_number(value, '.1f')}  {name}", markup=False, soft_wrap=True)
+            terminal.output.print(f"AICc above the best: {_number(value, '.1f')}  {name}", markup=False, soft_wrap=True)
     paths = draw_diagnosis(diagnosis, out) if out is not None else []
     for path in paths:
         # What prints JSON prints nothing beside it.
-        (session.remarks if as_json else session.output).print(str(path), markup=False, soft_wrap=True)
+        (terminal.remarks if as_json else terminal.output).print(str(path), markup=False, soft_wrap=True)
 
 
 def _show(output: Console, diagnosis: Diagnosis, *, quiet: bool) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from perflex.cli.session import Session
-    from perflex.devices.listing import Device
+    from perflex.cli.terminal import Terminal
+    from perflex.devices.device import Device
     from perflex.studies.evaluation import DeviceEvaluation
 
 __all__ = ["evaluate"]
@@ -58,22 +58,22 @@ def evaluate(
     from perflex.studies.evaluation import STUDIES, evaluate_device, write_evaluation
     from perflex.timing.measuring import TimingOptions
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     require_writable_folder(out)
     studies = list(STUDIES.values()) if study is StudyName.every else [STUDIES[study.value]]
     options = TimingOptions(trials=trials, min_trials=min(5, trials), budget_s=0.3)
     evaluations = []
     for where in _devices(device or [], every=every_device):
-        session.remarks.print(f"device: {where}", markup=False)
-        with session.warnings_shown(), session.progress("evaluate:") as progress:
+        terminal.remarks.print(f"device: {where}", markup=False)
+        with terminal.warnings_shown(), terminal.progress("evaluate:") as progress:
             evaluations.append(
                 evaluate_device(
                     where, studies, timing=options, model=None if model is None else model.value, progress=progress
                 )
             )
     paths = write_evaluation(evaluations, out)
-    _show(session, evaluations)
-    session.output.print("\n".join(str(path) for path in paths), markup=False, soft_wrap=True)
+    _show(terminal, evaluations)
+    terminal.output.print("\n".join(str(path) for path in paths), markup=False, soft_wrap=True)
 
 
 def _devices(names: list[str], *, every: bool) -> list[Device]:
@@ -84,20 +84,20 @@ def _devices(names: list[str], *, every: bool) -> list[Device]:
     return [find_device(name) for name in names] if names else [find_device(None)]
 
 
-def _show(session: Session, evaluations: list[DeviceEvaluation]) -> None:
+def _show(terminal: Terminal, evaluations: list[DeviceEvaluation]) -> None:
     from rich.table import Table
 
     from perflex.studies.evaluation.report import overall_error, short_rows
 
-    if session.quiet:
+    if terminal.quiet:
         return
     table = Table(title="Predicted before anything was measured")
     for heading in ("device", "study", "model", "error", "noise floor", "pairs ranked right"):
         table.add_column(heading, justify="left" if heading in {"device", "study", "model"} else "right")
     for row in short_rows(evaluations):
         table.add_row(*row)
-    session.output.print(table)
-    session.output.print(f"over everything: {100 * overall_error(evaluations):.1f} %", markup=False)
+    terminal.output.print(table)
+    terminal.output.print(f"over everything: {100 * overall_error(evaluations):.1f} %", markup=False)
     for evaluation in evaluations:
         for label, reason in evaluation.skipped:
-            session.remarks.print(f"skipped {label}: {reason}", markup=False, soft_wrap=True)
+            terminal.remarks.print(f"skipped {label}: {reason}", markup=False, soft_wrap=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import MachineOption, RegistersOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +81,7 @@ def features(  # noqa: PLR0913 - one argument per option
         )
     scop = extract_scop(loaded)
     given = read_sizes(sizes or ())
-    session_of(context).warn_of_unknown_sizes(given, scop.parameters)
+    terminal_of(context).warn_of_unknown_sizes(given, scop.parameters)
     with using_machine(machine, registers=registers):
         counted = count_features(
             scop,
@@ -91,9 +91,9 @@ def features(  # noqa: PLR0913 - one argument per option
             per_work_item=per is Granularity.work_item,
         )
     if as_json:
-        typer.echo(json.dumps({entry.identifier: _as_json(entry) for entry in counted}, indent=2))
+        print_json({entry.identifier: _content(entry) for entry in counted})
         return
-    output = session_of(context).output
+    output = terminal_of(context).output
     shown = ", ".join(f"{name}={value}" for name, value in given.items())
     heading = f"kernel {scop.name}" + (f" at {shown}" if shown else f", sizes {', '.join(scop.parameters) or 'none'}")
     output.print(f"{heading}; sub-groups of {sub_group_size} work-items", markup=False, soft_wrap=True)
@@ -111,11 +111,11 @@ def features(  # noqa: PLR0913 - one argument per option
             output.print(line, markup=False, soft_wrap=True)
 
 
-def _as_json(entry: CountedFeature) -> dict[str, object]:
+def _content(entry: CountedFeature) -> dict[str, object]:
     value = entry.value
     if value is not None and value.is_integer():
         value = int(value)
-    return {"value": value, "expression": entry.expression, "unit": entry.unit, "exact": entry.exact}
+    return {"value": value, **picked(entry, "expression", "unit", "exact")}
 
 
 def _line(entry: CountedFeature, sizes: Mapping[str, int]) -> str:

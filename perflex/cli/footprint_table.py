@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perflex.text_table import table_lines
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -49,11 +51,9 @@ def footprint_lines(entries: Sequence[CountedFootprint], *, with_sizes: bool) ->
             for name, text, quantity in zip(_COLUMNS, formulas, quantities, strict=True)
             if (len(text) > _WIDEST if quantity.is_formula else not with_sizes)
         ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
-    for number, row in enumerate(rows):
-        cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:-1], widths[1:-1], strict=True)), row[-1]]
-        lines += ["  " + "  ".join(cells).rstrip(), *notes.get(number, ())]
+    for number, line in enumerate(table_lines(rows, left={0, len(rows[0]) - 1}, indent="  ")):
+        lines += [line, *notes.get(number, ())]
     relations = {q.relation for entry in entries for q in (entry.accesses, entry.elements, entry.bytes, entry.afr)}
     return lines + [f"  {text}" for relation, text in _LEGEND.items() if relation in relations]
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.json_output import picked, print_json
+from perflex.cli.terminal import terminal_of
+from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.cli.session import Session
+    from perflex.cli.terminal import Terminal
     from perflex.features.cpu import Condition, EcmEstimate
 
 __all__ = ["layers"]
+
+# What JSON tells of a layer condition.
+_CONDITION = ("level", "loop", "inequality", "largest", "symbol", "met", "needed_bytes", "cache_bytes")
 
 
 class Convention(StrEnum):
@@ -59,7 +63,7 @@ def layers(  # noqa: PLR0913 - one parameter per option
     where = load_machine(machine)
     scop = extract_scop(load_kernel(kernel))
     given, blocks, folds = read_sizes(sizes or ()), read_sizes(block or ()), read_sizes(fold or ())
-    session_of(context).warn_of_unknown_sizes(given, scop.parameters)
+    terminal_of(context).warn_of_unknown_sizes(given, scop.parameters)
     given = {name: value for name, value in given.items() if name in scop.parameters}
 
     def estimate(chosen: Mapping[str, int]) -> EcmEstimate:
@@ -70,16 +74,18 @@ def layers(  # noqa: PLR0913 - one parameter per option
         name = next(name for name in members[0] if name not in given)
         if out is not None:
             _check_picture(out)
-        _print_series(session_of(context), [(member[name], estimate(member)) for member in members], name, out, as_json)
+        _print_series(
+            terminal_of(context), [(member[name], estimate(member)) for member in members], name, out, as_json
+        )
         return
     if out is not None:
         msg = "--out is for the picture of a series; add --series NAME=FIRST:LAST:STEP"
         raise ArgumentError(msg, word="--out")
     found = estimate(given)
     if as_json:
-        typer.echo(json.dumps({**_content(found), "sizes": given, "blocks": blocks}, indent=2))
+        print_json({**_content(found), "sizes": given, "blocks": blocks})
         return
-    session_of(context).output.print("\n".join(_lines(found, given)), markup=False, soft_wrap=True)
+    terminal_of(context).output.print("\n".join(_lines(found, given)), markup=False, soft_wrap=True)
 
 
 def _check_picture(out: Path) -> None:
@@ -92,7 +98,7 @@ def _check_picture(out: Path) -> None:
 
 
 def _print_series(
-    session: Session, rows: list[tuple[int, EcmEstimate]], name: str, out: Path | None, as_json: bool
+    terminal: Terminal, rows: list[tuple[int, EcmEstimate]], name: str, out: Path | None, as_json: bool
 ) -> None:
     if out is not None:
         from perflex.analysis.ecm.picture import draw_layers
@@ -101,11 +107,11 @@ def _print_series(
     first = rows[0][1]
     if as_json:
         content = [{name: size, "volumes": _volumes(found)} for size, found in rows]
-        typer.echo(json.dumps({"kernel": first.kernel, "machine": first.machine, "series": content}, indent=2))
+        print_json({**picked(first, "kernel", "machine"), "series": content})
         return
-    session.output.print("\n".join(_series_lines(rows, name)), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(_series_lines(rows, name)), markup=False, soft_wrap=True)
     if out is not None:
-        session.output.print(f"picture: {out}", markup=False, soft_wrap=True)
+        terminal.output.print(f"picture: {out}", markup=False, soft_wrap=True)
 
 
 def _volumes(found: EcmEstimate) -> dict[str, float]:
@@ -114,23 +120,9 @@ def _volumes(found: EcmEstimate) -> dict[str, float]:
 
 def _content(found: EcmEstimate) -> dict[str, Any]:
     return {
-        "kernel": found.kernel,
-        "machine": found.machine,
-        "cores": found.cores,
+        **picked(found, "kernel", "machine", "cores"),
         "iterations": float(found.iterations),
-        "conditions": [
-            {
-                "level": entry.level,
-                "loop": entry.loop,
-                "inequality": entry.inequality,
-                "largest": entry.largest,
-                "symbol": entry.symbol,
-                "met": entry.met,
-                "needed_bytes": entry.needed_bytes,
-                "cache_bytes": entry.cache_bytes,
-            }
-            for entry in found.conditions
-        ],
+        "conditions": [picked(entry, *_CONDITION) for entry in found.conditions],
         "volumes": _volumes(found),
         "loads": {level.name: float(level.load_bytes) for level in found.levels},
         "stores": {level.name: float(level.store_bytes) for level in found.levels},
@@ -144,7 +136,7 @@ def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
     lines = [f"kernel {found.kernel} at {at} on {found.machine}, {found.cores} core(s)", "layer conditions"]
     rows = [["cache", "reuse over", "holds if", "up to", "here"]]
     rows += [_condition_row(entry) for entry in found.conditions]
-    lines += _table(rows)
+    lines += table_lines(rows, left=range(5), indent="  ")
     if any("lid" in entry.inequality for entry in found.conditions):
         lines.append("  lid0, lid1, ...: work-items of a work-group along axis 0, 1, ...")
     lines.append(f"bytes per iteration ({found.iterations:.6g} iterations)")
@@ -153,7 +145,7 @@ def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
         cycles = "-" if level.cycles is None else f"{level.cycles:.4g}"
         numbers = [f"{value:.5g}" for value in (level.load_bytes, level.store_bytes, level.bytes)]
         table.append([f"{before} - {level.name}", *numbers, cycles])
-    lines += _table(table)
+    lines += table_lines(table, left=range(5), indent="  ")
     if found.memory_stream:
         lines.append(f"  bandwidth of the memory: {found.memory_stream}")
     return lines
@@ -165,13 +157,6 @@ def _condition_row(entry: Condition) -> list[str]:
     return [entry.level, loop, entry.inequality, largest, "met" if entry.met else "not met"]
 
 
-def _table(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-
-
 def _series_lines(rows: list[tuple[int, EcmEstimate]], name: str) -> list[str]:
     first = rows[0][1]
     heading = (
@@ -179,4 +164,4 @@ def _series_lines(rows: list[tuple[int, EcmEstimate]], name: str) -> list[str]:
     )
     table = [[name, *(level.name for level in first.levels)]]
     table += [[str(size), *(f"{level.bytes:.5g}" for level in found.levels)] for size, found in rows]
-    return [heading, *_table(table)]
+    return [heading, *table_lines(table, left=range(len(table[0])), indent="  ")]

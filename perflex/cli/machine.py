@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.json_output import as_json, picked, print_json
 from perflex.cli.machine_detect import detect
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +22,7 @@ machine = typer.Typer(
 )
 
 
-@machine.command("list")
+@machine.command("list", epilog="Example: perflex machine list --json")
 def list_(
     context: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False
 ) -> None:
@@ -32,16 +31,15 @@ def list_(
 
     machines = [load_machine(name) for name in machine_names()]
     if as_json:
-        rows = [{"name": m.name, "vendor": m.vendor, "kind": m.kind, "aliases": list(m.aliases)} for m in machines]
-        typer.echo(json.dumps(rows, indent=2))
+        print_json([picked(entry, "name", "vendor", "kind", "aliases") for entry in machines])
         return
     width = max(len(m.name) for m in machines)
     for entry in machines:
         line = f"{entry.name.ljust(width)}  {entry.vendor} {entry.kind}  {', '.join(entry.aliases)}"
-        session_of(context).output.print(line.rstrip(), markup=False, soft_wrap=True)
+        terminal_of(context).output.print(line.rstrip(), markup=False, soft_wrap=True)
 
 
-@machine.command("show")
+@machine.command("show", epilog="Example: perflex machine show A100-40GB")
 def show(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="A machine's name, a name of its device, or a YAML file.")],
@@ -54,9 +52,9 @@ def show(
 
     found = load_machine(name)
     if as_json:
-        typer.echo(json.dumps(_as_json(found), indent=2))
+        print_json(_content(found))
         return
-    output = session_of(context).output
+    output = terminal_of(context).output
     output.print(f"{found.name}: {found.vendor} {found.kind}", markup=False, soft_wrap=True, style="bold")
     if found.aliases:
         output.print(f"devices: {', '.join(found.aliases)}", markup=False, soft_wrap=True)
@@ -84,44 +82,40 @@ def show(
         output.print(f"[{number}] {origin.kind}: {origin.text}", markup=False, soft_wrap=True, style="dim")
 
 
-machine.command("detect")(detect)
+machine.command("detect", epilog="Example: perflex machine detect --out cpu.yaml")(detect)
 
 
-def _as_json(found: Machine) -> dict[str, object]:
+def _content(found: Machine) -> dict[str, object]:
     from perflex.machines.machine import FACTS
 
     facts = {
         fact: {
             "value": value,
             "unit": FACTS[fact].unit,
-            "source": f"{found.sources[fact].kind}: {found.sources[fact].text}" if fact in found.sources else "",
+            "source": _cited(found.sources[fact]) if fact in found.sources else "",
         }
         for fact, value in found.known().items()
     }
-    curves = {curve: list(coefficients) for curve, coefficients in found.curves.items()}
     return {
-        "name": found.name,
-        "aliases": list(found.aliases),
-        "vendor": found.vendor,
-        "kind": found.kind,
+        **picked(found, "name", "aliases", "vendor", "kind"),
         "facts": facts,
-        "levels": [_with_sources(asdict(level), found, level.name) for level in found.levels],
-        "memory_streams": [
-            _with_sources(asdict(stream), found, f"memory.{stream.name}") for stream in found.memory_streams
-        ],
-        "curves": curves,
+        "levels": [_with_sources(level, found, level.name) for level in found.levels],
+        "memory_streams": [_with_sources(stream, found, f"memory.{stream.name}") for stream in found.memory_streams],
+        "curves": found.curves,
         "ceilings": {
-            level: {"rate": ceiling.rate, "source": f"{ceiling.source.kind}: {ceiling.source.text}"}
-            for level, ceiling in found.ceilings.items()
+            level: {"rate": ceiling.rate, "source": _cited(ceiling.source)} for level, ceiling in found.ceilings.items()
         },
         "unknown": [fact for fact, what in FACTS.items() if getattr(found, fact) is None and found.kind in what.kinds],
     }
 
 
-def _with_sources(values: dict[str, object], found: Machine, name: str) -> dict[str, object]:
+def _cited(source: Source) -> str:
+    return f"{source.kind}: {source.text}"
+
+
+def _with_sources(part: object, found: Machine, name: str) -> dict[str, object]:
     own = {key: source for key, source in found.sources.items() if key == name or key.startswith(f"{name}.")}
-    texts = {key.removeprefix(f"{name}."): f"{source.kind}: {source.text}" for key, source in own.items()}
-    return {**values, "sources": texts}
+    return {**as_json(part), "sources": {key.removeprefix(f"{name}."): _cited(source) for key, source in own.items()}}
 
 
 def _level_lines(found: Machine, numbers: Mapping[Source, int]) -> list[str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.session import session_of
+from perflex.cli.json_output import print_json
+from perflex.cli.terminal import terminal_of
+from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from perflex.studies.machine_detect import Detected
@@ -41,27 +42,27 @@ def detect(
     from perflex.studies.machine_detect.detect import cpu_device, detect_machine
     from perflex.yaml_file import write_yaml
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     if out is not None:
         if out.suffix not in {".yaml", ".yml"}:
             msg = f"machine files end in .yaml, not {out.name!r}; name another with --out"
             raise ArgumentError(msg, path=out)
         require_writable_file(out)
     where = cpu_device(device)
-    session.remarks.print(f"device: {where}", markup=False)
+    terminal.remarks.print(f"device: {where}", markup=False)
     stated = None if overlap is None else overlap.value
-    with session.warnings_shown(), session.progress("detecting:") as progress:
+    with terminal.warnings_shown(), terminal.progress("detecting:") as progress:
         found = detect_machine(where, name=name, overlap=stated, quick=quick, progress=progress)
     for remark in found.remarks:
-        session.remarks.print(f"warning: {remark}", style="yellow", markup=False, soft_wrap=True)
+        terminal.remarks.print(f"warning: {remark}", style="yellow", markup=False, soft_wrap=True)
     if out is not None:
         write_yaml(out, found.document)
     if as_json:
-        typer.echo(json.dumps(found.document, indent=2))
+        print_json(found.document)
         return
-    session.output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
     if out is not None:
-        session.output.print(str(out), markup=False, soft_wrap=True)
+        terminal.output.print(str(out), markup=False, soft_wrap=True)
 
 
 def _lines(found: Detected) -> list[str]:
@@ -75,8 +76,7 @@ def _lines(found: Detected) -> list[str]:
             one = group.get(level)
             row += ["", ""] if one is None else [f"{one.load / 1e9:.1f} GB/s", f"{one.update / 1e9:.1f} GB/s"]
         table.append(row)
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    lines += table_lines(table, left=())
     lines += [f"memory, {name}: {rate / 1e9:.1f} GB/s (all cores)" for name, rate in rates.streams.items()]
     hypothesis = found.document["levels"][0]["overlap"]["value"]
     lines.append(f"overlap of levels: {hypothesis} ({found.document['sources']['overlap']['text']})")

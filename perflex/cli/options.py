@@ -1,4 +1,4 @@
-"""The option ``--machine``, the same in every command."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 

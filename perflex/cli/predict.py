@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,19 +38,15 @@ def predict(
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.interval import interval_at
     from perflex.cli.arguments import load_kernel
-    from perflex.features.coverage import warn_uncounted
-    from perflex.features.values import kernel_feature_values
-    from perflex.machines import else_machine
 
     loaded = Calibration.load(calibration)
     unit = load_kernel(kernel)
-    features = loaded.model.input_features()
+    terminal = terminal_of(context)
     found: list[dict[str, Any]] = []
     for chosen in _combinations(sizes or ()):
-        with else_machine(loaded.machine):
-            values = kernel_feature_values(features, unit, chosen, loaded.sub_group_size, machine=machine)
-        with session_of(context).warnings_shown():
-            warn_uncounted(features, unit, chosen)
+        # What the model leaves out is said for each size: accesses may depend on it.
+        with terminal.warnings_shown():
+            values = loaded.feature_values(unit, chosen, machine=machine)
         found.append(
             {
                 "sizes": chosen,
@@ -61,18 +57,17 @@ def predict(
         if confidence is not None:
             interval = interval_at(loaded, values, confidence)
             found[-1] |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
-    session = session_of(context)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
     for entry in found:
         at = ", ".join(f"{name}={value}" for name, value in entry["sizes"].items()) or "no sizes"
         within = f" ({_time(entry['low_s'])} to {_time(entry['high_s'])})" if confidence is not None else ""
-        session.output.print(f"{at}: {_time(entry['predicted_s'])}{within}", markup=False, soft_wrap=True)
-        if not session.quiet:
+        terminal.output.print(f"{at}: {_time(entry['predicted_s'])}{within}", markup=False, soft_wrap=True)
+        if not terminal.quiet:
             for text, seconds in sorted(entry["terms"].items(), key=lambda item: -item[1]):
                 share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0
-                session.output.print(f"  {100 * share:5.1f} %  {_shortened(text)}", markup=False, soft_wrap=True)
+                terminal.output.print(f"  {100 * share:5.1f} %  {_shortened(text)}", markup=False, soft_wrap=True)
 
 
 def rank(
@@ -93,13 +88,13 @@ def rank(
         raise ArgumentError(msg)
     variants = {word: load_kernel(word) for word in words if _is_kernel(word)}
     sizes = read_sizes(word for word in words if not _is_kernel(word))
-    with session_of(context).warnings_shown():
+    with terminal_of(context).warnings_shown():
         places = ordered(variants, Calibration.load(calibration), sizes, machine=machine)
     if as_json:
         rows = [{"rank": p.rank, "name": p.name, "predicted_s": p.predicted, "ratio": p.ratio} for p in places]
         typer.echo(json.dumps(rows, indent=2))
         return
-    output = session_of(context).output
+    output = terminal_of(context).output
     for place in places:
         line = f"{place.rank}. {place.name}: {_time(place.predicted)} ({place.ratio:.2f} x)"
         output.print(line, markup=False, soft_wrap=True)

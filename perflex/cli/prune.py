@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from concurrent.futures import ProcessPoolExecutor
@@ -13,21 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perflex.calibration.calibration import Calibration
-    from perflex.cli.session import Session
+    from perflex.cli.terminal import Terminal
     from perflex.search.pruning.keep import Keep
     from perflex.search.pruning.pruned import Pruning
     from perflex.search.pruning.report import PruningCheck
     from perflex.search.spaces.candidates import Candidates
     from perflex.search.spaces.space import VariantSpace
 
-__all__ = ["SHOWN", "JsonOption", "KeepOption", "OutOption", "SeedOption", "prune", "read_keep", "shown_json"]
+__all__ = ["SHOWN", "JsonOption", "KeepOption", "OutOption", "SeedOption", "prune", "read_keep"]
 
 SHOWN = 20
 _WORD = re.compile(r"(?P<kind>promise)(?::(?P<loss>[^,]*)(?:,(?P<confidence>.*))?)?|(?P<share>[\d.]+)%|(?P<number>\d+)")
@@ -73,8 +73,6 @@ def prune(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Choose the few variants of a loopy kernel that are worth being compiled and run, and say why.
 
-    For example: perflex prune matmul.yaml examples/matmul_space.py:space n=512 --keep 5%
-
     Configurations of other kernels, measured by a tuner, are pruned by 'perflex prune-table'.
     """
     from perflex.calibration.calibration import Calibration
@@ -86,28 +84,28 @@ def prune(  # noqa: PLR0913 - one parameter per option
     del moved
     if space.endswith(_TABLES):
         _moved(space)
-    session, wanted = session_of(context), read_keep(keep)
+    terminal, wanted = terminal_of(context), read_keep(keep)
     if out is not None:
         require_writable_folder(out)
     loaded, found = Calibration.load(calibration), _space(space)
-    with session.warnings_shown():
-        with _pool(workers) as executor, session.progress("prune:") as progress:
+    with terminal.warnings_shown():
+        with _pool(workers) as executor, terminal.progress("prune:") as progress:
             given = read_sizes(sizes or [])
             candidates = candidates_of(found, loaded, given, machine=machine, executor=executor, progress=progress)
         batch = [] if measure is None else random_batch(candidates, measure, seed)
-        pruning, times = _measured(session, candidates, loaded, wanted, batch, device)
+        pruning, times = _measured(terminal, candidates, loaded, wanted, batch, device)
     check = check_pruning(pruning, times) if times else None
     if out is not None:
         pruning.to_csv(out / "pruning.csv")
         draw_pruning(pruning, out / "pruning.png", times)
     if as_json:
-        typer.echo(shown_json(_content(pruning, check)))
+        print_json(_content(pruning, check))
     else:
-        _show(session, pruning, check)
+        _show(terminal, pruning, check)
 
 
 def _measured(
-    session: Session,
+    terminal: Terminal,
     candidates: Candidates,
     calibration: Calibration,
     keep: Keep,
@@ -120,7 +118,7 @@ def _measured(
 
     if not batch:
         return pruned(candidates, calibration, keep=keep), {}
-    with session.progress("measure:") as progress:
+    with terminal.progress("measure:") as progress:
         measured = measure_variants(candidates, batch, calibration, device, progress)
         pruning = pruned(candidates, calibration, keep=keep, measured=measured)
         left = [variant.number for variant in pruning.kept if math.isnan(variant.measured)]
@@ -184,19 +182,6 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
         yield executor
 
 
-def shown_json(content: Any) -> str:
-    """Return content as JSON; numbers that are none, which JSON does not have, become null."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(each) for name, each in value.items()}
-        if isinstance(value, list):
-            return [plain(each) for each in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    return json.dumps(plain(content), indent=2)
-
-
 def _content(pruning: Pruning, check: PruningCheck | None) -> dict[str, Any]:
     content: dict[str, Any] = {
         "variants": len(pruning.variants),
@@ -206,10 +191,10 @@ def _content(pruning: Pruning, check: PruningCheck | None) -> dict[str, Any]:
         "excluded": dict(pruning.excluded),
         "table": pruning.table(),
     }
-    return content if check is None else {**content, "check": dict(vars(check))}
+    return content if check is None else {**content, "check": check}
 
 
-def _show(session: Session, pruning: Pruning, check: PruningCheck | None) -> None:
+def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> None:
     from rich.table import Table
 
     table = Table("", "variant", "predicted", "95 % interval", "ratio", "dominates", "measured")
@@ -219,7 +204,7 @@ def _show(session: Session, pruning: Pruning, check: PruningCheck | None) -> Non
         dominates = f"{variant.dominating} {100 * variant.share:.0f} %"
         row = (_ms(variant.predicted), interval, f"{variant.ratio:.2f}", dominates, measured)
         table.add_row(str(variant.rank), variant.name, *row)
-    session.output.print(table)
+    terminal.output.print(table)
     lines = [pruning.decision.explanation]
     if len(pruning.kept) > SHOWN:
         lines.insert(0, f"and {len(pruning.kept) - SHOWN} more are kept; --out writes all")
@@ -227,7 +212,7 @@ def _show(session: Session, pruning: Pruning, check: PruningCheck | None) -> Non
     if check is not None:
         lines.append(str(check))
     for line in lines:
-        session.output.print(line, markup=False, soft_wrap=True)
+        terminal.output.print(line, markup=False, soft_wrap=True)
 
 
 def _ms(seconds: float) -> str:

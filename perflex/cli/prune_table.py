@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.prune import (  # typer reads the annotations
     SHOWN,
@@ -16,12 +17,11 @@ from perflex.cli.prune import (  # typer reads the annotations
     OutOption,
     SeedOption,
     read_keep,
-    shown_json,
 )
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from perflex.cli.session import Session
+    from perflex.cli.terminal import Terminal
     from perflex.search.pruning.described_pruning import DescribedPruning
 
 __all__ = ["prune_table"]
@@ -49,8 +49,6 @@ def prune_table(  # noqa: PLR0913 - one parameter per option
     """Choose the few configurations of a kernel that are worth being measured, from those that a tuner measured.
 
     The kernel need not be loopy's: a description states its tunables, and formulas of what it does.
-
-    For example: perflex prune-table cache.json convolution --samples 100 --keep 5%
     """
     import numpy as np
 
@@ -62,11 +60,11 @@ def prune_table(  # noqa: PLR0913 - one parameter per option
     from perflex.search.pruning.pruning import prune as pruned
     from perflex.search.pruning.report import draw_times
 
-    session, wanted = session_of(context), read_keep(keep)
+    terminal, wanted = terminal_of(context), read_keep(keep)
     if out is not None:
         require_writable_folder(out)
     facts = load_machine(machine) if machine is not None else None
-    with session.warnings_shown():
+    with terminal.warnings_shown():
         space = load_described_space(table, description, device=device, machine=facts)
         # Without samples all of the file is the batch, and what it does not hold is what there is to choose from.
         batch = None if samples is None else space.sample(samples, seed)
@@ -81,9 +79,9 @@ def prune_table(  # noqa: PLR0913 - one parameter per option
         kept = np.isin(np.arange(len(whole)), pruning.decision.kept)
         draw_times(out / "pruning.png", pruning.prediction.predicted, whole.known, kept, title)
     if as_json:
-        typer.echo(shown_json(_content(pruning, promised=promised)))
+        print_json(_content(pruning, promised=promised))
     else:
-        _show(session, pruning, promised=promised)
+        _show(terminal, pruning, promised=promised)
 
 
 def _content(pruning: DescribedPruning, *, promised: bool) -> dict[str, Any]:
@@ -104,7 +102,7 @@ def _content(pruning: DescribedPruning, *, promised: bool) -> dict[str, Any]:
     }
 
 
-def _show(session: Session, pruning: DescribedPruning, *, promised: bool) -> None:
+def _show(terminal: Terminal, pruning: DescribedPruning, *, promised: bool) -> None:
     from rich.table import Table
 
     rows = pruning.table()[:SHOWN]
@@ -116,9 +114,9 @@ def _show(session: Session, pruning: DescribedPruning, *, promised: bool) -> Non
         times = [_ms(row[name]) for name in ("predicted_ms", "analytic_ms", "measured_ms")]
         dominates = f"{row['dominates']} {100 * row['share']:.0f} %"
         table.add_row(str(rank), *(f"{row[name]:g}" for name in tunables), *times[:2], dominates, times[2])
-    session.output.print(table)
+    terminal.output.print(table)
     for line in _lines(pruning, {str(row["dominates"]) for row in rows}, promised=promised):
-        session.output.print(line, markup=False, soft_wrap=True)
+        terminal.output.print(line, markup=False, soft_wrap=True)
 
 
 def _lines(pruning: DescribedPruning, dominating: set[str], *, promised: bool) -> list[str]:

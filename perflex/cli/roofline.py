@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -10,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.options import RegistersOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.analysis.roofline.place import Place
+    from perflex.analysis.roofline.place import RooflinePlace
     from perflex.calibration.calibration import Calibration
-    from perflex.cli.session import Session
+    from perflex.cli.terminal import Terminal
     from perflex.features import Scop
     from perflex.machines import Machine
 
@@ -66,7 +66,7 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     from perflex.cli.arguments import require_writable_folder
     from perflex.machines import load_machine, machine_of_device
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     where = load_machine(machine)
     loaded = None if calibration is None else Calibration.load(calibration)
     kernels, sizes = _kernels(words)
@@ -74,27 +74,27 @@ def roofline(  # noqa: PLR0913 - one parameter per option
         require_writable_folder(out)
     ceilings = ceilings_of(where, loaded)
     scops = {name: _scop(kernel) for name, kernel in kernels.items()}
-    session.warn_of_unknown_sizes(sizes, (size for scop in scops.values() for size in scop.parameters))
+    terminal.warn_of_unknown_sizes(sizes, (size for scop in scops.values() for size in scop.parameters))
     places = [place_of(scop, sizes, where, ceilings, name=name, registers=registers) for name, scop in scops.items()]
     on = ""
     if time is TimeKind.measured:
-        places, on = _measured(session, kernels, places, device, seconds)
+        places, on = _measured(terminal, kernels, places, device, seconds)
     elif time is TimeKind.predicted:
-        places, on = _predicted(session, kernels, places, loaded, where)
+        places, on = _predicted(terminal, kernels, places, loaded, where)
     elif time is TimeKind.bound:
         places = [replace(place, seconds=place.bound_s, seconds_kind="bound") for place in places]
     else:
-        session.remarks.print("no times: intensities only; --time measured, predicted or bound gives rates")
+        terminal.remarks.print("no times: intensities only; --time measured, predicted or bound gives rates")
     if on and machine_of_device(on) != where:
-        session.remarks.print(
+        terminal.remarks.print(
             f"the times are those of {on}, the ceilings those of {where.name}", markup=False, soft_wrap=True
         )
     paths = [] if out is None else _pictures(places, where, out, _title(where, time, on))
     if as_json:
-        typer.echo(json.dumps(json_of(places, ceilings, where), indent=2))
+        print_json(json_of(places, ceilings, where))
         return
     lines = [*ceiling_lines(ceilings), "", *place_lines(places), *map(str, paths)]
-    session.output.print("\n".join(lines), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
 def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -119,11 +119,12 @@ def _scop(kernel: Any) -> Scop:
 
 
 def _measured(
-    session: Session, kernels: Mapping[str, Any], places: list[Place], device: str, seconds: float
-) -> tuple[list[Place], str]:
+    terminal: Terminal, kernels: Mapping[str, Any], places: list[RooflinePlace], device: str, seconds: float
+) -> tuple[list[RooflinePlace], str]:
     from perflex.devices.listing import find_device
     from perflex.errors import MeasurementError
     from perflex.features import Scop
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
 
     described = [name for name, kernel in kernels.items() if isinstance(kernel, Scop)]
@@ -131,9 +132,9 @@ def _measured(
         msg = f"{described[0]} is a description, which cannot be run; name a loopy kernel, or take --time predicted"
         raise MeasurementError(msg, kernel=described[0])
     on = find_device(device or None)
-    session.remarks.print(f"device: {on}", markup=False)
-    jobs = [(kernels[place.name], dict(place.sizes), place.name) for place in places]
-    with session.warnings_shown(), session.progress("roofline:") as progress:
+    terminal.remarks.print(f"device: {on}", markup=False)
+    jobs = [SizedKernel(kernels[place.name], dict(place.sizes), place.name) for place in places]
+    with terminal.warnings_shown(), terminal.progress("roofline:") as progress:
         outcomes = measure(jobs, on, TimingOptions(budget_s=seconds), progress)
     timed = []
     for place, outcome in zip(places, outcomes, strict=True):
@@ -145,12 +146,12 @@ def _measured(
 
 
 def _predicted(
-    session: Session,
+    terminal: Terminal,
     kernels: Mapping[str, Any],
-    places: list[Place],
+    places: list[RooflinePlace],
     calibration: Calibration | None,
     machine: Machine,
-) -> tuple[list[Place], str]:
+) -> tuple[list[RooflinePlace], str]:
     from perflex.cli.arguments import ArgumentError
 
     if calibration is None:
@@ -159,7 +160,7 @@ def _predicted(
     if not calibration.model.output_feature.startswith("f_cl_wall_time"):
         msg = f"the calibration predicts {calibration.model.output_feature}, no time; give another --calibration"
         raise ArgumentError(msg)
-    with session.warnings_shown():
+    with terminal.warnings_shown():
         times = [float(calibration.predict(kernels[p.name], p.sizes, machine=machine)) for p in places]
     timed = [replace(p, seconds=one, seconds_kind="predicted") for p, one in zip(places, times, strict=True)]
     return timed, str(calibration.device.get("name", "a device without a name"))
@@ -175,7 +176,7 @@ def _title(machine: Machine, time: TimeKind | None, device: str) -> str:
     return f"Instruction roofline, {machine.name}: {times[time]}"
 
 
-def _pictures(places: list[Place], machine: Machine, out: Path, title: str) -> list[Path]:
+def _pictures(places: list[RooflinePlace], machine: Machine, out: Path, title: str) -> list[Path]:
     from perflex.analysis.roofline.draw import MOST_COLUMNS, draw_roofline
 
     pages = [places[first : first + MOST_COLUMNS] for first in range(0, len(places), MOST_COLUMNS)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.session import session_of
-from perflex.store.overview import together
+from perflex.cli.json_output import print_json
+from perflex.cli.terminal import terminal_of
+from perflex.store.records import numbers_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from perflex.store.overview import KernelOverview
-    from perflex.store.removal import Pruning
+    from perflex.store.removal import Removal
     from perflex.store.verify import Verdict
 
 __all__ = ["store"]
@@ -29,7 +29,7 @@ _StoreOption = Annotated[
 ]
 
 
-@store.command("list")
+@store.command("list", epilog="Example: perflex store list --json")
 def list_(
     context: typer.Context,
     *,
@@ -40,30 +40,30 @@ def list_(
     from perflex.cli.store_place import existing_store
     from perflex.store.overview import counts_size, overview
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     kept = existing_store(place)
     kernels, counts = overview(kept), counts_size(kept)
-    aside = [str(path) for path in kept.set_asides()]
+    aside = kept.set_asides()
     if as_json:
         facts = {
-            "path": str(kept.path),
+            "path": kept.path,
             "bytes": kept.path.stat().st_size,
             "kernels": [kernel.as_dict() for kernel in kernels],
-            "counts": vars(counts),
+            "counts": counts,
             "set_aside": aside,
         }
-        typer.echo(json.dumps(facts, indent=2))
+        print_json(facts)
         return
     for device in dict.fromkeys(kernel.device for kernel in kernels):
-        session.output.print(_table(device, [kernel for kernel in kernels if kernel.device == device]))
+        terminal.output.print(_table(device, [kernel for kernel in kernels if kernel.device == device]))
     samples, failures = sum(k.samples for k in kernels), sum(k.failures for k in kernels)
     tables = f"{counts.kernels} kernels, {counts.scops} descriptions, {counts.counts} portions"
     lines = [
-        f"{kept.path}: {together(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
+        f"{kept.path}: {numbers_in_words(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
         f"counts, made again when needed: {tables}, {counts.text_bytes / 1e6:.1f} MB",
     ]
     lines += [f"damaged and set aside: {path}; delete it when you need nothing of it" for path in aside]
-    session.output.print("\n".join(lines), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
 def _table(device: str, kernels: Sequence[KernelOverview]) -> Table:
@@ -84,7 +84,7 @@ def _table(device: str, kernels: Sequence[KernelOverview]) -> Table:
     return table
 
 
-@store.command()
+@store.command(epilog="Example: perflex store export --out samples.csv")
 def export(
     context: typer.Context,
     *,
@@ -112,12 +112,12 @@ def export(
     except OSError as error:
         msg = f"cannot write {out}: {error.strerror or error}; name another file with --out"
         raise ArgumentError(msg, path=out) from error
-    session = session_of(context)
-    session.remarks.print(f"{rows} samples and failures", markup=False)
-    session.output.print(str(out), markup=False, soft_wrap=True)
+    terminal = terminal_of(context)
+    terminal.remarks.print(f"{rows} samples and failures", markup=False)
+    terminal.output.print(str(out), markup=False, soft_wrap=True)
 
 
-@store.command()
+@store.command(epilog="Example: perflex store verify --mend")
 def verify(
     context: typer.Context,
     *,
@@ -129,29 +129,29 @@ def verify(
     """Check that the store is sound; the exit code is 0 when it is."""
     from perflex.cli.store_place import existing_store, verified
 
-    session = session_of(context)
+    terminal = terminal_of(context)
     kept = existing_store(place)
     verdict = verified(kept)
     if verdict.problems and mend:
-        session.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
-        with session.warnings_shown():
+        terminal.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
+        with terminal.warnings_shown():
             kept.set_aside(verdict.problems[0])
         verdict = verified(kept)
     if verdict.problems:
-        session.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
+        terminal.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
         advice = "'perflex store verify --mend' begins a new file with every row that is whole, and keeps this one"
-        session.remarks.print(advice, style="red", markup=False, soft_wrap=True)
+        terminal.remarks.print(advice, style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1)
-    sound = f"{kept.path} is sound: {together(verdict.samples, verdict.failures, verdict.nameless)}"
-    session.output.print(sound, markup=False, soft_wrap=True)
+    sound = f"{kept.path} is sound: {numbers_in_words(verdict.samples, verdict.failures, verdict.nameless)}"
+    terminal.output.print(sound, markup=False, soft_wrap=True)
 
 
 def _unsound(path: Path, verdict: Verdict) -> str:
-    lines = [f"{path} is damaged: {together(verdict.samples, verdict.failures)} can be read in order"]
+    lines = [f"{path} is damaged: {numbers_in_words(verdict.samples, verdict.failures)} can be read in order"]
     return "\n".join([*lines, *(f"    {problem}" for problem in verdict.problems)])
 
 
-@store.command()
+@store.command(epilog="Example: perflex store prune --older-than 90d --yes")
 def prune(
     context: typer.Context,
     *,
@@ -167,25 +167,24 @@ def prune(
     """Delete measurements that all given conditions hold for; shows what would go unless --yes is given."""
     from perflex.cli.arguments import ArgumentError
     from perflex.cli.store_place import existing_store, time_before
-    from perflex.store.removal import Selection, choose
-    from perflex.store.removal import prune as run
+    from perflex.store.removal import Selection, remove, selected
 
     if not (older_than or device.strip() or failures or keep_newest):
         msg = "say what is to go: --older-than, --device, --failures or --keep-newest"
         raise ArgumentError(msg)
     selection = Selection(time_before(older_than) if older_than else None, device, failures, keep_newest)
     kept = existing_store(place)
-    pruning = run(kept, selection) if yes else choose(kept, selection)
-    session_of(context).output.print("\n".join(_pruned(pruning, done=yes)), markup=False, soft_wrap=True)
+    removal = remove(kept, selection) if yes else selected(kept, selection)
+    terminal_of(context).output.print("\n".join(_removed(removal, done=yes)), markup=False, soft_wrap=True)
 
 
-def _pruned(pruning: Pruning, *, done: bool) -> list[str]:
+def _removed(removal: Removal, *, done: bool) -> list[str]:
     verb = "deleted" if done else "would delete"
     lines = [
-        f"{device or '(unnamed device)'}: {together(samples, failures)}"
-        for device, (samples, failures) in sorted(pruning.by_device.items())
+        f"{device or '(unnamed device)'}: {numbers_in_words(samples, failures)}"
+        for device, (samples, failures) in sorted(removal.by_device.items())
     ]
-    lines.append(f"{verb} {together(len(pruning.samples), len(pruning.failures))}")
-    if not done and pruning.by_device:
+    lines.append(f"{verb} {numbers_in_words(len(removal.samples), len(removal.failures))}")
+    if not done and removal.by_device:
         lines.append("nothing was deleted; give --yes to do it")
     return lines

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import asdict
 from math import prod
 from typing import TYPE_CHECKING
 
-import typer
-
 from perflex.cli.arguments import ArgumentError
+from perflex.cli.json_output import print_json
+from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.analysis.volumes import SeriesRow
-    from perflex.cli.session import Session
+    from perflex.cli.terminal import Terminal
     from perflex.features import Scop
     from perflex.machines import Machine
 
@@ -77,7 +75,7 @@ def series_sizes(
 
 
 def print_series(
-    session: Session,
+    terminal: Terminal,
     scop: Scop,
     machine: Machine,
     members: Sequence[tuple[Mapping[str, int], Mapping[str, float]]],
@@ -96,7 +94,7 @@ def print_series(
 
     rows = [series_row(scop, sizes, machine, values, registers) for sizes, values in members]
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        print_json(rows)
         return
     headings = [*rows[0].sizes, "DRAM load", "DRAM store", "L2 load", "wave depth", "level", "layers fit"]
     table = [headings]
@@ -104,10 +102,8 @@ def print_series(
         numbers = [row.dram_load, row.dram_store, row.l2_load]
         cells = [*map(str, row.sizes.values()), *(f"{number:.4g}" for number in numbers)]
         table.append([*cells, *_layer_cells(row)])
-    widths = [max(len(line[column]) for line in table) for column in range(len(headings))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
     title = f"kernel {scop.name} on {machine.name}: B per update; level: DRAM load without reuse between waves"
-    session.output.print("\n".join([title, *lines]), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join([title, *table_lines(table, left=())]), markup=False, soft_wrap=True)
 
 
 def _layer_cells(row: SeriesRow) -> list[str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import RegistersOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.session import session_of
+from perflex.cli.terminal import terminal_of
+from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,28 +68,26 @@ def volumes(  # noqa: PLR0913 - one parameter per option
             scop, scop.checked(chosen), where, variant=variant.value, granule=granule, registers=registers
         )
 
-    session = session_of(context)
-    session.warn_of_unknown_sizes(given, scop.parameters)
+    terminal = terminal_of(context)
+    terminal.warn_of_unknown_sizes(given, scop.parameters)
     if series is not None:
         chosen = series_sizes(series, points, given, scop.parameters)
         rows = [(one, feature_values(estimate(one))) for one in chosen]
-        print_series(session, scop, where, rows, registers=registers, as_json=as_json)
+        print_series(terminal, scop, where, rows, registers=registers, as_json=as_json)
         return
     found = estimate(given)
     values = feature_values(found)
     limits, unknown = _limits(values, scop, given, where)
     if as_json:
-        arrays = {name: _parts(volumes) for name, volumes in found.arrays.items()}
-        content = {**values, **_limit_content(limits, unknown), "arrays": arrays, "total": _parts(found.total)}
-        typer.echo(
-            json.dumps({"kernel": scop.name, "machine": where.name, "variant": variant.value, **content}, indent=2)
-        )
+        asked = {"kernel": scop.name, "machine": where.name, "variant": variant.value}
+        parts = picked(found, "arrays", "total")
+        print_json({**asked, **values, **_limit_content(limits, unknown), **parts})
         return
     at = ", ".join(f"{name}={value}" for name, value in given.items()) or "no sizes"
-    heading = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
-    lines = [heading, *_component_lines(found), *_value_lines(values)]
+    title = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
+    lines = [title, *_component_lines(found), *_value_lines(values)]
     lines += _limit_lines(limits) if limits is not None else [f"limiter: not known: {unknown}"]
-    session.output.print("\n".join(lines), markup=False, soft_wrap=True)
+    terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
 def feature_values(estimate: Any) -> dict[str, float]:
@@ -120,7 +119,7 @@ def _limits(
 def _limit_content(limits: Limits | None, unknown: str) -> dict[str, object]:
     if limits is None:
         return {"limiter": None, "limiter_unknown": unknown}
-    return {"limiter": limits.limiter, "seconds": dict(limits.seconds), "uncounted": list(limits.uncounted)}
+    return picked(limits, "limiter", "seconds", "uncounted")
 
 
 def _component_lines(estimate: Any) -> list[str]:
@@ -129,11 +128,7 @@ def _component_lines(estimate: Any) -> list[str]:
     names = list(dict.fromkeys(name for parts in arrays.values() for name in parts))
     table = [["", *arrays]]
     table += [[name, *(f"{parts[name]:.6g}" if name in parts else "-" for parts in arrays.values())] for name in names]
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return [
-        "  " + "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-        for row in table
-    ]
+    return table_lines(table, indent="  ")
 
 
 def _value_lines(values: Mapping[str, float]) -> list[str]:

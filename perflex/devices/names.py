@@ -11,9 +11,9 @@ from perflex.devices.device import API_NAMES
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
 
-__all__ = ["matching", "split_spec", "telling_names"]
+__all__ = ["matching", "short_names", "split_spec"]
 
 _SEPARATORS = re.compile(r"[\s_:]+")
 _WORD = re.compile(r"[a-z0-9]+")
@@ -104,17 +104,17 @@ def _texts(device: Device, devices: Sequence[Device]) -> tuple[str, str]:
     return f"{device.platform} {device.vendor}".lower(), name
 
 
-def telling_names(devices: Sequence[Device]) -> list[str]:
+def short_names(devices: Sequence[Device]) -> list[str]:
     """Return for each device the first short name, platform_device, that fits it and no other.
 
     Devices reached through CUDA are called cuda_device.
 
     Devices with the same names get a counter, ``d0``, ``d1``. The full device name is the last resort.
     """
-    return [_telling_name(index, devices) for index in range(len(devices))]
+    return [_short_name(index, devices) for index in range(len(devices))]
 
 
-def _telling_name(index: int, devices: Sequence[Device]) -> str:
+def _short_name(index: int, devices: Sequence[Device]) -> str:
     platform, name = _texts(devices[index], devices)
     platform_words = sorted(_words(platform), key=lambda word: word not in _VENDOR_WORDS)
     if devices[index].api == "cuda":

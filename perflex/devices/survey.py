@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from perflex.child_process import ChildProcess, signal_name
 from perflex.devices.cuda import cuda_absence, cupy_is_installed, cupy_name
-from perflex.devices.listing import Device, DeviceInfo
+from perflex.devices.device import Device, DeviceInfo
 from perflex.devices.nvidia import CUDA_LIBRARY, find_library
 from perflex.devices.vendors import Vendor, find_vendors, show_to_loader, vendor_folder
 
 __all__ = ["survey"]
 
+# CPU drivers compile the probe kernel in seconds on a loaded machine; longer is taken for a hang.
 _TIME_LIMIT_S = 20.0
 
 
@@ -122,24 +120,18 @@ def _interrogate(probe: _Probe) -> _Report:
 
 def _child(probe: _Probe, tried: list[int]) -> tuple[str, list[dict[str, Any]]]:
     """Return how a child process ended (empty when well) and the objects it printed."""
-    environment = dict(os.environ)
-    if probe.vendor is not None:
-        environment["OCL_ICD_VENDORS"] = str(vendor_folder([probe.vendor]))
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    words = [sys.executable, "-P", "-m", *probe.words, *map(str, tried)]
-    ending, limit_s = "", _TIME_LIMIT_S * probe.patience
-    try:
-        done = subprocess.run(words, env=environment, capture_output=True, timeout=limit_s, check=False)  # noqa: S603
-        output, complaint = done.stdout, done.stderr
-        if done.returncode < 0:
-            ending = f"the driver crashed ({_signal_name(-done.returncode)})"
-        elif done.returncode > 0:
-            last = complaint.decode(errors="replace").strip().splitlines()
-            ending = f"the driver failed ({last[-1] if last else f'exit code {done.returncode}'})"
-    except subprocess.TimeoutExpired as error:
-        output = error.stdout or b""
+    shown = {} if probe.vendor is None else {"OCL_ICD_VENDORS": str(vendor_folder([probe.vendor]))}
+    child = ChildProcess(["-P", "-m", *probe.words, *map(str, tried)], shown, keeps_output=True)
+    limit_s = _TIME_LIMIT_S * probe.patience
+    ended, code = child.wait(limit_s), child.exit_code or 0
+    ending = ""
+    if not ended:
         ending = f"the driver gave no answer within {limit_s:g} s"
-    return ending, _objects(output)
+    elif code < 0:
+        ending = f"the driver crashed ({signal_name(-code)})"
+    elif code > 0:
+        ending = f"the driver failed ({child.last_words() or f'exit code {code}'})"
+    return ending, _objects(child.output)
 
 
 def _objects(output: bytes) -> list[dict[str, Any]]:
@@ -152,10 +144,3 @@ def _objects(output: bytes) -> list[dict[str, Any]]:
         if isinstance(value, dict):
             found.append(value)
     return found
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

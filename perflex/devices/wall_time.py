@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perflex.devices.cuda import cuda_absence
-from perflex.devices.listing import Device, list_devices, mark_default, pick, working
-from perflex.devices.names import matching, telling_names
+from perflex.devices.listing import list_devices, mark_default, pick, working
+from perflex.devices.names import matching, short_names
 from perflex.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.devices.device import Api
+    from perflex.devices.device import Api, Device
 
-__all__ = ["device_of", "is_wall_time", "names_a_device", "wall_time_identifier"]
+__all__ = ["device_of", "is_device_specific", "is_wall_time", "wall_time_identifier"]
 
+# OpenCL's is the paper's name (Section 2.2).
 _PREFIXES: Mapping[Api, str] = {"opencl": "f_cl_wall_time", "cuda": "f_cuda_wall_time"}
 
 
@@ -24,7 +25,7 @@ def is_wall_time(identifier: str) -> bool:
     return _api_of(identifier) is not None
 
 
-def names_a_device(identifier: str) -> bool:
+def is_device_specific(identifier: str) -> bool:
     """Return whether a feature says where it is measured, as all do but ``f_cl_wall_time``: that on any device."""
     return identifier != _PREFIXES["opencl"]
 
@@ -64,7 +65,7 @@ def device_of(identifier: str) -> Device:
             return found
     spec = f"cuda {spec}" if api == "cuda" else spec or "opencl"
     matches = matching(spec, [info.device for info in own], usable=working(own))
-    numbers = [infos.index(own[match]) for match in matches]
+    numbers = [infos.index(own[match]) for match in matches]  # messages list all devices, whatever they are reached by
     asked = f"feature {identifier!r}"
     absence = cuda_absence() if api == "cuda" and not own else ""
     return pick(infos, numbers, f"{asked} ({absence})" if absence else asked)
@@ -75,4 +76,4 @@ def wall_time_identifier(device: Device) -> str:
     api: Api = getattr(device, "api", "opencl")
     devices = [info.device for info in list_devices() if info.device.api == api]
     known = devices if device in devices else [*devices, device]
-    return f"{_PREFIXES[api]}_{telling_names(known)[known.index(device)].removeprefix('cuda_')}"
+    return f"{_PREFIXES[api]}_{short_names(known)[known.index(device)].removeprefix('cuda_')}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,18 +14,25 @@ from perflex.errors import ModelSyntaxError, PerflexError
 from perflex.expression.functions import FUNCTIONS
 from perflex.expression.parser import parse_expression
 from perflex.expression.tokens import tokenize
-from perflex.expression.tree import Call, Name, Node, Sum, names, walk
+from perflex.expression.tree import Call, Name, Node, Sum, evaluate, names, walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from perflex.calibration.calibration import Calibration
     from perflex.expression.compiled import CompiledExpression
+    from perflex.machines.target import Target
 
-__all__ = ["Model"]
+__all__ = ["HasParams", "Model"]
 
 _WALL_TIME = re.compile(r"f_(cl|cuda)_wall_time(_|$)")
-_DEFAULT_SUB_GROUP_SIZE = 32
+
+
+class HasParams(Protocol):
+    """What carries parameter values, such as a calibration."""
+
+    @property
+    def params(self) -> Mapping[str, float]:
+        """Value of each parameter."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,6 +86,7 @@ class Model:
             msg = f"the output feature {self.output_feature} stands in the expression; remove it there"
             raise ModelSyntaxError(msg, text=self.expression, position=self.expression.find(self.output_feature))
 
+    # Trees and compiled functions are made again where they are needed: lambdas cannot be pickled.
     def __getstate__(self) -> dict[str, str]:
         return {"output_feature": self.output_feature, "expression": self.expression}
 
@@ -122,13 +130,8 @@ class Model:
     def _names(self) -> tuple[str, ...]:
         return names(self.tree)
 
-    @cached_property
-    def is_differentiable(self) -> bool:
-        """Whether the model can be fitted: no parameter stands inside ``min`` or ``max``."""
-        return not self.rough_calls()
-
-    def rough_calls(self) -> list[str]:
-        """Return the parts of the expression that cannot be differentiated by their parameters."""
+    def nonsmooth_calls(self) -> list[str]:
+        """Return the calls, such as of ``max``, that cannot be differentiated by the parameters in them."""
         return [
             self.expression[node.start : node.end]
             for node in walk(self.tree)
@@ -144,11 +147,11 @@ class Model:
 
     @property
     def jacobian(self) -> tuple[Any, ...]:
-        """The symbolic derivative by each of `params`, in sympy."""
+        """The symbolic derivative by each of `params`, in sympy: a tuple of as many, in their order."""
         return self.compiled.jacobian
 
     def evaluate(
-        self, params: Mapping[str, float] | Calibration, values: Mapping[str, Any]
+        self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]
     ) -> float | NDArray[np.float64]:
         """Return the model's value for given feature values.
 
@@ -169,23 +172,12 @@ class Model:
         PerflexError
             A parameter or feature has no value, or the result is not finite.
         """
-        numbers = self._parameter_values(params)
-        for feature in self.input_features():
-            if feature not in values:
-                needed = ", ".join(self.input_features())
-                msg = f"no value is given for feature {feature}; the model needs {needed}"
-                raise PerflexError(msg, feature=feature)
-            numbers[feature] = values[feature]
-        result = self.compiled.value(numbers)
-        if not np.all(np.isfinite(result)):
-            msg = f"the model {self.expression!r} gives no finite number for these values; check them for zeros"
-            raise PerflexError(msg, model=self)
-        shape = np.broadcast_shapes(*(np.shape(values[name]) for name in self.input_features()))
-        return float(result) if shape == () else np.array(np.broadcast_to(result, shape))
+        numbers = self._numbers(params, values)
+        return self._checked(self.tree, self.compiled.value(numbers), values)
 
     def eval_with_kernel(
         self,
-        params: Mapping[str, float] | Calibration,
+        params: Mapping[str, float] | HasParams,
         kernel: Any,
         sizes: Mapping[str, Any],
         *,
@@ -218,20 +210,36 @@ class Model:
         UnsupportedKernelError
             The kernel cannot be described exactly.
         """
-        from perflex.features.coverage import warn_uncounted
-        from perflex.features.values import kernel_feature_values, with_own_sizes
+        from perflex.features.values import target_of
+        from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE
 
+        # Before the kernel is counted, which takes longer than to see that a parameter is missing.
         self._parameter_values(params)
+        size = getattr(params, "sub_group_size", None) if sub_group_size is None else sub_group_size
+        target = target_of(self.input_features(), size or DEFAULT_SUB_GROUP_SIZE)
+        return self.evaluate(params, self.feature_values(kernel, sizes, target))
+
+    def feature_values(self, kernel: Any, sizes: Mapping[str, Any], target: Target) -> dict[str, Any]:
+        """Return the value of each input feature for a kernel, as `evaluate` and `terms` take them.
+
+        Arguments and errors are those of `eval_with_kernel`; `target` says what the kernel runs on.
+
+        Warns
+        -----
+        PerflexWarning
+            The kernel does something that a model of this kind should count but has no feature for.
+        """
+        from perflex.features.coverage import warn_uncounted
+        from perflex.features.values import feature_values, with_own_sizes
+
         kernel, sizes = with_own_sizes(kernel, sizes)
-        if sub_group_size is None:
-            sub_group_size = int(getattr(params, "sub_group_size", _DEFAULT_SUB_GROUP_SIZE))
         features = self.input_features()
-        values = kernel_feature_values(features, kernel, sizes, sub_group_size=sub_group_size)
+        values = feature_values(features, kernel, sizes, target)
         warn_uncounted(features, kernel, sizes)
-        return self.evaluate(params, values)
+        return values
 
     def terms(
-        self, params: Mapping[str, float] | Calibration, values: Mapping[str, Any]
+        self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]
     ) -> dict[str, float | NDArray[np.float64]]:
         """Return what each top-level term of the expression contributes, keyed by its text.
 
@@ -240,21 +248,37 @@ class Model:
         """
         if not isinstance(self.tree, Sum):
             return {self.expression.strip(): self.evaluate(params, values)}
+        numbers = self._numbers(params, values)
         contributions: dict[str, float | NDArray[np.float64]] = {}
-        for sign, model in self._term_models:
-            text = model.expression if sign > 0 else f"-({model.expression})"
-            contributions[text] = contributions.get(text, 0.0) + sign * model.evaluate(params, values)
+        for sign, term in self.tree.terms:
+            text = self.expression[term.start : term.end]
+            value = self._checked(term, evaluate(term, numbers), values)
+            # The same term may stand there twice.
+            text = text if sign > 0 else f"-({text})"
+            contributions[text] = contributions.get(text, 0.0) + sign * value
         return contributions
 
-    @cached_property
-    def _term_models(self) -> list[tuple[int, Model]]:
-        if not isinstance(self.tree, Sum):
-            return [(1, self)]
-        return [
-            (sign, Model(self.output_feature, self.expression[term.start : term.end])) for sign, term in self.tree.terms
-        ]
+    def _numbers(self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a value for every name in the expression, or say which has none."""
+        numbers = self._parameter_values(params)
+        for feature in self.input_features():
+            if feature not in values:
+                needed = ", ".join(self.input_features())
+                msg = f"no value is given for feature {feature}; the model needs {needed}"
+                raise PerflexError(msg, feature=feature)
+            numbers[feature] = values[feature]
+        return numbers
 
-    def _parameter_values(self, params: Mapping[str, float] | Calibration) -> dict[str, Any]:
+    def _checked(self, node: Node, result: Any, values: Mapping[str, Any]) -> float | NDArray[np.float64]:
+        """Return a node's value with the shape of the features in it; no value that is not finite gets out."""
+        if not np.all(np.isfinite(result)):
+            msg = f"the model {self.expression!r} gives no finite number for these values; check them for zeros"
+            raise PerflexError(msg, model=self)
+        # A node that simplifies to a number still has as many values as its features.
+        shape = np.broadcast_shapes(*(np.shape(values[name]) for name in names(node) if name.startswith("f_")))
+        return float(result) if shape == () else np.array(np.broadcast_to(result, shape))
+
+    def _parameter_values(self, params: Mapping[str, float] | HasParams) -> dict[str, Any]:
         mapping = params if isinstance(params, Mapping) else params.params
         missing = [name for name in self.params() if name not in mapping]
         if missing:

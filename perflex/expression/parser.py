@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import difflib
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perflex.expression.functions import FUNCTIONS
-from perflex.expression.tokens import Token, syntax_error, tokenize
+from perflex.expression.tokens import Token, require_text, syntax_error, tokenize
 from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, children, evaluate
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ def parse_expression(text: str) -> Node:
     ModelSyntaxError
         The string cannot be read; the message shows it with a caret under the offending character.
     """
+    return _parsed(require_text(text))
+
+
+# Trees do not change, so that all models of one expression share theirs.
+@lru_cache(maxsize=128)
+def _parsed(text: str) -> Node:
     parser = _Parser(text)
     node = parser.read()
     if _written_out_size(text, node, 1.0) > _MAX_SIZE:

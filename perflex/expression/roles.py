@@ -72,6 +72,7 @@ def find_roles(tree: Node) -> Roles:
     for name in candidates:
         linear = all(term.powers.get(name, 1.0) == 1.0 and name not in term.hidden for term in terms)
         present = any(name in term.powers for term in terms)
+        # Two factors of one term, each linear, are not linear together.
         alone = not any(name in term.powers and other in term.powers for term in terms for other in costs)
         if linear and present and alone and name not in edges and name not in shapes:
             costs.append(name)

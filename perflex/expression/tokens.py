@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perflex.errors import ModelSyntaxError
 
-__all__ = ["Token", "syntax_error", "tokenize"]
+__all__ = ["Token", "require_text", "syntax_error", "tokenize"]
 
 _MAX_LENGTH = 100_000
 _MAX_DIGITS = 40
@@ -79,7 +79,15 @@ def _escaped(character: str) -> str:
     return " " if character in "\t\r\n" else ascii(character)[1:-1]
 
 
-def tokenize(text: object) -> list[Token]:
+def require_text(text: object) -> str:
+    """Return a model string as it is, or raise a `ModelSyntaxError` if it is none."""
+    if not isinstance(text, str):
+        msg = f"a model string must be a str, not {type(text).__name__}"
+        raise ModelSyntaxError(msg, text=text)
+    return text
+
+
+def tokenize(text: str) -> list[Token]:
     """Cut a model string into tokens, the last one of kind ``"end"``.
 
     Raises
@@ -87,9 +95,7 @@ def tokenize(text: object) -> list[Token]:
     ModelSyntaxError
         A character belongs to no token, or the string is too long.
     """
-    if not isinstance(text, str):
-        msg = f"a model string must be a str, not {type(text).__name__}"
-        raise ModelSyntaxError(msg, text=text)
+    text = require_text(text)
     if len(text) > _MAX_LENGTH:
         msg = f"a model string of {len(text)} characters is refused; {_MAX_LENGTH} are the most"
         raise ModelSyntaxError(msg, text=text)

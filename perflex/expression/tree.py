@@ -139,6 +139,7 @@ def _evaluate(node: Node, values: Mapping[str, Value]) -> Value:
         case Number():
             return np.float64(node.value)
         case Name():
+            # Arrays of integers do not take negative powers; Python floats raise where numpy gives inf.
             return np.asarray(values[node.identifier], dtype=np.float64)[()]
         case Sum():
             total: Value = np.float64(0)

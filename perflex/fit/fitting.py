@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FitResult", "fit_model", "geometric_mean_error"]
 
+# Residual norms that differ by less than this share are of the same minimum.
 _SAME_OPTIMUM = 1e-6
 # Below this size of residual relative to the output, fits differ by rounding only.
 _EXACT = 1e-10
@@ -101,6 +102,7 @@ def fit_model(
 def _starts(
     problem: Problem, roles: Roles, given: Sequence[Mapping[str, float]], count: int
 ) -> list[NDArray[np.float64]]:
+    # A linear least-squares problem has one minimum, which every start leads to.
     linear = len(roles.costs) == len(problem.parameters) and roles.relaxed == problem.model.tree
     points = start_points(problem, roles, 1 if linear else count)
     fallback = points[0] if points else np.ones(len(problem.parameters))
@@ -119,6 +121,7 @@ def _solve(
     problem: Problem, points: list[NDArray[np.float64]], nonnegative: NDArray[np.bool_] | None
 ) -> list[Solution]:
     solutions, causes = [], []
+    # Roughly first: of all these ends only the best is refined to the last digits.
     for point in points:
         try:
             solutions.append(
@@ -144,6 +147,8 @@ def _refined(problem: Problem, rough: Solution, nonnegative: NDArray[np.bool_] |
 
 def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[Solution]) -> Identification:
     """Look for undetermined parameters among those that no bound clearly decides."""
+    # A column is short or long only in comparison: that of a cost with its column in the relaxed model, where nothing
+    # hides it; that of another parameter with a change of the whole output.
     length = np.linalg.norm(best.jacobian, axis=0)
     reference = np.zeros(len(length))
     fixed = {name: float(v) for name, v in zip(problem.parameters, best.x, strict=True) if name not in roles.costs}
@@ -153,6 +158,7 @@ def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[So
             reference[index] = costs[roles.costs.index(name)]
         elif best.x[index] != 0:
             reference[index] = problem.size / abs(best.x[index])
+    # Where the residual presses a parameter against its bound, its value is known, whatever its column looks like.
     pull = best.jacobian.T @ best.residual
     decided = best.at_bound & (pull > 1e-9 * length * np.linalg.norm(best.residual))
     considered = [i for i in range(len(length)) if not decided[i]]
@@ -187,6 +193,7 @@ def _judge(
     if not silent and not found.groups:
         return best, found
     length = np.linalg.norm(best.jacobian, axis=0)
+    # The part of the parameters that lies in the null space changes no output: without it they are smallest.
     z = best.x * np.where(length > 0, length, 1.0)
     z = z - found.null_space @ (found.null_space.T @ z)
     x = z / np.where(length > 0, length, 1.0)
@@ -194,6 +201,7 @@ def _judge(
     x = np.where(best.at_bound, 0.0, x)
     residual, jacobian = problem.residual(x), problem.jacobian(x)
     allowed = _as_good(problem, best)
+    # The null space is that of the linearised model; farther away another value may fit worse.
     if not (np.isfinite(jacobian).all() and float(np.linalg.norm(residual)) <= allowed):
         return best, found
     smallest = Solution(x, residual, jacobian, best.at_bound, best.converged, best.reason, best.evaluations)
@@ -230,7 +238,7 @@ def _result(
     names = problem.parameters
     undetermined = found.undetermined
     determined = [i for i in range(len(names)) if i not in undetermined and not best.at_bound[i]]
-    # Undetermined directions do not use up rows twice: the rank counts.
+    # Parameters that nothing determines, or that a bound holds, use up no degrees of freedom and have no covariance.
     matrix = covariance(best.jacobian, best.residual, determined)
     units = parameter_units(names, roles, problem.model.output_feature, table.info)
     estimates = []
@@ -289,4 +297,5 @@ def _warn(result: FitResult) -> None:
 
 
 def _say(message: str) -> None:
+    # The line that called `fit_model`.
     warnings.warn(message, PerflexWarning, stacklevel=4)

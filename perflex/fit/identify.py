@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Identification", "ambiguous", "covariance", "identify"]
 
+# Of singular values of columns of length one, relative to the largest.
 _RANK_TOLERANCE = 1e-10
+# Of a column, relative to its reference.
 _NEGLIGIBLE = 1e-9
+# Relative change of a parameter that counts as another value.
 _AMBIGUOUS = 1e-3
 
 
@@ -67,6 +70,7 @@ def identify(jacobian: Array, reference: Array, considered: Sequence[int]) -> Id
     null_space = np.zeros((jacobian.shape[1], 0))
     if not loud:
         return Identification(silent, (), null_space, float("nan"))
+    # Columns of length one: otherwise the units of the parameters would decide what counts as dependent.
     _, singular, directions = np.linalg.svd(jacobian[:, loud] / length[loud], full_matrices=False)
     rank = int(np.sum(singular > _RANK_TOLERANCE * singular[0]))
     null_space = np.zeros((jacobian.shape[1], len(loud) - rank))
@@ -111,6 +115,7 @@ def ambiguous(
     found: set[int] = set()
     for other in others:
         change = np.abs(other - best)
+        # What lies within the standard error is no other value, only the same one less well known.
         large = (change > _AMBIGUOUS * np.maximum(np.abs(other), np.abs(best))) & ~(change <= deviation)
         if large.any() and all(norm_at(best + part * (other - best)) <= allowed for part in (0.3, 0.5, 0.8)):
             found.update(map(int, np.flatnonzero(large)))
@@ -129,6 +134,7 @@ def covariance(jacobian: Array, residual: Array, determined: Sequence[int]) -> A
         return result
     columns = jacobian[:, list(determined)]
     length = np.linalg.norm(columns, axis=0)
+    # By singular values of scaled columns: J.T @ J would square the condition number.
     _, singular, directions = np.linalg.svd(columns / length, full_matrices=False)
     root = directions.T / singular / length[:, None]
     result[np.ix_(determined, determined)] = root @ root.T * (float(residual @ residual) / freedom)

@@ -66,6 +66,7 @@ def minimise(
     return minimise_bounded(problem, nonnegative, limit)
 
 
+# Only to find out which bounds hold: Levenberg-Marquardt gives the digits.
 _TRUST_REGION_EVALUATIONS = 60
 
 
@@ -87,17 +88,21 @@ def minimise_bounded(problem: ScaledProblem, nonnegative: Mask, limit: int) -> S
     start = np.where(nonnegative, np.maximum(problem.z_start, 0.0), problem.z_start)
     free = np.ones(len(start), dtype=bool)
     z, converged, reason = problem.levenberg_marquardt(start, free, limit)
+    # Mostly no bound is needed; then the unconstrained minimum is the constrained one.
     if converged and (z[nonnegative] > 0).all():
         return problem.solution(problem.polish(z, free), ~free, converged, reason)
     outside = nonnegative & (z <= 0)
     z = np.where(outside, 0.0, z)
+    # Cutting off negative costs may have made things worse than they were.
     if not problem.norm(z) < problem.norm(start):
         z, outside = start, nonnegative & (start <= 0)
     first = _settle(problem, z, outside, nonnegative, limit)
     if first.converged:
         return first
+    # The parameters at their bound are not found so: ask a method that keeps inside the bounds which of them hold.
     z = _trust_region(problem, start, nonnegative, limit)
     pull = problem.jacobian(z).T @ problem.residual(z)
+    # Which it never reaches quite: what is near a bound and pushed towards it is held there.
     held = nonnegative & (z <= 1e-6 * (np.linalg.norm(z) + 1e-300)) & (pull > 0)
     second = _settle(problem, np.where(held, 0.0, z), held, nonnegative, limit)
     return second if second.converged or second.norm < first.norm else first
@@ -135,10 +140,12 @@ def _settle(problem: ScaledProblem, z: Array, held: Mask, nonnegative: Mask, lim
             z = np.where(held, 0.0, z)
             continue
         polished = problem.polish(end, ~held)
+        # Polishing knows no bounds.
         z = end if (nonnegative & (polished < 0)).any() else polished
         inward = _most_inward(problem, z, held)
         if inward is None:
             return problem.solution(z, held, converged, reason)
+        # The same set a second time would go on for ever.
         if held.tobytes() in tried:
             break
         tried.add(held.tobytes())

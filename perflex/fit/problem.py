@@ -81,8 +81,8 @@ def require_fittable(model: Model) -> None:
     CalibrationError
         The model cannot be differentiated by its parameters, or has none.
     """
-    if rough := model.rough_calls():
-        cause = f"{rough[0]} cannot be differentiated by its parameters, so the model cannot be fitted"
+    if nonsmooth := model.nonsmooth_calls():
+        cause = f"{nonsmooth[0]} cannot be differentiated by its parameters, so the model cannot be fitted"
         msg = f"{cause}; write overlap(g, o, p_edge) instead of max(g, o)"
         raise CalibrationError(msg, model=model)
     if not model.params():
@@ -109,6 +109,7 @@ def pose(model: Model, table: FeatureTable) -> Problem:
             listed = ", ".join(bad[:5])
             msg = f"{feature} is not a finite number for {listed}; leave out these kernels or mend them"
             raise CalibrationError(msg, feature=feature, kernel=bad[0])
+    # Not only ambiguous: Levenberg-Marquardt needs as many rows as parameters.
     if len(table) < len(parameters):
         msg = (
             f"{len(table)} kernels cannot determine {len(parameters)} parameters ({', '.join(parameters)}); "

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.text_table import table_lines
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -197,20 +199,11 @@ class FitResult(Mapping[str, float]):
         return correlation
 
     def __repr__(self) -> str:
-        header = ("parameter", "value", "std. error", "unit", "rate", "")
-        rows = [header]
+        rows = [("parameter", "value", "std. error", "unit", "rate", "")]
         for p in self.parameters:
             rate = "" if p.rate is None else f"{p.rate:.3g} {p.rate_unit}"
             rows.append((p.name, f"{p.value:.6g}", f"{p.standard_error:.2g}", p.unit or "?", rate, p.flags))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
-        right = {1, 2}
-        lines = [
-            "  ".join(
-                cell.rjust(width) if i in right else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
+        lines = table_lines(rows, left={0, 3, 4, 5})
         kind = "relative residual" if self.scaled else "residual"
         lines.append(
             f"{kind} {self.residual_norm:.4g} over {len(self.kernels)} kernels, "

@@ -22,11 +22,13 @@ __all__ = ["Function", "ScaledProblem", "Solution"]
 
 Function = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
 
+# As far as doubles allow; starts that are only compared need not go so far.
 _TOLERANCE = 1e-15
 _ROUGH_TOLERANCE = 1e-9
 _POLISHING_STEPS = 12
 # A residual that cannot be computed is replaced by this, so that the step that led there is refused.
 _REFUSED = 1e100
+# Largest cosine between residual and derivatives at what counts as a minimum.
 _GRADIENT_TOLERANCE = 1e-6
 _ROUGH_GRADIENT_TOLERANCE = 1e-3
 
@@ -82,17 +84,26 @@ class ScaledProblem:
             msg = "the residual or its derivatives are not finite at the start"
             raise ArithmeticError(msg)
         length = np.linalg.norm(first, axis=0)
+        # A parameter without effect at the start has no length to scale by.
         fallback = np.where(start != 0, np.abs(start), 1.0)
         self.scale = np.divide(1.0, length, out=fallback, where=length > 0)
         self.z_start = start / self.scale
 
     def residual(self, z: Array) -> Array:
+        """Return the residual at scaled parameters, shape ``(m,)``; huge where the model is not finite."""
         self.evaluations += 1
         values = self._residual(z * self.scale)
         finite: Array = np.where(np.isfinite(values), values, _REFUSED)
         return finite
 
     def jacobian(self, z: Array) -> Array:
+        """Return the derivatives by the scaled parameters, shape ``(m, n)``.
+
+        Raises
+        ------
+        ArithmeticError
+            They are not finite.
+        """
         values: Array = self._jacobian(z * self.scale) * self.scale
         if not np.isfinite(values).all():
             msg = "the derivatives are not finite at a point that the fit arrived at"
@@ -142,6 +153,7 @@ class ScaledProblem:
         residual, jacobian = self.residual(z), self.jacobian(z)
         length = np.linalg.norm(jacobian, axis=0)
         gradient = np.abs(jacobian.T @ residual)
+        # Near an exact fit the residual is rounding, whose direction means nothing.
         reach = np.linalg.norm(residual) + 1e-6 * float(np.linalg.norm(length * z))
         cosine: Array = np.divide(gradient, length * reach, out=np.zeros_like(z), where=length * reach > 0)
         return cosine
@@ -155,6 +167,7 @@ class ScaledProblem:
             residual, jacobian = self.residual(z), self.jacobian(z)[:, free]
             step = np.zeros_like(z)
             step[free] = np.linalg.lstsq(jacobian, -residual, rcond=1e-12)[0]
+            # Rounding alone may raise the norm a little.
             if not np.linalg.norm(self.residual(z + step)) <= np.linalg.norm(residual) * (1 + 1e-12):
                 break
             z = z + step
@@ -167,5 +180,6 @@ class ScaledProblem:
         return best
 
     def solution(self, z: Array, at_bound: NDArray[np.bool_], converged: bool, reason: str) -> Solution:
+        """Return the solution at scaled parameters, in the parameters' own units."""
         x = z * self.scale
         return Solution(x, self._residual(x), self._jacobian(x), at_bound, converged, reason, self.evaluations)

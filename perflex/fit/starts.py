@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cost_columns", "start_points"]
 
+# Every combination is evaluated before any fit, so that only few fits are needed.
 _MAX_COMBINATIONS = 64
 _LEAST_SHARE = 1e-3
 
@@ -38,6 +39,7 @@ def start_points(problem: Problem, roles: Roles, count: int) -> list[Array]:
     depends = any(name in names(roles.relaxed) for name in others)
     for number, combination in enumerate(grid):
         fixed = dict(zip(others, combination, strict=True))
+        # Most models are relaxed to sums in which only costs are left: then one solution serves all combinations.
         if number == 0 or depends:
             columns, constant = cost_columns(problem, roles, fixed)
             costs = _cost_starts(columns, problem.weight * (problem.output - constant))
@@ -93,6 +95,7 @@ def _cost_starts(columns: Array, target: Array) -> list[Array]:
     positive = np.maximum(positive, _LEAST_SHARE * np.linalg.norm(target))
     with np.errstate(over="ignore"):
         share = np.divide(target[:, None], scaled, out=np.full_like(scaled, np.inf), where=scaled > 0)
+    # No kernel can spend more on one cost than its whole time.
     bound = np.min(np.where(share > 0, share, np.inf), axis=0)
     bound = np.where(np.isfinite(bound), bound, positive)
     return [positive / length, plain / length, bound / length, 0.3 * bound / length]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex.timing.results import TimingSummary
+
 __all__ = ["FeatureInfo", "FeatureTable", "scale_features_by_output"]
 
 
@@ -69,8 +71,7 @@ class FeatureTable:
     machine
         Name of the machine that features needed, or the empty string.
     timing
-        How measuring went: ``drift_ratio``, ``drift_corrected``, ``outliers_excluded``, ``kernels_precise``,
-        ``samples_resumed``; empty where nothing was measured.
+        How measuring went; None where nothing was measured, or that was not kept.
     """
 
     output: str | None
@@ -85,7 +86,7 @@ class FeatureTable:
     device: str = ""
     dropped: tuple[tuple[str, str], ...] = ()
     machine: str = ""
-    timing: Mapping[str, float | bool] = field(default_factory=dict)
+    timing: TimingSummary | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -106,14 +107,6 @@ class FeatureTable:
             raise CalibrationError(msg, feature=feature) from None
         return self.values[:, index]
 
-    @property
-    def scaled_values(self) -> NDArray[np.float64]:
-        """Values multiplied by each row's scale: the paper's scaled features (Section 7.2)."""
-        if self.scale is None:
-            return self.values
-        scaled: NDArray[np.float64] = self.values * self.scale[:, None]
-        return scaled
-
     def take(self, rows: Sequence[int]) -> FeatureTable:
         """Return the table reduced to the given row numbers, in that order."""
         index = np.asarray(rows, dtype=np.intp)
@@ -126,13 +119,6 @@ class FeatureTable:
             spread=None if self.spread is None else self.spread[index],
         )
 
-    def as_rows(self) -> list[dict[str, float | str]]:
-        """Return one dictionary per row, with the key ``kernel`` and one key per feature."""
-        return [
-            {"kernel": kernel, **dict(zip(self.features, map(float, row), strict=True))}
-            for kernel, row in zip(self.kernels, self.values, strict=True)
-        ]
-
 
 def scale_features_by_output(table: FeatureTable) -> FeatureTable:
     """Make a fit minimise relative instead of absolute errors (paper Section 7.2).
@@ -140,8 +126,7 @@ def scale_features_by_output(table: FeatureTable) -> FeatureTable:
     The paper divides each row's features by its output and sets the output to 1. That is the same as
     dividing the residual by the output as long as the model is homogeneous of degree one in its
     features; for other models (an overlap with an absolute edge) only the latter is meant, so the
-    factor is kept beside the values and applied to the residual. ``scaled_values`` gives the
-    paper's scaled columns.
+    factor is kept beside the values and applied to the residual.
 
     Parameters
     ----------
@@ -166,4 +151,5 @@ def scale_features_by_output(table: FeatureTable) -> FeatureTable:
     if bad:
         msg = f"cannot scale by an output that is not positive and finite: {', '.join(bad[:5])}"
         raise CalibrationError(msg, kernel=bad[0])
+    # Beside the values, not in them: what was measured stays readable, and scaling twice is the same as once.
     return replace(table, scale=1.0 / output)

@@ -71,6 +71,7 @@ def parameter_units(
 
 def _cost_unit(monomials: tuple[Monomial, ...], seconds: str, info: Mapping[str, FeatureInfo]) -> ParameterUnit:
     texts = {_monomial_unit(monomial, info) for monomial in monomials}
+    # A cost of different things, such as loads and stores, has no one unit and no rate.
     if len(texts) != 1:
         return ParameterUnit("")
     text = texts.pop()

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
-from perflex.machines.choice import chosen_machine, current_machine, else_machine, using_machine
 from perflex.machines.levels import CacheLevel, MemoryStream
 from perflex.machines.lookup import load_machine, machine_names, machine_of_device
-from perflex.machines.machine import Machine, Source
+from perflex.machines.machine import Machine
 from perflex.machines.residency import Residency, residency
+from perflex.machines.target import Target, resolve_target, using_machine
+from perflex.machines.units import Source
 
 __all__ = [
     "CacheLevel",
@@ -18,12 +19,11 @@ __all__ = [
     "MemoryStream",
     "Residency",
     "Source",
-    "chosen_machine",
-    "current_machine",
-    "else_machine",
+    "Target",
     "load_machine",
     "machine_names",
     "machine_of_device",
     "residency",
+    "resolve_target",
     "using_machine",
 ]

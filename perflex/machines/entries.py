@@ -1,165 +1,103 @@
-"""Reading the cache levels and memory bandwidths of a machine's file."""
+"""What stands in a machine's file: numbers with a unit and a source, cache levels, memory bandwidths."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from typing import Literal
 
-from perflex.machines.levels import OVERLAPS, CacheLevel, MemoryStream
-from perflex.machines.machine import UNITS
+import msgspec
 
-if TYPE_CHECKING:
-    from perflex.machines.machine import Source
-    from perflex.yaml_file import Section
+from perflex.yaml_file import Fields, Finite
 
-__all__ = ["read_levels", "read_source", "read_streams", "read_value"]
+__all__ = ["LEVEL_UNITS", "Curve", "Entry", "Level", "MachineFile", "Quantity", "SourceEntry", "Stream"]
 
 
-# Names that results use for what is no cache.
-_TAKEN = ("mem", "memory")
+class Entry(Fields, frozen=True):
+    """What every fact has: the key of its source."""
+
+    source: str
 
 
-def read_levels(top: Section, sources: dict[str, Source], origins: dict[str, Source]) -> tuple[CacheLevel, ...]:
-    """Return the entries of ``levels``; the source of each quantity goes to `origins`.
+class Quantity(Entry, frozen=True):
+    """A number in any unit of its dimension."""
 
-    Raises
-    ------
-    FileFormatError
-        A field is missing, unknown or wrong.
-    """
-    levels: list[CacheLevel] = []
-    for entry in top.sections("levels"):
-        level = _Entry(entry, sources, origins).level()
-        if levels and level.size_bytes * levels[-1].shared_by <= levels[-1].size_bytes:
-            msg = f"level {level.name} must be larger than {levels[-1].name}; the level next to the core comes first"
-            raise entry.error(msg, "size_bytes")
-        if levels and level.line_bytes != levels[0].line_bytes:
-            msg = f"lines of {level.line_bytes} B beyond lines of {levels[0].line_bytes} B are not described"
-            raise entry.error(msg, "line_bytes")
-        if level.name.lower() in {other.name.lower() for other in levels}:
-            msg = f"there are two levels {level.name}"
-            raise entry.error(msg, "name")
-        levels.append(level)
-    return tuple(levels)
+    value: Finite
+    unit: str
 
 
-def read_streams(top: Section, sources: dict[str, Source], origins: dict[str, Source]) -> tuple[MemoryStream, ...]:
-    """Return the entries of ``memory_streams``; the source of each bandwidth goes to `origins`.
+class Flag(Entry, frozen=True):
+    """Whether something is so."""
 
-    Raises
-    ------
-    FileFormatError
-        A field is missing, unknown or wrong.
-    """
-    streams: list[MemoryStream] = []
-    for entry in top.sections("memory_streams"):
-        name = entry.text("name")
-        loads, stores, allocates = (entry.integer(key) for key in ("loads", "stores", "write_allocates"))
-        if min(loads, stores, allocates) < 0 or loads + stores + allocates == 0:
-            msg = "the numbers of arrays must be zero or more, and not all zero"
-            raise entry.error(msg, "loads")
-        bandwidth = entry.section("bandwidth")
-        value = read_value(bandwidth, "B/s", whole=False)
-        origins[f"memory.{name}"] = read_source(bandwidth, sources)
-        bandwidth.finish()
-        entry.finish()
-        streams.append(MemoryStream(name, loads, stores, allocates, value))
-    return tuple(streams)
+    value: bool
 
 
-class _Entry:
-    """An entry of ``levels``."""
+class Overlap(Entry, frozen=True):
+    """How a level's time composes with that of the levels beyond it."""
 
-    def __init__(self, entry: Section, sources: dict[str, Source], origins: dict[str, Source]) -> None:
-        self._entry, self._sources, self._origins = entry, sources, origins
-        self._name = entry.text("name")
-        if not (self._name.isascii() and self._name.isalnum()) or self._name.lower() in _TAKEN:
-            msg = f"a name of letters and digits such as L2 must stand here, not {self._name!r}"
-            raise entry.error(msg, "name")
-
-    def level(self) -> CacheLevel:
-        """Return what the entry says."""
-        level = CacheLevel(
-            name=self._name,
-            size_bytes=int(self._number("size_bytes", "B", whole=True)),
-            shared_by=int(self._number("shared_by", "core", whole=True)),
-            line_bytes=int(self._number("line_bytes", "B", whole=True)),
-            ways=int(self._number("ways", "way", whole=True)) if "ways" in self._entry else None,
-            write_allocate=self._flag("write_allocate"),
-            victim=self._flag("victim"),
-            load_bytes_per_cycle=self._bandwidth("load_bytes_per_cycle"),
-            store_bytes_per_cycle=self._bandwidth("store_bytes_per_cycle"),
-            duplex=self._flag("duplex"),
-            overlap=self._overlap(),
-        )
-        if level.size_bytes < level.line_bytes * (level.ways or 1):
-            msg = f"{level.size_bytes} B do not hold a set of {level.ways or 1} lines"
-            raise self._entry.error(msg, "size_bytes")
-        self._entry.finish()
-        return level
-
-    def _number(self, key: str, unit: str, *, whole: bool) -> float:
-        entry = self._entry.section(key)
-        value = read_value(entry, unit, whole=whole)
-        self._sourced(entry, key)
-        return value
-
-    def _bandwidth(self, key: str) -> float | None:
-        return self._number(key, "B/cycle", whole=False) if key in self._entry else None
-
-    def _flag(self, key: str) -> bool:
-        entry = self._entry.section(key)
-        value = entry.flag("value")
-        self._sourced(entry, key)
-        return value
-
-    def _overlap(self) -> str:
-        entry = self._entry.section("overlap")
-        value = entry.text("value")
-        if value not in OVERLAPS:
-            msg = f"it must be one of {', '.join(OVERLAPS)}, not {value!r}"
-            raise entry.error(msg, "value")
-        self._sourced(entry, "overlap")
-        return value
-
-    def _sourced(self, entry: Section, key: str) -> None:
-        self._origins[f"{self._name}.{key}"] = read_source(entry, self._sources)
-        entry.finish()
+    value: Literal["sum", "max"]
 
 
-def read_value(entry: Section, si_unit: str, *, whole: bool, zero: bool = False) -> float:
-    """Return the ``value`` of an entry in SI units, converted from its ``unit``.
+class Curve(Entry, frozen=True):
+    """Coefficients of a capacity curve."""
 
-    Raises
-    ------
-    FileFormatError
-        The unit is of another dimension, or the value is negative, not whole, or zero where it must not be.
-    """
-    value, unit = entry.number("value"), entry.text("unit")
-    allowed = UNITS[si_unit]
-    if unit not in allowed:
-        msg = f"the unit must be one of {', '.join(map(repr, allowed))}, not {unit!r}"
-        raise entry.error(msg, "unit")
-    value *= allowed[unit]
-    if value < 0 or (value == 0 and not zero):
-        msg = f"it must be {'zero or more' if zero else 'more than zero'}"
-        raise entry.error(msg, "value")
-    if whole and value != math.floor(value):
-        msg = f"it must be a whole number of {si_unit if si_unit != '1' else 'units'}, not {value}"
-        raise entry.error(msg, "value")
-    return value
+    a: Finite
+    b: Finite
+    c: Finite
 
 
-def read_source(entry: Section, sources: dict[str, Source]) -> Source:
-    """Return the source that an entry names.
+class SourceEntry(Fields, frozen=True):
+    """An entry of ``sources``."""
 
-    Raises
-    ------
-    FileFormatError
-        The file has no such source.
-    """
-    key = entry.text("source")
-    if key not in sources:
-        msg = f"there is no source {key!r}; the file has {', '.join(sources) or 'none'}"
-        raise entry.error(msg, "source")
-    return sources[key]
+    kind: Literal["datasheet", "reported", "measured", "derived", "assumed"]
+    text: str
+
+
+class Level(Fields, frozen=True, kw_only=True):
+    """An entry of ``levels``; see `perflex.machines.levels.CacheLevel`."""
+
+    name: str
+    size_bytes: Quantity
+    shared_by: Quantity
+    line_bytes: Quantity
+    ways: Quantity | None = None
+    write_allocate: Flag
+    victim: Flag
+    load_bytes_per_cycle: Quantity | None = None
+    store_bytes_per_cycle: Quantity | None = None
+    duplex: Flag
+    overlap: Overlap
+
+
+# SI unit of each quantity of a level, and whether it is a whole number.
+LEVEL_UNITS = {
+    "size_bytes": ("B", True),
+    "shared_by": ("core", True),
+    "line_bytes": ("B", True),
+    "ways": ("way", True),
+    "load_bytes_per_cycle": ("B/cycle", False),
+    "store_bytes_per_cycle": ("B/cycle", False),
+}
+
+
+class Stream(Fields, frozen=True):
+    """An entry of ``memory_streams``; see `perflex.machines.levels.MemoryStream`."""
+
+    name: str
+    loads: int
+    stores: int
+    write_allocates: int
+    bandwidth: Quantity
+
+
+class MachineFile(Fields, frozen=True, kw_only=True):
+    """The content of a machine's file."""
+
+    name: str
+    aliases: tuple[str, ...]
+    vendor: str
+    kind: Literal["gpu", "cpu"]
+    sources: dict[str, SourceEntry]
+    facts: dict[str, Quantity]
+    levels: tuple[Level, ...] = ()
+    memory_streams: tuple[Stream, ...] = ()
+    curves: dict[str, Curve]
+    ceilings: dict[str, Quantity] = msgspec.field(default_factory=dict)

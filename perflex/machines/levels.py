@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["OVERLAPS", "CacheLevel", "MemoryStream"]
-
-OVERLAPS = ("sum", "max")
+__all__ = ["CacheLevel", "MemoryStream"]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from perflex.errors import MachineError
+from perflex.errors import MachineError, WorkGroupTooLargeError
 
 if TYPE_CHECKING:
     from perflex.machines.machine import Machine
@@ -59,8 +59,10 @@ def residency(
 
     Raises
     ------
+    WorkGroupTooLargeError
+        A work-group exceeds a limit of the machine.
     MachineError
-        A work-group exceeds a limit of the machine, or a fact is not known.
+        A fact is not known, or the amounts are not positive.
     """
     _check(machine, items_per_group, local_bytes, registers_per_item)
     size = int(machine.need("sub_group_size"))
@@ -80,7 +82,7 @@ def residency(
             f"no work-group of {items_per_group} work-items fits a compute unit of {machine.name} ({limit}); "
             "make work-groups smaller"
         )
-        raise MachineError(msg, machine=machine.name, fact=limit)
+        raise WorkGroupTooLargeError(msg, machine=machine.name, fact=limit)
     return Residency(groups, limit, groups * sub_groups / most, groups * int(machine.need("compute_units")))
 
 
@@ -105,4 +107,4 @@ def _check(machine: Machine, items: int, local_bytes: int, registers: int | None
         limit = int(machine.need(fact))
         if amount > limit:
             msg = f"{amount} {what} are more than the {limit} that machine {machine.name} has ({fact})"
-            raise MachineError(msg, machine=machine.name, fact=fact)
+            raise WorkGroupTooLargeError(msg, machine=machine.name, fact=fact)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["Resources", "current_resources", "most_of", "resources_in_log", "using_resources"]
+__all__ = ["Resources", "most_of", "resources_in_log"]
 
 _FUNCTION = re.compile(r"(?:Compiling entry function|Function properties for) '?(\w+)'?")
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -71,30 +69,3 @@ def resources_in_log(log: str) -> Mapping[str, Resources]:
         elif (used := _REGISTERS.search(line)) and entry:
             found[entry] = Resources(registers=int(used[1]), spill_bytes=spills.get(entry))
     return found
-
-
-_current: ContextVar[Resources | None] = ContextVar("perflex_resources", default=None)
-
-
-@contextmanager
-def using_resources(resources: Resources | None) -> Iterator[None]:
-    """Compute features of built kernels from these resources, in the block and this thread.
-
-    Parameters
-    ----------
-    resources
-        Of the kernel at hand; None leaves things as they are.
-    """
-    if resources is None:
-        yield
-        return
-    token = _current.set(resources)
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
-def current_resources() -> Resources | None:
-    """Return the resources of the kernel at hand, None where it was not built."""
-    return _current.get()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from perflex.store.schema import APPLICATION, MIGRATIONS
-from perflex.store.store_wal import wal_is_damaged
+from perflex.store.write_ahead_log import log_is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,11 +117,11 @@ def require_own(connection: sqlite3.Connection) -> int:
 
 def _require_whole_log(connection: sqlite3.Connection, wal: Path) -> None:
     page_size = _number(connection, "page_size")
-    if not wal_is_damaged(wal, page_size):
+    if not log_is_damaged(wal, page_size):
         return
     # Another process may have begun the log anew while it was read; now nobody writes.
     with transaction(connection):
-        damaged = wal_is_damaged(wal, page_size)
+        damaged = log_is_damaged(wal, page_size)
     if damaged:
         msg = "its write-ahead log is damaged"
         raise DamageError(msg)

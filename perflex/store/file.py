@@ -24,18 +24,20 @@ from perflex.store.connection import (
     transaction,
 )
 from perflex.store.lock import folder_lock
+from perflex.store.records import numbers_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from perflex.store.salvage import Salvaged
+    from perflex.store.recovery import Salvaged
 
 __all__ = ["StoreFile"]
 
 _Result = TypeVar("_Result")
 
 _COMPANIONS = ("-wal", "-shm")
+# Marks a damaged file until the new one is complete: a process that is killed in between can be followed by another.
 _PENDING = ".pending"
 _PAUSE_S = 0.005
 _MOST_REPLACEMENTS = 10
@@ -133,7 +135,7 @@ class StoreFile:
             self._leave()
             found = None if aside is None else self._begin_anew(aside)
         if aside is not None:
-            msg = f"the store {self.path} is damaged ({reason}); it is now {aside}{_told(found)}"
+            msg = f"the store {self.path} is damaged ({reason}); it is now {aside}{_salvaged_text(found)}"
             warnings.warn(msg, PerflexWarning, stacklevel=2)
 
     def _attempt(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool, patience_s: float) -> _Result:
@@ -196,7 +198,7 @@ class StoreFile:
         return aside
 
     def _finish_pending(self) -> None:
-        """Do what a process did not come to that was killed between setting a file aside and beginning a new one."""
+        """Begin the new file where another process was killed after it had set the damaged one aside."""
         if not self.is_pending():
             return
         with folder_lock(self.path.parent, alone=True):
@@ -208,7 +210,7 @@ class StoreFile:
         return [path for path in self.set_asides() if path.name.endswith(_PENDING)]
 
     def _begin_anew(self, aside: Path) -> Salvaged:
-        from perflex.store.salvage import salvage
+        from perflex.store.recovery import salvage
 
         pending = companion(aside, _PENDING)
         for suffix in _COMPANIONS:
@@ -236,16 +238,17 @@ class StoreFile:
         self._lock = threading.RLock()
 
 
-def _told(found: Salvaged | None) -> str:
+def _salvaged_text(found: Salvaged | None) -> str:
     if found is None or not (found.samples or found.failures):
         return "; a new one was begun"
-    from perflex.store.overview import together
-
-    return f"; a new one has what could be read of it: {together(found.samples, found.failures, found.nameless)}"
+    return (
+        f"; a new one has what could be read of it: {numbers_in_words(found.samples, found.failures, found.nameless)}"
+    )
 
 
 _files: weakref.WeakSet[StoreFile] = weakref.WeakSet()
-# Kept alive: what is collected closes its connection without asking.
+# Referenced here so that none is garbage-collected: that would close the connection without looking whether the file
+# was renamed meanwhile, and SQLite would delete the write-ahead log of the file that has its name now.
 _open_files: set[StoreFile] = set()
 
 
@@ -261,6 +264,6 @@ def _after_fork() -> None:
     _open_files.clear()
 
 
-# Before the interpreter does it: it would close a renamed file, too.
+# Before the interpreter closes all connections at its end, those of renamed files, too (see `abandon`).
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=_after_fork)

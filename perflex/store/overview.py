@@ -1,4 +1,4 @@
-"""Writing the measurement store out as CSV or JSON lines."""
+"""Reading the whole measurement store: each row for export as CSV or JSON lines, and what there is of each kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ __all__ = [
     "all_rows",
     "counts_size",
     "overview",
-    "together",
     "utc",
     "write_rows",
 ]
@@ -57,15 +56,14 @@ def write_rows(store: MeasurementStore, stream: TextIO, *, as_json: bool) -> int
     return count
 
 
+# So many rows are read at once: other processes may write in between.
 _PORTION = 5000
-
 
 # What every exported row has; samples have no kind and message, failures no round, seconds and launches.
 COLUMNS = (
     "record", "number", "device", "driver", "label", "kernel", "sizes", "conditions", "session", "round", "seconds",
     "launches", "kind", "message", "started", "started_utc",
 )  # fmt: skip
-
 
 _SAMPLES = """
     SELECT s.number, k.device, k.driver, k.label, k.kernel, k.sizes, k.conditions,
@@ -74,7 +72,6 @@ _SAMPLES = """
     WHERE s.number > ? ORDER BY s.number LIMIT ?
 """
 
-
 _FAILURES = """
     SELECT f.number, k.device, k.driver, k.label, k.kernel, k.sizes, k.conditions,
         f.key, f.session, f.kind, f.message, f.started, f.after, f.checksum
@@ -82,9 +79,7 @@ _FAILURES = """
     WHERE f.number > ? ORDER BY f.number LIMIT ?
 """
 
-
 _TIMES = "SELECT key, started, seconds FROM samples"
-
 
 _FAILED = "SELECT key, started, NULL FROM failures"
 
@@ -246,12 +241,3 @@ def counts_size(store: MeasurementStore) -> CountsSize:
         return CountsSize(kernels, scops, counts, int(scop_bytes + count_bytes))
 
     return store.use(fetch)
-
-
-def together(samples: int, failures: int, nameless: int = 0) -> str:
-    """Return numbers as words, such as ``1 sample and 0 failures``.
-
-    `nameless` are measurements whose kernel's name was lost to damage; they are mentioned where there are any.
-    """
-    text = f"{samples} sample{'s'[: samples != 1]} and {failures} failure{'s'[: failures != 1]}"
-    return text + (f" (kernels without their names: {nameless})" if nameless else "")

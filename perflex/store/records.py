@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Failure", "MeasurementKey", "Recorder", "Sample"]
+__all__ = ["Failure", "MeasurementKey", "Recorder", "Sample", "numbers_in_words"]
 
 
 @dataclass(frozen=True)
@@ -99,3 +99,12 @@ class Recorder(Protocol):
     def fail(self, key: MeasurementKey, failure: Failure, label: str = "") -> None:
         """Keep a failure."""
         ...
+
+
+def numbers_in_words(samples: int, failures: int, nameless: int = 0) -> str:
+    """Return how many there are, such as ``1 sample and 0 failures``.
+
+    `nameless` are measurements whose kernel's name was lost to damage; they are mentioned where there are any.
+    """
+    text = f"{samples} sample{'s'[: samples != 1]} and {failures} failure{'s'[: failures != 1]}"
+    return text + (f" (kernels without their names: {nameless})" if nameless else "")

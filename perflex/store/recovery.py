@@ -1,141 +1,184 @@
-"""Reading the rows of an SQLite file page by page, whatever is left of it.
+"""Carrying the measurements of a damaged store over into a new one.
 
-SQLite gives up at the first damaged page above a row. Rows lie in leaf pages that can be understood one by one, so
-that only what is in a damaged page itself is lost. Source of the format: https://www.sqlite.org/fileformat2.html,
-sections 1.6 and 2. Older states of a row, and rows of foreign tables, are found too: the caller must be able to tell.
+SQLite gives up at the first damaged page above a row. Rows lie in leaf pages, each of which can be read alone: here
+SQLite reads them one by one, each as the whole content of a table, so that only what is in a damaged page itself is
+lost. Rows of foreign tables and older states of a row are found, too: every row is checked against its checksum.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, TypeAlias
+import sqlite3
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from perflex.store.store_wal import frame_pages
+from perflex.store.connection import companion
+from perflex.store.rows import (
+    FAILURE_COLUMNS,
+    KEY_COLUMNS,
+    SAMPLE_COLUMNS,
+    is_sound_failure,
+    is_sound_key,
+    is_sound_sample,
+)
+from perflex.store.write_ahead_log import FRAME_HEADER, frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["SQLITE_MAGIC", "FoundRow", "page_size_of", "rows_of_file"]
+__all__ = ["Salvaged", "insert", "is_foreign", "mend_order", "salvage"]
 
-FoundRow: TypeAlias = tuple[int, tuple[object, ...]]
+_Row: TypeAlias = tuple[Any, ...]
 
-SQLITE_MAGIC = b"SQLite format 3\x00"
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+# SQLite's own choice for new files: a damaged header need not say it.
 _PAGE_SIZE = 4096
-_HEADER = 100
+# First byte of a leaf page of a table: https://www.sqlite.org/fileformat2.html, section 1.6.
 _TABLE_LEAF = 0x0D
-# Longer rows are taken for damage.
-_LONGEST = 2**24
-_INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 
 
-def page_size_of(content: bytes) -> int:
-    """Return the size of a file's pages in bytes; the usual one where the header does not say."""
-    if content[:16] == SQLITE_MAGIC:
-        size = int.from_bytes(content[16:18], "big")
-        size = 65536 if size == 1 else size
-        if size in {512 << i for i in range(8)}:
-            return size
-    return _PAGE_SIZE
+@dataclass(frozen=True)
+class Salvaged:
+    """How much a damaged store still had.
+
+    Attributes
+    ----------
+    samples, failures
+        Rows carried over.
+    nameless
+        Kernels whose samples are there, but not what they belong to; that is known again as soon as the same
+        kernel is measured again.
+    """
+
+    samples: int = 0
+    failures: int = 0
+    nameless: int = 0
 
 
-def rows_of_file(path: Path, wal: Path) -> Iterator[FoundRow]:
-    """Yield number and columns of every row that can be read in a file and its write-ahead log, oldest pages first.
+def is_foreign(path: Path) -> bool:
+    """Return whether a file is no database and has no row of a store; an empty one may become a store.
 
     Raises
     ------
     OSError
-        A file cannot be read at all.
+        The file cannot be read.
     """
-    content = path.read_bytes()
-    size = page_size_of(content)
-    pages = [(at // size + 1, content[at : at + size]) for at in range(0, len(content), size)]
-    if wal.exists():
-        pages += frame_pages(wal.read_bytes(), size)
-    newest = dict(pages)
-    for number, page in pages:
-        yield from _rows_of_page(page, _HEADER if number == 1 else 0, size, newest.get)
+    with path.open("rb") as stream:
+        start = stream.read(len(_SQLITE_MAGIC))
+    if not start or start == _SQLITE_MAGIC:
+        return False
+    rows = _readable_rows(path, companion(path, "-wal"))
+    return not any(is_sound_sample(_sample(row)) or is_sound_key(_key(row)) for row in rows)
 
 
-def _rows_of_page(page: bytes, start: int, size: int, page_of: Callable[[int], bytes | None]) -> Iterator[FoundRow]:
-    if len(page) < start + 8 or page[start] != _TABLE_LEAF:
-        return
-    count = int.from_bytes(page[start + 3 : start + 5], "big")
-    for place in range(start + 8, min(start + 8 + 2 * count, len(page) - 1), 2):
-        at = int.from_bytes(page[place : place + 2], "big")
+def insert(table: str, columns: Sequence[str]) -> str:
+    """Return the statement that adds a row unless it is there."""
+    places = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"  # noqa: S608
+
+
+def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvaged:
+    """Add what can be read in a damaged file and its write-ahead log to a new store, in one transaction of the caller.
+
+    Every row is checked against its checksum: what damage made of a row is left behind.
+    """
+    keys: dict[int, _Row] = {}
+    samples: dict[_Row, _Row] = {}
+    failures: dict[_Row, _Row] = {}
+    for row in _readable_rows(damaged, wal):
+        key, sample, failure = _key(row), _sample(row), _failure(row)
+        # The newest label is the last one found.
+        if is_sound_key(key):
+            keys[row[0]] = key
+        elif is_sound_sample(sample):
+            samples.setdefault(sample[:3], (row[0], *sample))
+        elif is_sound_failure(failure):
+            failures.setdefault((*failure[:3], failure[4]), (row[0], *failure))
+    nameless = {row[1] for row in (*samples.values(), *failures.values())} - keys.keys()
+    connection.executemany(insert("measurement_keys", KEY_COLUMNS), keys.values())
+    connection.executemany(insert("measurement_keys", KEY_COLUMNS), [(key, *[""] * 6) for key in nameless])
+    # Numbered anew: damage to a number must not make it the largest there can be, or that of another row.
+    in_order = sorted(samples.values())
+    numbers = [number for number, *_ in in_order]
+    connection.executemany(insert("samples", SAMPLE_COLUMNS), [row[1:] for row in in_order])
+    connection.executemany(
+        insert("failures", FAILURE_COLUMNS),
+        [(*row[1:6], bisect_right(numbers, row[6]), row[7]) for row in sorted(failures.values())],
+    )
+    return Salvaged(len(samples), len(failures), len(nameless))
+
+
+def mend_order(connection: sqlite3.Connection) -> None:
+    """Let every failure be older than the samples still to come; needed when the newest samples are gone."""
+    last = "(SELECT ifnull(max(number), 0) FROM samples)"
+    connection.execute(f"UPDATE failures SET after = {last} WHERE after > {last}")  # noqa: S608
+
+
+def _readable_rows(path: Path, wal: Path) -> Iterator[_Row]:
+    """Yield every row that SQLite can read in a leaf page, older states of a page first: its number and 7 columns."""
+    pages, replaced = _pages(path, wal)
+    last = max(pages, default=1)
+    content = [pages.get(number, b"").ljust(_PAGE_SIZE, b"\0") for number in range(2, last + 1)] + replaced
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        connection.execute(f"PRAGMA page_size={_PAGE_SIZE}")
+        # As many columns as the widest row has; what stands in them is found out by the checksums.
+        connection.execute("CREATE TABLE leaf (number INTEGER PRIMARY KEY, a, b, c, d, e, f, g)")
+        # The first page is new, whatever the damaged file's is like; it states how many pages there are.
+        first, count = connection.serialize()[:_PAGE_SIZE], (1 + len(content)).to_bytes(4, "big")
+        connection.deserialize(b"".join([first[:28], count, first[32:], *content]))
+        # Damaged texts are no valid Unicode: their rows' checksums are wrong, and the rows after them are still read.
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        for number in (*range(last + 1, len(content) + 2), *range(2, last + 1)):
+            if content[number - 2][0] == _TABLE_LEAF:
+                yield from _rows_of_leaf(connection, number)
+    finally:
+        connection.close()
+
+
+def _rows_of_leaf(connection: sqlite3.Connection, page: int) -> Iterator[_Row]:
+    connection.execute("PRAGMA writable_schema=ON")
+    connection.execute("UPDATE sqlite_schema SET rootpage = ?", (page,))
+    # Makes SQLite read the schema anew.
+    connection.execute("PRAGMA writable_schema=RESET")
+    # From both ends: a damaged row hides those behind it (and the one before it, which Python's cursor then keeps).
+    for order in ("ASC", "DESC"):
         try:
-            yield _row(page, at, size, page_of)
-        except (IndexError, ValueError, struct.error):
+            yield from connection.execute(f"SELECT * FROM leaf ORDER BY number {order}")  # noqa: S608
+        except sqlite3.DatabaseError:
             continue
+        return
 
 
-def _row(page: bytes, at: int, size: int, page_of: Callable[[int], bytes | None]) -> FoundRow:
-    length, at = _varint(page, at)
-    number, at = _varint(page, at)
-    if length > _LONGEST:
-        msg = "the row's length is damaged"
-        raise ValueError(msg)
-    record = _payload(page, at, length, size, page_of)
-    header, place = _varint(record, 0)
-    kinds = []
-    while place < header:
-        kind, place = _varint(record, place)
-        kinds.append(kind)
-    values = []
-    for kind in kinds:
-        value, place = _value(record, place, kind)
-        values.append(value)
-    if place != length:
-        msg = "the columns do not fill the row"
-        raise ValueError(msg)
-    return number - (number >> 63 << 64), tuple(values)
+def _pages(path: Path, wal: Path) -> tuple[dict[int, bytes], list[bytes]]:
+    """Return the newest state of each page, by its number, and older or misplaced ones, the oldest first."""
+    content = path.read_bytes()
+    pages = {at // _PAGE_SIZE + 1: content[at : at + _PAGE_SIZE] for at in range(0, len(content), _PAGE_SIZE)}
+    replaced = []
+    written = frames(wal.read_bytes(), _PAGE_SIZE) if wal.exists() else []
+    most = len(pages) + len(written)
+    for frame in written:
+        number, page = int.from_bytes(frame[:4], "big"), frame[FRAME_HEADER:]
+        # A damaged number must not make the file as large as it says.
+        if 0 < number <= most:
+            pages[number], page = page, pages.get(number, b"")
+        replaced.append(page.ljust(_PAGE_SIZE, b"\0"))
+    return pages, replaced
 
 
-def _payload(page: bytes, at: int, length: int, size: int, page_of: Callable[[int], bytes | None]) -> bytes:
-    """Return a row's bytes; what does not fit its page lies in a chain of others."""
-    most, least = size - 35, (size - 12) * 32 // 255 - 23
-    if length <= most:
-        here = length
-    else:
-        here = least + (length - least) % (size - 4)
-        here = least if here > most else here
-    parts = [page[at : at + here]]
-    found = len(parts[0])
-    following = int.from_bytes(page[at + here : at + here + 4], "big") if here < length else 0
-    while found < length:
-        more = page_of(following)
-        if more is None or len(more) < 5 or following == 0:
-            msg = "the row's end is missing"
-            raise ValueError(msg)
-        parts.append(more[4 : 4 + length - found])
-        found += len(parts[-1])
-        following = int.from_bytes(more[:4], "big")
-    if found != length:
-        msg = "the row is cut off"
-        raise ValueError(msg)
-    return b"".join(parts)
+def _key(row: _Row) -> _Row:
+    return row[: len(KEY_COLUMNS)]
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for i in range(8):
-        byte = data[at + i]
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:
-            return value, at + i + 1
-    return value << 8 | data[at + 8], at + 9
+def _sample(row: _Row) -> _Row:
+    return _real(row[1:], 3, 5)
 
 
-def _value(record: bytes, at: int, kind: int) -> tuple[object, int]:
-    if kind in _INTEGER_BYTES:
-        end = at + _INTEGER_BYTES[kind]
-        return int.from_bytes(record[at:end], "big", signed=True), end
-    if kind == 7:
-        return struct.unpack_from(">d", record, at)[0], at + 8
-    if kind >= 12:
-        end = at + (kind - 12) // 2
-        return (record[at:end].decode("utf-8") if kind % 2 else record[at:end]), end
-    if kind in {10, 11}:
-        msg = "a kind of column that files do not have"
-        raise ValueError(msg)
-    return {0: None, 8: 0, 9: 1}[kind], at
+def _failure(row: _Row) -> _Row:
+    return _real(row[1:], 4)
+
+
+def _real(columns: _Row, *places: int) -> _Row:
+    # SQLite keeps whole numbers of REAL columns as integers.
+    return tuple(float(v) if i in places and isinstance(v, int) else v for i, v in enumerate(columns))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perflex.devices.names import split_spec
-from perflex.store.salvage import mend_order
+from perflex.store.recovery import mend_order
 
 if TYPE_CHECKING:
     import sqlite3
 
     from perflex.store.samples import MeasurementStore
 
-__all__ = ["Pruning", "Selection", "choose", "prune"]
+__all__ = ["Removal", "Selection", "remove", "selected"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Pruning:
+class Removal:
     """Which rows a selection takes.
 
     Attributes
@@ -55,7 +55,7 @@ class Pruning:
     by_device: dict[str, tuple[int, int]]
 
 
-def choose(store: MeasurementStore, selection: Selection) -> Pruning:
+def selected(store: MeasurementStore, selection: Selection) -> Removal:
     """Return which rows a selection takes; nothing is changed.
 
     Raises
@@ -63,10 +63,10 @@ def choose(store: MeasurementStore, selection: Selection) -> Pruning:
     StoreError
         The file cannot be read.
     """
-    return store.use(lambda connection: _chosen(connection, selection))
+    return store.use(lambda connection: _taken(connection, selection))
 
 
-def prune(store: MeasurementStore, selection: Selection) -> Pruning:
+def remove(store: MeasurementStore, selection: Selection) -> Removal:
     """Delete what a selection takes, and give its space back to the file system.
 
     Raises
@@ -75,51 +75,54 @@ def prune(store: MeasurementStore, selection: Selection) -> Pruning:
         The file cannot be written.
     """
 
-    def delete(connection: sqlite3.Connection) -> Pruning:
-        # Chosen again: other processes may have added samples since.
-        chosen = _chosen(connection, selection)
-        connection.executemany("DELETE FROM samples WHERE number = ?", [(number,) for number in chosen.samples])
-        connection.executemany("DELETE FROM failures WHERE number = ?", [(number,) for number in chosen.failures])
+    def delete(connection: sqlite3.Connection) -> Removal:
+        # Selected again: other processes may have added samples since.
+        taken = _taken(connection, selection)
+        connection.executemany("DELETE FROM samples WHERE number = ?", [(number,) for number in taken.samples])
+        connection.executemany("DELETE FROM failures WHERE number = ?", [(number,) for number in taken.failures])
         connection.execute(
             "DELETE FROM measurement_keys WHERE number NOT IN "
             "(SELECT key FROM samples UNION ALL SELECT key FROM failures)"
         )
+        # A failure counts until a sample is added after it: numbers of deleted samples will be given again.
         mend_order(connection)
-        return chosen
+        return taken
 
+    # VACUUM cannot be in a transaction.
     def give_back(connection: sqlite3.Connection) -> None:
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    chosen = store.use(delete, writes=True)
+    taken = store.use(delete, writes=True)
     store.use(give_back)
-    return chosen
+    return taken
 
 
-def _chosen(connection: sqlite3.Connection, selection: Selection) -> Pruning:
+def _taken(connection: sqlite3.Connection, selection: Selection) -> Removal:
     devices = dict(connection.execute("SELECT number, device FROM measurement_keys"))
-    parts = split_spec(selection.device)
+    # Parts are separated as in the names that commands take for devices.
+    parts = [part for part in re.split(r"[\s_:]+", selection.device.lower()) if part]
     wanted = {key for key, device in devices.items() if all(part in device.lower() for part in parts)}
-    samples = [] if selection.failures_only else _chosen_of(connection, "samples", wanted, selection)
-    failures = _chosen_of(connection, "failures", wanted, selection)
+    samples = [] if selection.failures_only else _taken_rows(connection, "samples", wanted, selection)
+    failures = _taken_rows(connection, "failures", wanted, selection)
     by_device: dict[str, tuple[int, int]] = {}
     for of_samples, rows in ((1, samples), (0, failures)):
         for _, key in rows:
             before = by_device.get(devices[key], (0, 0))
             by_device[devices[key]] = (before[0] + of_samples, before[1] + 1 - of_samples)
-    return Pruning(tuple(number for number, _ in samples), tuple(number for number, _ in failures), by_device)
+    return Removal(tuple(number for number, _ in samples), tuple(number for number, _ in failures), by_device)
 
 
-def _chosen_of(
+def _taken_rows(
     connection: sqlite3.Connection, table: str, wanted: set[int], selection: Selection
 ) -> list[tuple[int, int]]:
     kept: dict[int, int] = {}
-    chosen = []
+    taken = []
     query = f"SELECT number, key, started FROM {table} ORDER BY number DESC"  # noqa: S608 - one of two names
     for number, key, started in connection.execute(query):
         if key not in wanted:
             continue
         kept[key] = kept.get(key, 0) + 1
         if kept[key] > selection.keep_newest and (selection.before is None or started < selection.before):
-            chosen.append((number, key))
-    return chosen
+            taken.append((number, key))
+    return taken

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from perflex.store.records import Failure, MeasurementKey, Recorder, Sample
     from perflex.store.samples import MeasurementStore
 
-__all__ = ["RecordOnly", "RunRecorder", "recorder_for", "work_digest"]
+__all__ = ["RecordOnly", "RunRecorder", "recorder_for", "recording", "work_digest"]
 
 
 def work_digest(device: str, labels: Iterable[str]) -> str:
@@ -32,6 +33,34 @@ def recorder_for(device: str, labels: Iterable[str]) -> RunRecorder | None:
     from perflex.store.store import current_store
 
     return None if current_store() is None else RunRecorder(MeasurementStore(), work_digest(device, labels))
+
+
+@contextmanager
+def recording(device: str, labels: Iterable[str], given: Recorder | None = None) -> Iterator[Recorder | None]:
+    """Yield what keeps the samples of a piece of work, and say at the end of the block that the work is done.
+
+    Parameters
+    ----------
+    device, labels
+        As for `work_digest`.
+    given
+        Of a larger piece of work that this is a part of: it is taken as it is, and the work is not done with the block.
+
+    Yields
+    ------
+    Recorder or None
+        None where the store is switched off.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be used.
+    """
+    own = None if given is not None else recorder_for(device, labels)
+    yield given or own
+    # Not after an error: a run that was cut short is to go on.
+    if own is not None:
+        own.finish()
 
 
 class RecordOnly:
@@ -86,7 +115,6 @@ class RunRecorder:
         self._store = store
         self._work = work
         self._sessions = set(store.use(self._unfinished))
-        self.taken = 0
 
     def _unfinished(self, connection: sqlite3.Connection) -> list[str]:
         rows = connection.execute("SELECT session FROM unfinished WHERE work = ?", (self._work,))
@@ -96,9 +124,7 @@ class RunRecorder:
         """Return the samples of a key from unfinished runs of this work."""
         if not self._sessions:
             return ()
-        samples = tuple(sample for sample in self._store.earlier(key) if sample.session in self._sessions)
-        self.taken += len(samples)
-        return samples
+        return tuple(sample for sample in self._store.earlier(key) if sample.session in self._sessions)
 
     def failure(self, key: MeasurementKey) -> Failure | None:
         """Return the newest failure of a key, if it is of an unfinished run of this work."""
@@ -107,7 +133,7 @@ class RunRecorder:
 
     def add(self, key: MeasurementKey, sample: Sample, label: str = "") -> None:
         """Keep a sample."""
-        self._know(sample.session)
+        self._note_session(sample.session)
         self._store.add(key, sample, label)
 
     def add_many(
@@ -116,12 +142,12 @@ class RunRecorder:
         """Keep samples in one transaction."""
         listed = list(samples)
         for session in {sample.session for _, sample in listed}:
-            self._know(session)
+            self._note_session(session)
         self._store.add_many(listed, labels)
 
     def fail(self, key: MeasurementKey, failure: Failure, label: str = "") -> None:
         """Keep a failure."""
-        self._know(failure.session)
+        self._note_session(failure.session)
         self._store.fail(key, failure, label)
 
     def finish(self) -> None:
@@ -135,7 +161,7 @@ class RunRecorder:
         self._store.use(forget, writes=True)
         self._sessions.clear()
 
-    def _know(self, session: str) -> None:
+    def _note_session(self, session: str) -> None:
         if session in self._sessions:
             return
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from perflex.errors import StoreError
 from perflex.store.connection import DamageError, UnusableError, store_fault
+from perflex.store.recovery import is_foreign
 from perflex.store.rows import (
     failure_of,
     failure_row,
@@ -19,7 +20,6 @@ from perflex.store.rows import (
     sample_of,
     sample_row,
 )
-from perflex.store.salvage import is_foreign
 from perflex.store.store import current_store, store_at
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ StorePlace: TypeAlias = "str | Path | Store"
 
 _VARIABLE = "PERFLEX_STORE"
 _OFF = {"", "off"}
-# Processes that begin a file together make one another wait, at moments when SQLite itself does not.
+# SQLite waits for other writers by itself, but not while several processes turn a new file into a store: then an
+# attempt fails at once as "busy", and is repeated for so long.
 _PATIENCE_S = 5.0
 
 

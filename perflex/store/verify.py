@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from perflex.store.connection import companion, is_damage, require_own
 from perflex.store.rows import is_sound_failure, is_sound_key, is_sound_sample
-from perflex.store.store_wal import wal_is_damaged
+from perflex.store.write_ahead_log import log_is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,14 +79,14 @@ def _problems_of_file(connection: sqlite3.Connection, path: Path) -> list[str]:
     problems = []
     # A log that is being written looks damaged now and then, a damaged one always does.
     for reading in range(_READINGS):
-        if not wal_is_damaged(companion(path, "-wal"), size):
+        if not log_is_damaged(companion(path, "-wal"), size):
             break
         if reading < _READINGS - 1:
             time.sleep(_PAUSE_S)
     else:
         problems.append("its write-ahead log is damaged")
-    told = connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})").fetchall()
-    problems += [text for (text,) in told if text != "ok"]
+    found = connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})").fetchall()
+    problems += [text for (text,) in found if text != "ok"]
     for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(_MOST_PROBLEMS):
         problems.append(f"row {row} of {table} belongs to no row of {parent}")
     return problems

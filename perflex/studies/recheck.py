@@ -10,44 +10,38 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.features.values import kernel_feature_values
 from perflex.timing.measuring import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.fit.table import FeatureTable
     from perflex.timing.measuring import MeasurementFailure
     from uipick import MeasurementKernel
 
 __all__ = ["drift", "reference_times"]
 
+_REFERENCES = 8
+
 
 def reference_times(
-    calibration: Calibration, kernels: Iterable[MeasurementKernel], count: int
+    table: FeatureTable, kernels: Mapping[str, MeasurementKernel], count: int = _REFERENCES
 ) -> dict[MeasurementKernel, float]:
     """Return the kernels that took longest when the device was calibrated, and their times then in seconds.
 
     Parameters
     ----------
-    calibration
-        Made with the kernels.
+    table
+        What was measured for the calibration.
     kernels
-        Measurement kernels; those that were left out of the fit are passed over.
+        Measurement kernels by name; those that are not in the table are passed over.
     count
         How many to return; long ones, for their times vary least.
     """
-    errors = dict(zip(calibration.fit.kernels, calibration.fit.relative_errors, strict=True))
-    model, features = calibration.model, calibration.model.input_features()
-    times = {}
-    for kernel in kernels:
-        error = errors.get(kernel.name, -1.0)
-        if error > -1:
-            values = kernel_feature_values(features, kernel, kernel.sizes, calibration.sub_group_size)
-            # The fit keeps predicted/measured - 1 of each kernel, which gives the measured time back.
-            times[kernel] = float(model.evaluate(calibration.params, values)) / (1 + error)
-    longest = sorted(times, key=lambda kernel: -times[kernel])[:count]
-    return {kernel: times[kernel] for kernel in longest}
+    times = zip(table.kernels, map(float, table.column(str(table.output))), strict=True)
+    known = {kernels[name]: seconds for name, seconds in times if name in kernels}
+    longest = sorted(known, key=lambda kernel: -known[kernel])[:count]
+    return {kernel: known[kernel] for kernel in longest}
 
 
 def drift(before: Sequence[float], outcomes: Sequence[Timing | MeasurementFailure]) -> float | None:

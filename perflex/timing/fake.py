@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
-    import loopy as lp
-
     from perflex.devices.device import Api
+    from perflex.features.sized_kernel import SizedKernel
 
 __all__ = ["CostLaw", "FakeDevice"]
 
@@ -22,13 +21,17 @@ CostLaw = Callable[[str, Mapping[str, int]], float]
 
 @dataclass(frozen=True)
 class FakeDevice:
-    """A device with a known cost law.
+    """A device with a known cost law, which can stand wherever a device is asked for.
+
+    Kernels are counted as ever, but neither built nor run: whatever would be timed takes as long as the law says. So a
+    test knows what a calibration has to find, and needs no hardware and no time.
 
     Attributes
     ----------
     law
         Gives the time of one launch in seconds from a kernel's label and sizes; may raise MeasurementError
-        to play a kernel that fails to build.
+        to play a kernel that fails to build. Labels are measurement kernels' and variants' names, and
+        ``"name(n=64)"`` of a kernel named ``name`` that was given with its sizes.
     noise
         Relative size of the noise: a launch takes ``law * (1 + noise * |normal|)``, never less than the law.
     seed
@@ -41,6 +44,23 @@ class FakeDevice:
         Resolution of the fake timer in seconds.
     api
         What it plays to be reached through, which decides on its output feature's name.
+
+    Examples
+    --------
+    >>> from perflex import Model, calibrate
+    >>> from perflex.testing import FakeDevice
+    >>> device = FakeDevice(lambda label, sizes: 1e-6 + 2e-9 * sizes["n"])
+    >>> model = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_group * f_thread_groups")
+    >>> calibration = calibrate(model, [(kernel, {"n": n}) for n in (256, 512, 1024)], device=device)
+    >>> assert abs(calibration.params["p_launch"] - 1e-6) < 1e-12
+
+    With ``noise=0.05`` times scatter as measured ones do, above the law. A law may also play a kernel that fails:
+
+    >>> from perflex.errors import MeasurementError
+    >>> def law(label, sizes):
+    ...     if "broken" in label:
+    ...         raise MeasurementError(f"{label}: does not build")
+    ...     return 1e-6
     """
 
     law: CostLaw
@@ -73,18 +93,20 @@ class FakeBackend:
         """Resolution of the fake timer in seconds."""
         return self.device.timer_resolution_s
 
-    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> FakeRunnable:  # noqa: ARG002
-        """Evaluate the cost law.
+    def build(self, request: SizedKernel) -> FakeRunnable:
+        """Evaluate the cost law for a kernel's label and sizes; nothing is built.
 
         Raises
         ------
         MeasurementError
             The law gives no positive time, or raises this itself.
         """
+        label, sizes = request.label, request.sizes
         seconds = self.device.law(label, sizes)
         if not seconds > 0:
             msg = f"{label}: the fake device's law gives {seconds} s, a time must be positive"
             raise MeasurementError(msg, kernel=label)
+        # Not hash(): that differs from process to process, and results must not depend on where kernels are timed.
         stream = zlib.crc32(f"{self.device.seed} {label} {sorted(sizes.items())}".encode())
         return FakeRunnable(seconds, self.device.noise, random.Random(stream))  # noqa: S311  noise is no secret
 

@@ -10,9 +10,8 @@ from perflex.store.records import MeasurementKey
 from perflex.timing.launch.plan import plan_launch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from perflex.devices.device import Api
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.options import TimingOptions
 
 __all__ = ["measurement_key"]
@@ -22,7 +21,7 @@ __all__ = ["measurement_key"]
 _SCHEME = 1
 
 
-def measurement_key(kernel: Any, sizes: Mapping[str, Any], device: Any, options: TimingOptions) -> MeasurementKey:
+def measurement_key(job: SizedKernel, device: Any, options: TimingOptions) -> MeasurementKey:
     """Return the key of a kernel with sizes on a device.
 
     The kernel is its loopy description and loopy's version, without generating code, which takes a hundred times as
@@ -31,10 +30,8 @@ def measurement_key(kernel: Any, sizes: Mapping[str, Any], device: Any, options:
 
     Parameters
     ----------
-    kernel
-        A loopy ``TranslationUnit``.
-    sizes
-        Value of each size parameter, and of other scalars.
+    job
+        A kernel with the value of each size parameter, and of other scalars.
     device
         A `Device` or anything with its names.
     options
@@ -45,11 +42,11 @@ def measurement_key(kernel: Any, sizes: Mapping[str, Any], device: Any, options:
     MeasurementError
         loopy cannot generate the code that is to count.
     """
-    whole = {name: int(value) for name, value in sizes.items() if int(value) == value}
-    others = "".join(f" {name}={value}" for name, value in sorted(sizes.items()) if name not in whole)
+    whole = {name: int(value) for name, value in job.sizes.items() if int(value) == value}
+    others = "".join(f" {name}={value}" for name, value in sorted(job.sizes.items()) if name not in whole)
     names = (getattr(device, name, "") for name in ("platform", "vendor", "name"))
     return MeasurementKey(
-        kernel=_digest(kernel, getattr(device, "api", "opencl")),
+        kernel=_digest(job.translation_unit, getattr(device, "api", "opencl")),
         sizes=tuple(sorted(whole.items())),
         device=f"{' / '.join(names)} #{getattr(device, 'ordinal', 0)}",
         driver=str(getattr(device, "driver", "")),

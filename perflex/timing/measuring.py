@@ -3,54 +3,75 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, TypeAlias
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.devices.device import Device
+from perflex.devices.listing import find_device
+from perflex.devices.wall_time import device_of
 from perflex.errors import MeasurementError
 from perflex.timing.drift import assess_drift
+from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
-from perflex.timing.launch.backend import IsolatingDevice, RunLimits
+from perflex.timing.launch.backend import RunLimits, backend_of
+from perflex.timing.launch.request import LaunchRequest
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import Drift, Measured, MeasurementFailure, Timing
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 from perflex.timing.statistics import estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    import loopy as lp
     from numpy.typing import NDArray
 
-    from perflex.devices.listing import Device
+    from perflex.features.sized_kernel import SizedKernel
+    from perflex.progress import Progress
     from perflex.store.records import Recorder
-    from perflex.timing.launch.backend import Backend, KernelBackend, TimedDevice
+    from perflex.timing.launch.backend import Backend, TimedDevice
     from perflex.timing.results import FailureKind
 
 __all__ = [
     "Drift",
-    "Job",
     "Measured",
     "MeasurementFailure",
-    "Progress",
     "Timing",
     "TimingOptions",
+    "chosen_device",
     "entries_of",
     "measure",
     "open_backend",
-    "open_kernel_backend",
     "outcomes_of",
 ]
-
-Job: TypeAlias = "tuple[lp.TranslationUnit, Mapping[str, int], str]"
-Progress: TypeAlias = "Callable[[int, int, str], None]"
 
 # Failures that cost a process each time.
 _NOT_AGAIN: Mapping[str, FailureKind] = {"hang": "hang", "crash": "crash"}
 
 
+def chosen_device(device: str | TimedDevice | None, output: str | None = None) -> TimedDevice:
+    """Return the device that is asked for: one as it is, or by parts of its name.
+
+    Parameters
+    ----------
+    device
+        What was asked for; None if nothing was.
+    output
+        The wall-time feature that then says which; without it, the default device.
+
+    Raises
+    ------
+    DeviceError
+        No working device fits, or several do.
+    """
+    if device is None and output is not None:
+        return device_of(output)
+    return find_device(device) if device is None or isinstance(device, str) else device
+
+
 def measure(
-    jobs: Sequence[Job],
+    jobs: Sequence[SizedKernel],
     device: TimedDevice,
     options: TimingOptions | None = None,
     progress: Progress | None = None,
@@ -66,7 +87,7 @@ def measure(
     Parameters
     ----------
     jobs
-        Kernel, sizes and label of each measurement.
+        The kernels with their sizes.
     device
         Where to run: a `Device`, or a `FakeDevice`.
     options
@@ -90,62 +111,72 @@ def measure(
     options = options or TimingOptions()
     session = Session(options, uuid.uuid4().hex, recorder)
     entries = entries_of(jobs, device, session)
-    backend = open_backend(device, options)
-    try:
-        for index, entry in enumerate(entries):
-            _tell(progress, index, 2 * len(jobs), entry.label)
-            if entry.failure is None and not entry.is_known(options):
-                start(entry, backend, session)
-        told = 0
-
-        def tell(share: float, label: str) -> None:
-            nonlocal told
-            told = max(told, round(len(jobs) * share))
-            _tell(progress, len(jobs) + told, 2 * len(jobs), label)
-
-        time_in_rounds(entries, backend, session, tell)
-    finally:
-        backend.close()
-    _tell(progress, 2 * len(jobs), 2 * len(jobs), "")
+    # A run that is resumed may have nothing left to do; then the device need not even be there.
+    if any(entry.is_due(options) for entry in entries):
+        with closing(open_backend(device, options)) as backend:
+            _run(entries, backend, session, progress)
+    if progress is not None:
+        progress(2 * len(jobs), 2 * len(jobs), "")
     return outcomes_of(entries, options)
 
 
-def entries_of(jobs: Sequence[Job], device: TimedDevice, session: Session) -> list[Entry]:
+def _run(entries: Sequence[Entry], backend: Backend, session: Session, progress: Progress | None) -> None:
+    """Start all kernels, then time them; each half of that counts one step for each kernel."""
+    count = len(entries)
+    steps = 0
+
+    def report(done: int, label: str) -> None:
+        nonlocal steps
+        # More samples of a reference kernel may show that its time is not known yet after all; a bar must not go back.
+        steps = max(steps, done)
+        if progress is not None:
+            progress(steps, 2 * count, label)
+
+    for index, entry in enumerate(entries):
+        report(index, entry.label)
+        if entry.is_due(session.options):
+            start(entry, backend, session)
+    time_in_rounds(entries, backend, session, lambda share, label: report(count + round(count * share), label))
+
+
+def entries_of(jobs: Sequence[SizedKernel | LaunchRequest], device: TimedDevice, session: Session) -> list[Entry]:
     """Return the jobs as entries that know their samples and failures of earlier sessions."""
-    # What a user states about a kernel changes how it is counted, not how it runs.
-    entries = [Entry(label, (getattr(unit, "translation_unit", unit), sizes)) for unit, sizes, label in jobs]
+    entries = [Entry(job) for job in jobs]
     for entry in entries:
         _recall(entry, device, session)
     return entries
 
 
 def open_backend(device: TimedDevice, options: TimingOptions) -> Backend:
-    """Return what runs kernels on a device, in a process of their own where that is asked for and possible."""
-    if options.isolate and isinstance(device, IsolatingDevice):
-        return device.isolated_backend(_limits(options))
-    return device.backend()
+    """Return what runs kernels on a device, those of a `Device` in a process of their own where that is asked for.
 
-
-def open_kernel_backend(device: Device, options: TimingOptions) -> KernelBackend:
-    """Return what runs kernels on a real device, in a process of their own where that is asked for."""
-    return device.isolated_backend(_limits(options)) if options.isolate else device.backend()
-
-
-def _limits(options: TimingOptions) -> RunLimits:
-    return RunLimits(launch_s=options.limit_s, build_s=options.build_limit_s)
+    Raises
+    ------
+    DeviceError
+        The process does not start, or this process cannot reach the device.
+    MissingExtraError
+        The device is reached through a package that is not installed.
+    """
+    if not isinstance(device, Device):
+        return device.backend()
+    if not options.isolate:
+        return backend_of(device)
+    backend = IsolatedBackend(device, RunLimits(launch_s=options.limit_s, build_s=options.build_limit_s))
+    backend.worker()  # its process starts and opens the device while code of the first kernel is generated here
+    return backend
 
 
 def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
     """Give a kernel what is known of it from earlier sessions."""
-    if session.recorder is None:
-        return
-    kernel, sizes = entry.job
+    if session.recorder is None or isinstance(entry.job, LaunchRequest):
+        return  # samples are kept under what a kernel is, which its code does not tell
     try:
-        entry.key = measurement_key(kernel, sizes, device, session.options)
+        entry.key = measurement_key(entry.job, device, session.options)
     except MeasurementError as error:
         entry.failure = MeasurementFailure(entry.label, f"{entry.label}: {error.message}", "prepare", error)
         return
     entry.samples = list(session.recorder.earlier(entry.key))
+    entry.resumed = len(entry.samples)
     if entry.samples:
         entry.seconds = float(np.median([sample.seconds for sample in entry.samples]))
     failure = session.recorder.failure(entry.key)
@@ -161,7 +192,8 @@ def outcomes_of(entries: Sequence[Entry], options: TimingOptions) -> Measured:
     timed = [entry for entry in entries if entry.failure is None]
     corrected = assess_drift([entry.label for entry in timed], [entry.samples for entry in timed])
     values = dict(zip(map(id, timed), corrected.samples, strict=True))
-    return Measured([entry.failure or _timing(entry, values[id(entry)], options) for entry in entries], corrected.drift)
+    outcomes = [entry.failure or _timing(entry, values[id(entry)], options) for entry in entries]
+    return Measured(outcomes, corrected.drift, sum(entry.resumed for entry in entries))
 
 
 def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions) -> Timing:
@@ -179,8 +211,3 @@ def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions) -
         second_mode=found.second_mode,
         precise=found.known_to(options.precision),
     )
-
-
-def _tell(progress: Progress | None, done: int, total: int, label: str) -> None:
-    if progress is not None:
-        progress(done, total, label)

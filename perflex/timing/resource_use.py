@@ -5,21 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perflex.errors import DeviceError, PerflexError
+from perflex.timing.launch.request import request_for
 from perflex.timing.measuring import TimingOptions, open_backend
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.machines.resources import Resources
+    from perflex.progress import Progress
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Job, Progress
 
 __all__ = ["resource_use"]
 
 
 def resource_use(
-    jobs: Sequence[Job],
+    jobs: Sequence[SizedKernel],
     device: TimedDevice,
     options: TimingOptions | None = None,
     progress: Progress | None = None,
@@ -29,7 +31,7 @@ def resource_use(
     Parameters
     ----------
     jobs
-        Kernel, sizes and label of each.
+        The kernels with their sizes.
     device
         Where to build.
     options
@@ -50,15 +52,15 @@ def resource_use(
     backend = open_backend(device, options or TimingOptions())
     found: list[Resources | MeasurementFailure] = []
     try:
-        for number, (unit, sizes, label) in enumerate(jobs):
+        for number, job in enumerate(jobs):
             if progress is not None:
-                progress(number, len(jobs), f"building {label}")
+                progress(number, len(jobs), f"building {job.label}")
             try:
-                runnable = backend.prepare(getattr(unit, "translation_unit", unit), sizes, label)
+                runnable = backend.build(request_for(job, backend.device))
             except DeviceError:
-                raise
+                raise  # without the device no other kernel would build either
             except PerflexError as error:
-                found.append(MeasurementFailure(label, error.message, "prepare", error))
+                found.append(MeasurementFailure(job.label, error.message, "prepare", error))
                 continue
             resources: Resources | None = getattr(runnable, "resources", None)
             if resources is None:

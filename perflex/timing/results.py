@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from perflex.errors import PerflexError
 
-__all__ = ["Drift", "FailureKind", "Measured", "MeasurementFailure", "Timing"]
+__all__ = ["Drift", "FailureKind", "Measured", "MeasurementFailure", "Timing", "TimingSummary"]
 
+# What went wrong decides what is tried again: a hang or crash costs a process each time, other failures little.
 FailureKind: TypeAlias = Literal["prepare", "run", "limit", "hang", "crash", "memory"]
 
 
@@ -110,17 +111,66 @@ class Drift:
     held_out: float = math.nan
 
 
+@dataclass(frozen=True)
+class TimingSummary:
+    """How timing many kernels went, all of them together.
+
+    Attributes
+    ----------
+    drift_ratio
+        The reference kernels' longest time over their shortest, smoothed over rounds; 1 where no drift was found.
+    drift_corrected
+        Whether the times are corrected for it.
+    outliers_excluded
+        How many samples of all kernels were excluded.
+    kernels_precise
+        How many kernels' times are known as precisely as was asked for.
+    samples_resumed
+        How many samples are of an earlier run that was cut short.
+    """
+
+    drift_ratio: float = 1.0
+    drift_corrected: bool = False
+    outliers_excluded: int = 0
+    kernels_precise: int = 0
+    samples_resumed: int = 0
+
+
 class Measured(list["Timing | MeasurementFailure"]):
-    """The outcomes of measuring, in the order of the jobs.
+    """The outcomes of measuring, in the order of the kernels asked for.
 
     Parameters
     ----------
     outcomes
-        One per job.
+        One per kernel.
     drift
         Whether the device's speed drifted meanwhile.
+    samples_resumed
+        How many of the samples are of an earlier run that was cut short.
     """
 
-    def __init__(self, outcomes: Iterable[Timing | MeasurementFailure] = (), drift: Drift | None = None) -> None:
+    def __init__(
+        self,
+        outcomes: Iterable[Timing | MeasurementFailure] = (),
+        drift: Drift | None = None,
+        samples_resumed: int = 0,
+    ) -> None:
         super().__init__(outcomes)
         self.drift = drift or Drift()
+        self.samples_resumed = samples_resumed
+
+    @property
+    def timings(self) -> list[Timing]:
+        """What was measured of the kernels that did not fail."""
+        return [outcome for outcome in self if isinstance(outcome, Timing)]
+
+    def summary(self) -> TimingSummary:
+        """Return how measuring went, all kernels together."""
+        timings = self.timings
+        return TimingSummary(
+            drift_ratio=self.drift.size if self.drift.found else 1.0,
+            drift_corrected=self.drift.corrected,
+            outliers_excluded=sum(timing.outliers for timing in timings),
+            kernels_precise=sum(timing.precise for timing in timings),
+            samples_resumed=self.samples_resumed,
+        )

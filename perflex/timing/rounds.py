@@ -6,25 +6,31 @@ import math
 import random
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from perflex.errors import DeviceError, MeasurementError, PerflexError
 from perflex.store.records import Failure, Sample
 from perflex.timing.drift import reference_count
+from perflex.timing.launch.request import request_for
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.statistics import estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.store.records import MeasurementKey, Recorder
     from perflex.timing.launch.backend import Backend, Runnable
+    from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
     from perflex.timing.results import FailureKind
 
-__all__ = ["Entry", "Session", "start", "suits_as_reference", "time_in_rounds"]
+__all__ = ["Entry", "Session", "ShareReport", "reference_suitability", "start", "time_in_rounds"]
+
+# Is called with the share of the work that is done, from 0 to 1, and the label of the kernel at work.
+ShareReport: TypeAlias = "Callable[[float, str], None]"
 
 # A timing shorter than this many ticks of the device's timer is repeated and averaged.
 _TICKS = 50
@@ -58,14 +64,14 @@ class Entry:
 
     Attributes
     ----------
-    label
-        Which kernel and sizes.
     job
-        Kernel and sizes.
+        The kernel with its sizes; or the request to build it, where its code was generated before.
     key
         Under what samples are kept; None where they are not.
     samples
         Of this session and, before them, of earlier ones.
+    resumed
+        How many of the samples are of earlier sessions.
     failure
         Why it was given up.
     runnable
@@ -76,14 +82,19 @@ class Entry:
         Time of one launch, about.
     """
 
-    label: str
-    job: tuple[Any, Mapping[str, int]]
+    job: SizedKernel | LaunchRequest
     key: MeasurementKey | None = None
     samples: list[Sample] = field(default_factory=list)
+    resumed: int = 0
     failure: MeasurementFailure | None = None
     runnable: Runnable | None = None
     launches: int = 1
     seconds: float = math.nan
+
+    @property
+    def label(self) -> str:
+        """Which kernel and sizes."""
+        return self.job.label
 
     def is_known(self, options: TimingOptions) -> bool:
         """Return whether no more samples are wanted; depends on the samples alone."""
@@ -97,6 +108,10 @@ class Entry:
             return True
         values = np.array([sample.seconds for sample in self.samples])
         return estimate(values, options.statistic).known_to(options.precision)
+
+    def is_due(self, options: TimingOptions) -> bool:
+        """Return whether it is to be timed: it did not fail, and more samples are wanted."""
+        return self.failure is None and not self.is_known(options)
 
     def give_up(self, error: PerflexError, kind: str, session: Session) -> None:
         """Keep why the kernel failed; the error may know better than the one who caught it what kind it is."""
@@ -115,10 +130,9 @@ def start(entry: Entry, backend: Backend, session: Session) -> None:
     DeviceError
         The device cannot be opened.
     """
-    kernel, sizes = entry.job
     stage = "prepare"
     try:
-        entry.runnable = backend.prepare(kernel, sizes, entry.label)
+        entry.runnable = backend.build(request_for(entry.job, backend.device))
         stage = "run"
         seconds = entry.runnable.run(1)[0]
         if seconds > session.options.limit_s:
@@ -141,7 +155,9 @@ def _launches(seconds: float, resolution: float) -> int:
     return min(_MOST_LAUNCHES, math.ceil(wanted / max(seconds, resolution)))
 
 
-def time_in_rounds(entries: Sequence[Entry], backend: Backend, session: Session, progress: Any) -> None:
+def time_in_rounds(
+    entries: Sequence[Entry], backend: Backend, session: Session, progress: ShareReport | None = None
+) -> None:
     """Time kernels in rounds, each in another random order, until all are known.
 
     Kernels that are known drop out of later rounds. A few of them, the reference kernels, take part in every round
@@ -167,14 +183,15 @@ def time_in_rounds(entries: Sequence[Entry], backend: Backend, session: Session,
     order = random.Random(options.seed)  # noqa: S311  the order of timings is no secret
     references: list[Entry] = []
     number = 0
-    while due := [entry for entry in entries if entry.failure is None and not entry.is_known(options)]:
+    while due := [entry for entry in entries if entry.is_due(options)]:
         references = _references(references, entries, backend, session)
         known = sum(entry not in due for entry in entries)
         share = max(known / len(entries), min(number / options.trials, 1.0))
         taking_part = due + [entry for entry in references if entry not in due]
         order.shuffle(taking_part)
         for entry in taking_part:
-            progress(share, entry.label)
+            if progress is not None:
+                progress(share, entry.label)
             _time(entry, number, session)
         number += 1
 
@@ -188,7 +205,7 @@ def _references(before: list[Entry], entries: Sequence[Entry], backend: Backend,
     if before and all(entry.failure is None for entry in before):
         return before
     fit = [entry for entry in entries if entry.failure is None]
-    fit.sort(key=suits_as_reference, reverse=True)
+    fit.sort(key=reference_suitability, reverse=True)
     found: list[Entry] = []
     for entry in fit:
         if len(found) == reference_count(len(fit)):
@@ -200,7 +217,7 @@ def _references(before: list[Entry], entries: Sequence[Entry], backend: Backend,
     return found
 
 
-def suits_as_reference(entry: Entry) -> tuple[bool, int, float]:
+def reference_suitability(entry: Entry) -> tuple[bool, int, float]:
     """Return how well a kernel suits as a reference; the greatest suits best."""
     shortest, longest = _REFERENCE_S
     seconds = max(entry.seconds, 1e-12)

@@ -16,7 +16,7 @@ from perflex.__main__ import main
 from perflex.analysis.blocks import read_grids
 from perflex.analysis.blocks.quantities import block_quantities
 from perflex.errors import BlockError, CalibrationError, FeatureError
-from perflex.features import extract_scop, parse_feature
+from perflex.features import Target, extract_scop, parse_feature
 from perflex.timing.fake import FakeDevice
 from perflex.timing.measuring import TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection
@@ -162,4 +162,4 @@ def test_what_cannot_be_calibrated_says_why(star, machine, calibration) -> None:
     with pytest.raises(BlockError, match="needs f_block_vol_l3, which blocks do not have"):
         choose_block(star, SIZES, fewer, lanes=8, calibration=calibration)
     with pytest.raises(FeatureError, match="has a value for a block only"):
-        parse_feature("f_block_tail").value(extract_scop(star), SIZES, 16)
+        parse_feature("f_block_tail").value(extract_scop(star), SIZES, Target(16))

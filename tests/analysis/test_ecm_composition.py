@@ -109,9 +109,9 @@ def test_saturation_in_model_strings() -> None:
     exact = Model("f_cl_wall_time", "saturate(p_t * f_thread_items, p_mem * f_thread_groups, 4)")
     values = {"f_thread_items": np.array([8.0, 8.0]), "f_thread_groups": np.array([1.0, 3.0])}
     np.testing.assert_allclose(exact.evaluate({"p_t": 1.0, "p_mem": 1.0}, values), [2, 3])
-    assert not exact.is_differentiable
+    assert exact.nonsmooth_calls()
     smooth = Model("f_cl_wall_time", "smooth_saturate(p_t * f_thread_items, p_mem * f_thread_groups, 4, 30)")
-    assert smooth.is_differentiable
+    assert smooth.nonsmooth_calls() == []
     np.testing.assert_allclose(smooth.evaluate({"p_t": 1.0, "p_mem": 1.0}, values), [2, 3], rtol=1e-3)
 
 

@@ -18,13 +18,15 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.building import built
+
 # The tests have a folder called perflex, too: the package must come first.
 sys.path[:0] = [str(Path(__file__).parents[2])]
 sys.path.append(str(Path(__file__).parents[1]))
 os.environ["PERFLEX_STORE"] = "off"
 
 if TYPE_CHECKING:
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
 
 LAUNCHES = 300
 MOST_EXTRA_S = 20.0
@@ -48,10 +50,10 @@ def calibrations(device: Device) -> bool:
     """Calibrate with and without the bad kernels; return whether the difference is small enough."""
     from failing_kernels import crashing, endless, not_compiling
     from perflex.calibration.calibrating import calibrate
+    from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
     from perflex.devices.wall_time import wall_time_identifier
     from perflex.models import load_model
     from perflex.models.kernel_sets import measurement_kernels
-    from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
     from perflex.timing.measuring import TimingOptions
 
     description = load_model("matmul_sq")
@@ -85,12 +87,12 @@ def isolation(device: Device) -> None:
 
     kernel, sizes = good(), {"n": 1 << 20}
     inside = OpenCLBackend(device)
-    inside.prepare(kernel, sizes, "good").run(2)
+    built(inside, kernel, sizes, "good").run(2)
     outside = IsolatedBackend(device, RunLimits(10, 60))
     start = time.perf_counter()
-    theirs = outside.prepare(kernel, sizes, "good")
+    theirs = built(outside, kernel, sizes, "good")
     print(f"process started, device opened and a kernel built in {time.perf_counter() - start:.2f} s")
-    runnables = {"in its own process": theirs, "in this process": inside.prepare(kernel, sizes, "good")}
+    runnables = {"in its own process": theirs, "in this process": built(inside, kernel, sizes, "good")}
     host: dict[str, list[float]] = {name: [] for name in runnables}
     on_device: dict[str, list[float]] = {name: [] for name in runnables}
     for number in range(LAUNCHES):

@@ -23,6 +23,7 @@ from block_kernels import blocked_stencil
 
 from perflex import Calibration, calibrate_blocks, choose_block, load_machine
 from perflex.devices.listing import find_device
+from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.measuring import Timing, TimingOptions, measure
 
 # Planes from half a megabyte on; grids from 28 to 113 MB.
@@ -65,7 +66,7 @@ def search(grid: Block, cores: int) -> list[Block]:
 def timed(points: int, grid: Block, blocks: list[Block], lanes: int, device, rounds: int) -> dict[Block, float]:
     """Return the median seconds of each block; all are timed in each round."""
     sizes = dict(zip(("nx", "ny", "nz"), grid, strict=True))
-    jobs = [(blocked_stencil(RADIUS[points], block, lanes), sizes, str(block)) for block in blocks]
+    jobs = [SizedKernel(blocked_stencil(RADIUS[points], block, lanes), sizes, str(block)) for block in blocks]
     options = TimingOptions(trials=rounds, min_trials=min(rounds, 15), budget_s=rounds / 40, precision=0.0)
     outcomes = measure(jobs, device, options)
     return {b: o.seconds for b, o in zip(blocks, outcomes, strict=True) if isinstance(o, Timing)}

@@ -29,22 +29,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex import Calibration, calibrate, gather_feature_values
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.devices.listing import find_device
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
+from perflex.features.sized_kernel import SizedKernel
 from perflex.fit.result import geometric_mean_error
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, matrix_sizes, multiply_add_rate
-from perflex.studies.demo import SIZES, VARIANTS
+from perflex.studies.demo import demo_study
 from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
-from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from perflex import FeatureTable, Model
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from uipick import MeasurementKernel
 
 SHARES = (0.05, 0.1, 0.2, 0.33, 0.5, 1.0)
@@ -69,8 +69,12 @@ class PlayedBack:
     def backend(self) -> PlayedBack:
         return self
 
-    def prepare(self, kernel: object, sizes: object, label: str) -> PlayedBackKernel:  # noqa: ARG002 - protocol
-        return PlayedBackKernel(self, label)
+    @property
+    def device(self) -> PlayedBack:
+        return self
+
+    def build(self, request: SizedKernel) -> PlayedBackKernel:
+        return PlayedBackKernel(self, request.label)
 
     def next(self, label: str) -> float:
         time = float(next(self._streams[label]))
@@ -134,17 +138,15 @@ class Check:
 
 def targets(scale: float) -> list[MeasurementKernel]:
     """Return the demo's targets: both variants at all sizes."""
-    tags = ["matmul_sq", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True"]
-    return [
-        KernelCollection(ALL_GENERATORS).generate_kernels([*tags, f"prefetch:{flag}", f"n:{size}"])[0]
-        for size in matrix_sizes(SIZES, scale)
-        for flag in VARIANTS.values()
-    ]
+    study = demo_study()
+    return [study.kernel(variant, size) for size in study.sizes_for(scale) for variant in study.variants]
 
 
 def timed(kernels: Sequence[MeasurementKernel], device: Device) -> dict[str, tuple[float, ...]]:
     """Return all timings of each kernel in seconds."""
-    outcomes = measure([(kernel.kernel, kernel.sizes, kernel.name) for kernel in kernels], device, ALL_TRIALS)
+    outcomes = measure(
+        [SizedKernel(kernel.kernel, kernel.sizes, kernel.name) for kernel in kernels], device, ALL_TRIALS
+    )
     for outcome in outcomes:
         if isinstance(outcome, MeasurementFailure):
             raise outcome.error

@@ -9,7 +9,7 @@ import statistics
 import sys
 
 from perflex.devices.listing import list_devices
-from perflex.studies.demo import VARIANTS, run_demo
+from perflex.studies.demo import VARIANTS, demo_summary, run_demo
 
 
 def main(runs: int) -> None:
@@ -18,14 +18,14 @@ def main(runs: int) -> None:
     for device in devices:
         results = []
         for run in range(1, runs + 1):
-            result = run_demo(device)
+            result = demo_summary(run_demo(device))
             results.append(result)
-            errors = ", ".join(f"{name} {100 * error:.1f} %" for name, error in result.geomean_error.items())
-            right = f"{result.pairs_ranked_right} of {result.pairs} pairs ranked right"
-            floor = f"noise floor {100 * (result.calibration.noise_floor or 0):.1f} %"
-            print(f"{device}, run {run}: {errors}; {right}; {floor}; {result.seconds:.0f} s", flush=True)
+            errors = ", ".join(f"{name} {100 * error:.1f} %" for name, error in result["geomean_error"].items())
+            right = f"{result['pairs_ranked_right']} of {result['pairs']} pairs ranked right"
+            floor = f"noise floor {100 * (result['noise_floor'] or 0):.1f} %"
+            print(f"{device}, run {run}: {errors}; {right}; {floor}; {result['seconds']:.0f} s", flush=True)
         for name in VARIANTS:
-            median = statistics.median(result.geomean_error[name] for result in results)
+            median = statistics.median(result["geomean_error"][name] for result in results)
             print(f"{device}: {name} median of {runs} runs {100 * median:.1f} %", flush=True)
 
 

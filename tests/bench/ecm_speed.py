@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests" / "perflex")]
+sys.path[:0] = [str(TOP / "tests")]
 
 from perflex.features import extract_scop  # noqa: E402
 from perflex.features.cpu import estimate_ecm  # noqa: E402

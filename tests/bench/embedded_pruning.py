@@ -28,6 +28,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from perflex.features.sized_kernel import SizedKernel
+
 TOP = Path(__file__).resolve().parents[2]
 SIZES = {"matmul": {"n": 512}, "stencil": {"nx": 256, "ny": 256, "nz": 64}}
 CHUNK = 48
@@ -92,7 +94,7 @@ def measure_some(path: Path, which: str, device: str, limit_s: float) -> None:
         while left and time.perf_counter() - begun < limit_s:
             portion, left = left[:CHUNK], left[CHUNK:]
             start = time.perf_counter()
-            jobs = [(space.kernel(everything[name]), SIZES[which], name) for name in portion]
+            jobs = [SizedKernel(space.kernel(everything[name]), SIZES[which], name) for name in portion]
             outcomes = measure(jobs, chosen, timing())
             cost = (time.perf_counter() - start) / len(portion)
             for outcome in outcomes:
@@ -116,7 +118,7 @@ def time_again(path: Path, which: str, device: str) -> None:
     settings = {settings_text(each): each for each in space.valid_settings(Counter())}
     options = TimingOptions(trials=60, min_trials=25, budget_s=0.5, precision=0.005)
     with using_store("off"):
-        jobs = [(space.kernel(settings[name]), SIZES[which], name) for name in chosen]
+        jobs = [SizedKernel(space.kernel(settings[name]), SIZES[which], name) for name in chosen]
         outcomes = measure(jobs, find_device(device), options)
     with path.with_suffix(".again.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from perflex.features import parse_feature
 from perflex.features.many import count_rows
+from perflex.machines import Target
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.studies.evaluation.studies import STUDIES
@@ -27,7 +28,7 @@ def main() -> None:
     names = dict.fromkeys(name for each in descriptions for name in each.model("f_cl_wall_time").input_features())
     generated = time.perf_counter()
     jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in kernels.values()]
-    counted = count_rows([parse_feature(name) for name in names], jobs, 16, None, None)
+    counted = count_rows([parse_feature(name) for name in names], jobs, Target(16))
     refused = [row.refusal for row in counted if row.refusal]
     done = time.perf_counter()
     print(

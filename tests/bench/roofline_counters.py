@@ -16,7 +16,7 @@ import numpy as np
 TOP = Path(__file__).resolve().parents[2]
 # The tests have a folder called perflex, too: the package must come first.
 sys.path[:0] = [str(TOP)]
-sys.path.append(str(TOP / "tests" / "perflex"))
+sys.path.append(str(TOP / "tests"))
 
 from support.roofline_counter_rows import COUNTERS, classes_of, counter_rows, estimates  # noqa: E402
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from distributed import LocalCluster
 
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.devices.listing import find_device
+from perflex.features.sized_kernel import SizedKernel
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
 from perflex.timing.executors import dask_executor, measure_on
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 
@@ -31,7 +32,7 @@ def main(spec: str | None, scale: float | None, trials: int) -> None:
     if scale is None:
         scale = multiply_add_rate(device) / REFERENCE_RATE
     kernels = measurement_kernels(load_model("matmul_overlap"), scale)
-    jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in kernels]
+    jobs = [SizedKernel(kernel.kernel, kernel.sizes, kernel.name) for kernel in kernels]
     options = TimingOptions(trials=trials, budget_s=0.2)
     print(f"{len(jobs)} kernels on {device}, {trials} trials at most", flush=True)
     here, again = (_timed(name, lambda: measure(jobs, device, options)) for name in ("here", "here again"))

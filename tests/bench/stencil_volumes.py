@@ -22,7 +22,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 # The tests have a folder called perflex, too: the package must come first.
 sys.path[:0] = [str(TOP)]
-sys.path.append(str(TOP / "tests" / "perflex"))
+sys.path.append(str(TOP / "tests"))
 
 from perflex.features.gpu import estimate_volumes  # noqa: E402
 from perflex.machines import load_machine  # noqa: E402

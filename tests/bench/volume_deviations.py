@@ -20,7 +20,7 @@ import numpy as np
 TOP = Path(__file__).resolve().parents[2]
 # The tests have a folder called perflex, too: the package must come first.
 sys.path[:0] = [str(TOP)]
-sys.path.append(str(TOP / "tests" / "perflex"))
+sys.path.append(str(TOP / "tests"))
 
 from perflex.features.gpu import estimate_volumes  # noqa: E402
 from support.machines_for_tests import A100, MACHINES, RTX2080TI, V100  # noqa: E402

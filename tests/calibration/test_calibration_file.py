@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from perflex.expression.model import Model
 from perflex.fit.fitting import fit_model
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
 from perflex.fit.table import FeatureInfo, FeatureTable, scale_features_by_output
-from perflex.yaml_file import read_yaml, write_yaml
+
+if TYPE_CHECKING:
+    from perflex.features import Target
 
 OUTPUT = "f_cl_wall_time_test"
 TAGGED = "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1"
@@ -172,7 +175,7 @@ def refused(tmp_path: Path, text: str | bytes) -> FileFormatError:
         (r"date: .*\n", "", "field date: it is missing"),
         (r"date: ", "extra: 3\ndate: ", "line 2, field extra: there is no such field"),
         (r"value: 1.23456789e-02|value: 0.0123456789", "value: high", "field noise_floor.value: a number"),
-        (r"    kind: cost", "    knid: cost", "field parameters.p_op.kind: it is missing"),
+        (r"    kind: cost", "    knid: cost", "field parameters.p_op.knid: there is no such field; known here: .*kind"),
         (r"    kind: cost", "    more: 1\n    kind: cost", "line \\d+, field parameters.p_op.more: there is no such"),
         (r"\n  p_op:", "\n  p_other:", "field parameters: the parameters must be those of the model"),
         (r"negative: false", "negative: 0", "field parameters.p_op.negative: true or false"),
@@ -180,14 +183,15 @@ def refused(tmp_path: Path, text: str | bytes) -> FileFormatError:
         (r"p_op \* f_op", "p_op * f_unheard", "field model.expression: no feature is called f_unheard"),
         (r"degrees_of_freedom: .*", "degrees_of_freedom: 3.5", "a whole number"),
         (r"degrees_of_freedom: .*", "degrees_of_freedom: true", "a whole number"),
-        (r"relative_error_unit: '1'", "relative_error_unit: '%'", "unit must be '1'"),
-        (r"unit: work-item", "unit: warp", "unit must be 'work-item'"),
-        (r"    - - (\S+)\n", "    - - oops\n", "rows of 3 numbers"),
+        (r"relative_error_unit: '1'", "relative_error_unit: '%'", "relative_error_unit: it must be '1', not '%'"),
+        (r"unit: work-item", "unit: warp", "sub_group_size.unit: it must be 'work-item', not 'warp'"),
+        (r"    - - (\S+)\n", "    - - oops\n", r"rows\[0\]\[0\]: a number"),
+        (r"    - - (\S+)\n", "    - - 1.0\n      - 2.0\n", "rows of 3 numbers"),
         (r"complete: true", "complete: false", "field complete"),
         (r"date: .*", "date: {a: 1}", "field date: a text"),
         (r"device:\n", "device: x\nold:\n", "field"),
         (r"date: ", "date: a\ndate: ", "line 3: the field 'date' stands here twice"),
-        (r"  kernels:\n", "  kernels:\n  - 3\n", "every entry must be a mapping"),
+        (r"  kernels:\n", "  kernels:\n  - 3\n", r"kernels\[0\]: a mapping must stand here"),
     ],
 )
 def test_damage_is_named_by_line_and_field(tmp_path: Path, pattern: str, replacement: str, says: str) -> None:
@@ -322,30 +326,15 @@ def test_permissions_survive_a_rewrite(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_sections_know_their_place(tmp_path: Path) -> None:
-    path = tmp_path / "some.yaml"
-    write_yaml(path, {"schema": "thing/1", "a": {"b": [{"c": 1}, {"c": "x"}], "d": {"value": 2, "unit": "s"}}})
-    top = read_yaml(path, "thing/1")
-    section = top.section("a")
-    assert section.quantity("d", "s") == 2.0
-    first, second = section.sections("b")
-    assert first.integer("c") == 1
-    with pytest.raises(FileFormatError, match=r"line 5, field a\.b\[1\]\.c: a number"):
-        second.number("c")
-    section.finish()
-    with pytest.raises(FileFormatError, match=r"field extra: it is missing"):
-        top.text("extra")
-
-
 def test_predict_uses_the_calibrations_sub_group_size(monkeypatch: pytest.MonkeyPatch) -> None:
     calibration = fitted()
     seen = []
 
-    def values(features: list[str], kernel: object, sizes: dict[str, int], sub_group_size: int) -> dict[str, float]:
-        seen.append(sub_group_size)
+    def values(features: list[str], kernel: object, sizes: dict[str, int], target: Target) -> dict[str, float]:
+        seen.append(target.sub_group_size)
         return dict.fromkeys(features, float(sizes["n"]))
 
-    monkeypatch.setattr("perflex.calibration.gathering.kernel_feature_values", values)
+    monkeypatch.setattr("perflex.features.values.feature_values", values)
     monkeypatch.setattr("perflex.features.coverage.warn_uncounted", lambda *_: None)
     params = calibration.params
     expected = 10 * (params["p_op"] + params["p_mem"]) + params["p_launch"]

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.interval import PredictionInterval, interval_at
-from perflex.calibration.uncertainty import free_parameters, release
+from perflex.calibration.uncertainty import free_parameters, without_bound
 from perflex.errors import CalibrationError
 from perflex.expression.model import Model
 from perflex.fit.fitting import fit_model
@@ -177,7 +177,7 @@ def test_a_released_parameter_is_where_the_unbounded_fit_puts_it() -> None:
     calibration, counts, seconds = bounded()
     assert calibration.table is not None
     problem = pose(LINEAR, calibration.table)
-    found = release(problem, calibration.fit, free_parameters(calibration.fit), 1)
+    found = without_bound(problem, calibration.fit, free_parameters(calibration.fit), 1)
     weighted = counts / seconds[:, None]
     solution = np.linalg.lstsq(weighted, np.ones(14), rcond=None)[0]
     inverse = np.linalg.inv(weighted.T @ weighted)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import loopy as lp
 import pytest
+import typer
 
 import perflex
-import perflex.devices.listing as devices_module
+from perflex import Device, DeviceInfo
 from perflex.__main__ import main
+from perflex.cli.app import app
 from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
-from perflex.cli.session import Session
-from perflex.devices.listing import Device, DeviceInfo
+from perflex.cli.terminal import Terminal
 from perflex.errors import MeasurementError, PerflexError, TagError
 
 if TYPE_CHECKING:
@@ -38,13 +39,33 @@ def test_module_runs_as_a_program() -> None:
 def test_help_lists_the_commands_without_loading_heavy_packages() -> None:
     code = (
         "import sys; from perflex.__main__ import main; code = main(['--help']); "
-        "heavy = {'loopy', 'sympy', 'pyopencl', 'scipy', 'matplotlib', 'islpy'} & set(sys.modules); "
+        "heavy = {'loopy', 'sympy', 'pyopencl', 'numpy', 'scipy', 'matplotlib', 'islpy', 'sqlite3'}; "
+        "heavy &= set(sys.modules); "
         "sys.exit(f'loaded {heavy}' if heavy else code)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "devices" in done.stdout
     assert "catalog" in done.stdout
+
+
+def _commands() -> dict[str, object]:
+    """Return every command by its words, those of ``machine`` and ``store`` included."""
+    found = {}
+    for name, command in typer.main.get_command(app).commands.items():
+        inner = getattr(command, "commands", None)
+        found |= {name: command} if inner is None else {f"{name} {word}": one for word, one in inner.items()}
+    return found
+
+
+@pytest.mark.parametrize("name", _commands())
+def test_help_of_each_command_has_an_example_that_its_options_allow(name: str) -> None:
+    command = _commands()[name]
+    program, *words = command.epilog.removeprefix("Example: ").split()
+    assert [program, *words][: 1 + len(name.split())] == ["perflex", *name.split()]
+    # Reads the words and checks their types; runs nothing.
+    context = command.make_context(name, words[len(name.split()) :])
+    assert context.params
 
 
 def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +80,7 @@ def test_devices_shows_why_one_is_not_usable(
 ) -> None:
     device = Device("Old [1]", "Maker", "Some CPU", "1.2", local_memory_bytes=2048, compute_units=3)
     broken = DeviceInfo(device, usable=False, reason="unknown target CPU [x]", found_by="file [y]")
-    monkeypatch.setattr(devices_module, "_listed", lambda: ((broken,), ("driver libz.so: [gone]",)))
+    monkeypatch.setattr("perflex.devices.listing._listed", lambda: ((broken,), ("driver libz.so: [gone]",)))
     assert main(["devices"]) == 0
     shown = capsys.readouterr()
     for text in ("not usable: unknown target CPU [x]", "Some CPU (Old [1])", "3 compute units, 2 KiB", "file [y]"):
@@ -113,7 +134,7 @@ def test_failed_work_has_another_exit_code(capsys: pytest.CaptureFixture[str], m
         msg = "the launch\nfailed"
         raise MeasurementError(msg)
 
-    monkeypatch.setattr(devices_module, "list_devices", fail)
+    monkeypatch.setattr("perflex.devices.listing.list_devices", fail)
     assert main(["devices"]) == 1
     assert capsys.readouterr().err == "perflex: error: the launch failed\n"
 
@@ -126,9 +147,9 @@ def test_reader_that_stops_early_is_no_error() -> None:
 
 
 def test_quiet_session_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    session = Session(quiet=True)
-    session.remarks.print("remark")
-    with session.progress("working") as tell:
+    terminal = Terminal(quiet=True)
+    terminal.remarks.print("remark")
+    with terminal.progress("working") as tell:
         tell(1, 2, "a kernel")
     assert capsys.readouterr().err == ""
 

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import perflex.devices.listing as devices_module
-from perflex import Calibration
+from perflex import Calibration, calibration_names, load_calibration
 from perflex.__main__ import main
-from perflex.calibration.shipped import calibration_names, load_calibration
-from perflex.cli.session import Session
+from perflex.cli.terminal import Terminal
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 MADD = '[flops_madd_pattern, "dtype:float32", "groups_fit:True", "nelements:32768,65536", "m:64,128"]'
@@ -47,7 +45,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
         return 1e-12 * 32 * sizes["nelements"] * sizes["m"]
 
     device = FakeDevice(law)
-    monkeypatch.setattr(devices_module, "find_device", lambda _=None: device)
+    monkeypatch.setattr("perflex.devices.listing.find_device", lambda _=None: device)
     monkeypatch.setattr("perflex.devices.wall_time.device_of", lambda _: device)
     monkeypatch.setattr("perflex.devices.wall_time.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
     return device
@@ -190,7 +188,7 @@ def test_the_output_of_a_model_file_must_be_a_time(
 def test_places_that_cannot_be_written_are_found_before_measuring(
     command: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices_module, "_listed", lambda: pytest.fail("looked for devices first"))
+    monkeypatch.setattr("perflex.devices.listing._listed", lambda: pytest.fail("looked for devices first"))
     (tmp_path / "file").write_text("in the way")
     code, out, err = run(capfd, *[word.format(folder=tmp_path) for word in command])
     assert (code, out) == (2, "")
@@ -203,7 +201,7 @@ def test_places_that_cannot_be_written_are_found_before_measuring(
 def test_no_device_at_all(
     command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices_module, "_listed", lambda: ((), ()))
+    monkeypatch.setattr("perflex.devices.listing._listed", lambda: ((), ()))
     code, out, err = run(capfd, *[word.format(tmp_path) for word in command])
     assert (code, out) == (2, "")
     assert err.startswith("perflex: error: no usable device")
@@ -235,6 +233,6 @@ def test_warnings_are_shown_before_the_error_they_may_explain(capfd: pytest.Capt
         raise CalibrationError(msg)
 
     for quiet, expected in ((False, "warning: a kernel is left out\n"), (True, "")):
-        with pytest.raises(CalibrationError), Session(quiet=quiet).warnings_shown():
+        with pytest.raises(CalibrationError), Terminal(quiet=quiet).warnings_shown():
             work()
         assert capfd.readouterr().err == expected

@@ -10,13 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflex import Calibration, diagnose
+from perflex import Calibration, FeatureTable, Model, calibration_names, diagnose, load_calibration
 from perflex.__main__ import main
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.diagnosis import draw_diagnosis
-from perflex.calibration.shipped import calibration_names, load_calibration
-from perflex.expression.model import Model
-from perflex.fit.table import FeatureTable
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 OUTPUT = "f_cl_wall_time_test"

@@ -91,10 +91,10 @@ def test_a_series_and_its_picture(kernel: str, tmp_path: Path, capsys: pytest.Ca
 
 
 def test_thresholds_stand_where_the_series_passes_them(kernel: str) -> None:
+    from perflex import estimate_ecm
     from perflex.analysis.ecm.picture import thresholds
     from perflex.cli.arguments import load_kernel
     from perflex.features import extract_scop
-    from perflex.features.cpu import estimate_ecm
 
     scop = extract_scop(load_kernel(kernel))
     rows = [(n, estimate_ecm(scop, {"m": 1000, "n": n}, "clx")) for n in range(100, 1000, 50)]

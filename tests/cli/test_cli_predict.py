@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perflex import Calibration
+from perflex import Calibration, load_calibration
 from perflex.__main__ import main
-from perflex.calibration.shipped import load_calibration
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 

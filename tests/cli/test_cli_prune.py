@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex import Promise
+from perflex import Promise, load_calibration
 from perflex.__main__ import main
-from perflex.calibration.shipped import load_calibration
 from perflex.cli.arguments import ArgumentError
 from perflex.cli.prune import read_keep
 
 if TYPE_CHECKING:
-    from perflex.devices.listing import Device
+    from perflex import Device
 
 TOP = Path(__file__).parents[2]
 SPACE = """

@@ -83,5 +83,5 @@ def test_tables_have_their_own_command(words):
 @pytest.mark.parametrize("command", ["prune", "prune-table"])
 def test_help_has_an_example(command):
     text = " ".join(run("--help", command=command).output.split())
-    assert f"For example: perflex {command} " in text
+    assert f"Example: perflex {command} " in text
     assert "--description" not in text

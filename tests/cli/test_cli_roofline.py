@@ -116,7 +116,7 @@ def test_many_kernels_go_to_several_pictures(capsys, file, tmp_path, monkeypatch
 
 def test_measured_times(capsys, file) -> None:
     pytest.importorskip("pyopencl")
-    from perflex.devices.listing import list_devices
+    from perflex import list_devices
 
     if not list_devices():
         pytest.skip("no OpenCL device on this machine")

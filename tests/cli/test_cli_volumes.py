@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
+from perflex import machine_names
 from perflex.__main__ import main
-from perflex.machines import machine_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,9 +72,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
         points = sizes["nx"] * sizes["ny"] * sizes["nz"]
         return FakeVolumes(vol_dram_load=9.0 * points, vol_dram_store=8.0 * points, vol_l2_l1_load=20.0 * points)
 
-    module = ModuleType("perflex.features.gpu")
-    module.estimate_volumes = estimate_volumes
-    monkeypatch.setitem(sys.modules, "perflex.features.gpu", module)
+    monkeypatch.setattr("perflex.features.gpu.estimate_volumes", estimate_volumes)
     return made
 
 

@@ -14,14 +14,17 @@ import perflex.devices.listing as devices_module
 from perflex import Model, calibrate, gather_feature_values
 from perflex.calibration.calibrating import _facts
 from perflex.devices import survey as survey_module
-from perflex.devices.listing import Device, DeviceInfo, find_device, mark_default
-from perflex.devices.names import matching, telling_names
+from perflex.devices.device import Device, DeviceInfo
+from perflex.devices.listing import find_device, mark_default
+from perflex.devices.names import matching, short_names
 from perflex.devices.wall_time import device_of, wall_time_identifier
 from perflex.errors import DeviceError, FeatureError
-from perflex.features.values import kernel_feature_values
+from perflex.features import Target
+from perflex.features.sized_kernel import SizedKernel
+from perflex.features.values import feature_values, kernel_feature_values
 from perflex.machines import load_machine
 from perflex.machines.lookup import machine_of_device
-from perflex.machines.resources import Resources, most_of, resources_in_log, using_resources
+from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.key import measurement_key
 from perflex.timing.measuring import MeasurementFailure, TimingOptions
 from perflex.timing.resource_use import resource_use
@@ -60,8 +63,8 @@ def test_cuda_in_front_says_how_a_device_is_reached(spec: str, expected: list[in
 def test_without_opencl_that_works_names_mean_cuda() -> None:
     assert matching("h100", [CPU, THROUGH_CUDA]) == [1]
     assert matching("h100", ALL[:3], usable={0, 2}) == [2]
-    assert telling_names(ALL[:3]) == ["intel_epyc", "nvidia_h100", "cuda_h100"]
-    names = telling_names(ALL)
+    assert short_names(ALL[:3]) == ["intel_epyc", "nvidia_h100", "cuda_h100"]
+    names = short_names(ALL)
     assert [matching(name, ALL) for name in names] == [[0], [1], [2], [3]]
 
 
@@ -150,7 +153,7 @@ def vector(body: str = "b[i] = 2*a[i]") -> lp.TranslationUnit:
 
 
 def test_samples_of_one_gpu_are_kept_apart_by_interface() -> None:
-    keys = {measurement_key(vector(), {"n": 64}, device, TimingOptions()) for device in ALL}
+    keys = {measurement_key(SizedKernel(vector(), {"n": 64}, "x"), device, TimingOptions()) for device in ALL}
     assert len(keys) == len(ALL)
     assert _facts(THROUGH_CUDA)["api"] == "cuda"
 
@@ -207,14 +210,13 @@ def test_registers_are_features_of_built_kernels(fake_gpu: Device, monkeypatch: 
     # 64K registers in four parts: each holds 5 sub-groups of 32 * 96, of 16 that could be resident.
     assert occupancy == pytest.approx(5 / 16)
     assert kernel_feature_values(["f_occupancy"], *kernels[0], machine="H100-SXM")["f_occupancy"] == 1.0
-    [resources] = resource_use([(*kernels[0], "x")], fake_gpu, TimingOptions(isolate=False))
-    with using_resources(resources):
-        values = kernel_feature_values(names[:4], *kernels[0], machine=load_machine("H100-SXM"))
+    [resources] = resource_use([SizedKernel(*kernels[0], "x")], fake_gpu, TimingOptions(isolate=False))
+    values = feature_values(names[:4], *kernels[0], Target(machine=load_machine("H100-SXM"), resources=resources))
     assert values == {"f_registers": 96, "f_private_bytes": 24, "f_spill_bytes": 16, "f_occupancy": 5 / 16}
 
 
 def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = (vector(), {"n": 64}, "x")
+    job = SizedKernel(vector(), {"n": 64}, "x")
     monkeypatch.setenv("FAKE_CUDA_KEPT", "1")
     monkeypatch.setenv("FAKE_CUDA_SPILLS", "16")
     assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 0, 0, 0)]
@@ -226,13 +228,13 @@ def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu: Device, monkey
 def test_registers_of_a_kernel_that_was_not_built_are_an_error() -> None:
     with pytest.raises(FeatureError, match=r"f_registers of kernel 'vector' is known only of kernels built"):
         kernel_feature_values(["f_registers"], vector(), {"n": 64})
-    with using_resources(Resources()), pytest.raises(FeatureError, match="is not told by the device's driver"):
-        kernel_feature_values(["f_spill_bytes"], vector(), {"n": 64})
+    with pytest.raises(FeatureError, match="is not told by the device's driver"):
+        feature_values(["f_spill_bytes"], vector(), {"n": 64}, Target(resources=Resources()))
 
 
 @pytest.mark.device
 def test_opencl_drivers_tell_private_memory(default_device: Device) -> None:
-    jobs = [(vector(), {"n": 64}, "fine"), (vector("b[i] = 2*a[j]"), {"n": 64}, "bad")]
+    jobs = [SizedKernel(vector(), {"n": 64}, "fine"), SizedKernel(vector("b[i] = 2*a[j]"), {"n": 64}, "bad")]
     for isolate in (True, False):
         fine, bad = resource_use(jobs, default_device, TimingOptions(isolate=isolate))
         assert isinstance(fine, Resources)

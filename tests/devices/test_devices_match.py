@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflex.devices.listing import Device
-from perflex.devices.names import matching, split_spec, telling_names
+from perflex.devices.device import Device
+from perflex.devices.names import matching, short_names, split_spec
 
 
 def device(platform: str, vendor: str, name: str, ordinal: int = 0) -> Device:
@@ -71,8 +71,8 @@ def test_namesakes_are_told_apart_by_a_counter() -> None:
 
 def test_short_names_are_readable() -> None:
     devices = [INTEL_ON_AMD, POCL_ON_AMD, GEFORCE]
-    assert telling_names(devices) == ["intel_epyc", "pocl_epyc", "nvidia_geforce"]
-    assert telling_names([INTEL_ON_XEON, POCL_ON_XEON]) == ["intel_xeon", "pocl_xeon"]
+    assert short_names(devices) == ["intel_epyc", "pocl_epyc", "nvidia_geforce"]
+    assert short_names([INTEL_ON_XEON, POCL_ON_XEON]) == ["intel_xeon", "pocl_xeon"]
 
 
 ALL = (INTEL_ON_AMD, INTEL_ON_XEON, POCL_ON_AMD, POCL_ON_XEON, GEFORCE, H100, SECOND_H100, RADEON)
@@ -80,7 +80,7 @@ ALL = (INTEL_ON_AMD, INTEL_ON_XEON, POCL_ON_AMD, POCL_ON_XEON, GEFORCE, H100, SE
 
 @given(st.lists(st.sampled_from(ALL), unique=True, max_size=8))
 def test_each_short_name_singles_its_device_out(devices: list[Device]) -> None:
-    for index, name in enumerate(telling_names(devices)):
+    for index, name in enumerate(short_names(devices)):
         assert matching(name, devices) == [index]
 
 
@@ -92,4 +92,4 @@ WORDS = st.lists(
 @given(WORDS)
 def test_any_cpu_name_gives_a_name_that_works(words: list[str]) -> None:
     devices = [device("Intel(R) OpenCL", "Intel(R) Corporation", " ".join(words)), GEFORCE]
-    assert matching(telling_names(devices)[0], devices) == [0]
+    assert matching(short_names(devices)[0], devices) == [0]

@@ -106,7 +106,7 @@ def fake_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> 
     file = tmp_path / "child.sh"
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(survey_module.sys, "executable", str(file))
+    monkeypatch.setattr(sys, "executable", str(file))
 
 
 def listed(*names: str) -> str:

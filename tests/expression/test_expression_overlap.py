@@ -16,7 +16,7 @@ from perflex.expression.parser import parse_expression
 OVERLAP = CompiledExpression(parse_expression("overlap(p_g, p_o, p_e)"), ("p_g", "p_o", "p_e"))
 PARTIAL = CompiledExpression(parse_expression("partial_overlap(p_g, p_o, p_e, p_q)"), ("p_g", "p_o", "p_e", "p_q"))
 
-COST = st.floats(0, 1e3)
+COST = st.floats(0, 1e3, allow_subnormal=False)
 EDGE = st.floats(0.01, 500)
 
 

@@ -8,14 +8,18 @@ import pickle
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import sympy
 
-import perflex.features
+import perflex.features.coverage  # before a test replaces what it takes from `perflex.features`
 from perflex.errors import ModelSyntaxError, PerflexError, UnknownFeatureError
 from perflex.expression.model import Model
+
+if TYPE_CHECKING:
+    from perflex.features import Target
 
 OUTPUT = "f_cl_wall_time_nvidia_geforce"
 
@@ -105,11 +109,10 @@ def test_numbers_keep_every_bit() -> None:
 
 
 def test_only_smooth_models_are_differentiable() -> None:
-    assert Model(OUTPUT, "overlap(p_a * f_x, p_b, p_c) + abs(p_a)").is_differentiable
-    assert Model(OUTPUT, "p_a * max(f_x, f_y, 3)").is_differentiable
+    assert Model(OUTPUT, "overlap(p_a * f_x, p_b, p_c) + abs(p_a)").nonsmooth_calls() == []
+    assert Model(OUTPUT, "p_a * max(f_x, f_y, 3)").nonsmooth_calls() == []
     rough = Model(OUTPUT, "p_a + max(p_a * f_x, f_y)")
-    assert not rough.is_differentiable
-    assert rough.rough_calls() == ["max(p_a * f_x, f_y)"]
+    assert rough.nonsmooth_calls() == ["max(p_a * f_x, f_y)"]
     assert rough.evaluate({"p_a": 2.0}, {"f_x": 3.0, "f_y": 7.0}) == 9.0
 
 
@@ -126,6 +129,22 @@ def test_terms_add_up_and_carry_their_text() -> None:
 
 def test_same_term_twice_is_counted_twice() -> None:
     assert Model(OUTPUT, "p_a + p_a").terms({"p_a": 2.0}, {}) == {"p_a": 4.0}
+
+
+def test_an_expression_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model(OUTPUT, "p_a * f_x + p_b * f_y - 2 * p_a * f_x")
+    values = {"f_x": np.array([1.0, 2.0]), "f_y": 3.0}
+    monkeypatch.setattr("perflex.expression.parser._Parser", None)
+    assert Model("f_cl_wall_time_other", model.expression).tree is model.tree
+    terms = model.terms({"p_a": 2.0, "p_b": 5.0}, values)
+    assert {text: np.shape(value) for text, value in terms.items()} == {
+        "p_a * f_x": (2,),
+        "p_b * f_y": (),
+        "-(2 * p_a * f_x)": (2,),
+    }
+    assert sum(terms.values()) == pytest.approx(model.evaluate({"p_a": 2.0, "p_b": 5.0}, values), rel=1e-14)
+    with pytest.raises(PerflexError, match="no value is given for feature f_y"):
+        model.terms({"p_a": 2.0, "p_b": 5.0}, {"f_x": 1.0})
 
 
 def test_missing_values_are_named() -> None:
@@ -196,11 +215,11 @@ def test_value_semantics() -> None:
 def test_eval_with_kernel_takes_kernels_and_measurement_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def values(features: list[str], kernel: object, sizes: dict[str, int], sub_group_size: int) -> dict[str, float]:
-        seen.append((kernel, dict(sizes), sub_group_size))
+    def values(features: list[str], kernel: object, sizes: dict[str, int], target: Target) -> dict[str, float]:
+        seen.append((kernel, dict(sizes), target.sub_group_size))
         return {feature: float(sizes["n"]) for feature in features}
 
-    monkeypatch.setattr("perflex.calibration.gathering.kernel_feature_values", values)
+    monkeypatch.setattr("perflex.features.values.feature_values", values)
     monkeypatch.setattr("perflex.features.coverage.warn_uncounted", lambda *_: None)
     model = Model(OUTPUT, "p_a * f_x")
     assert model.eval_with_kernel({"p_a": 2.0}, "kernel", {"n": 8}) == 16.0

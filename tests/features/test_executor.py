@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from perflex import calibrate, gather_feature_values
+from perflex import Model, calibrate, gather_feature_values
 from perflex.errors import (
     CalibrationError,
     ExecutorError,
@@ -25,7 +25,6 @@ from perflex.errors import (
     PerflexWarning,
     UnsupportedKernelError,
 )
-from perflex.expression.model import Model
 from perflex.features import extract_scop, register_feature, unregister_feature
 from perflex.features.counting import counts as _counts
 from perflex.features.polynomials import quasipolynomial as _quasipolynomial
@@ -33,7 +32,7 @@ from perflex.features.scop import scop as _scop
 from perflex.features.values import kernel_feature_values
 from perflex.progress import progress_bar, progress_shown
 from perflex.store.store import Store, using_store
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from sample_kernels import matmul, pointwise
 from uipick import ALL_GENERATORS, KernelCollection
 

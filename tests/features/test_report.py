@@ -9,7 +9,7 @@ import pytest
 
 from perflex.__main__ import main
 from perflex.errors import MissingSizeError, UnknownFeatureError
-from perflex.features import CountedFeature, count_features, extract_scop, parse_feature
+from perflex.features import CountedFeature, Target, count_features, extract_scop, parse_feature
 from sample_kernels import make, matmul, pointwise
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
@@ -25,10 +25,10 @@ def test_all_that_is_listed_counts_itself() -> None:
     for identifier, entry in everything.items():
         feature = parse_feature(identifier)
         assert feature.matches(scop, {"n": 64}), identifier
-        assert entry.value == feature.value(scop, {"n": 64}, 32), identifier
+        assert entry.value == feature.value(scop, {"n": 64}, Target()), identifier
         assert entry.exact
     memory = [entry for entry in everything.values() if entry.identifier.startswith("f_mem_access")]
-    total = parse_feature("f_mem_access").value(scop, {"n": 64}, 32)
+    total = parse_feature("f_mem_access").value(scop, {"n": 64}, Target())
     assert sum(entry.value for entry in memory) == total
 
 

@@ -94,7 +94,7 @@ def test_a_machine_without_levels_says_so() -> None:
         ("value: 8, unit: KiB", "value: 8, unit: core", 20, "unit must be one of 'B'"),
         ("value: 3, unit: way", "value: 2.5, unit: way", 23, "whole number"),
         ("value: 3, unit: way", "value: 300, unit: way", 20, "a set of 300"),
-        ("overlap: {value: max", "overlap: {value: min", 29, "sum, max"),
+        ("overlap: {value: max", "overlap: {value: min", 29, "'max', 'sum'"),
         ("duplex: {value: false", "duplex: {value: 0", 28, "true or false"),
         ("value: 2, unit: GB/s, source: sheet", "value: 2, unit: GB/s, source: web", 31, "no source 'web'"),
         ("loads: 1, stores: 1, write_allocates: 1", "loads: 0, stores: 0, write_allocates: 0", 31, "not all zero"),

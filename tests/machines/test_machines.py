@@ -11,8 +11,9 @@ import pytest
 import perflex.calib_data
 from perflex.errors import FileFormatError, MachineError
 from perflex.machines import Machine, load_machine, machine_names, machine_of_device, residency
-from perflex.machines.choice import chosen_machine, current_choice, current_machine, else_machine, using_machine
 from perflex.machines.machine import FACTS
+from perflex.machines.resources import Resources
+from perflex.machines.target import Target, resolve_target, using_machine
 
 FOLDER = Path(perflex.calib_data.__file__).parent / "machines"
 WANTED = (
@@ -127,10 +128,10 @@ def test_a_fact_that_is_not_known_is_an_error_with_machine_and_fact(mine: Path) 
     [
         ("perflex-machine/1", "perflex-machine/9", 1, "update perflex"),
         ("perflex-machine/1", "perflex-calibration/1", 1, "not 'perflex-machine'"),
-        ("kind: gpu", "kind: tpu", 5, "gpu, cpu"),
+        ("kind: gpu", "kind: tpu", 5, "'cpu', 'gpu'"),
         ("vendor: Me", "", 1, "vendor: it is missing"),
         ("name: Mine", "name: ' '", 2, "a name"),
-        ("kind: datasheet", "kind: hearsay", 7, "datasheet, reported, measured, derived, assumed"),
+        ("kind: datasheet", "kind: hearsay", 7, "one of 'assumed', 'datasheet', 'derived'"),
         ("compute_units:", "units:", 9, "no such fact"),
         ("value: 4,", "value: four,", 9, "a number"),
         ("value: 4,", "value: 4.5,", 9, "whole number"),
@@ -166,19 +167,22 @@ def test_machines_are_found_by_name_device_and_file_only() -> None:
 
 def test_the_chosen_machine_comes_before_the_one_otherwise() -> None:
     with pytest.raises(MachineError, match=r"feature f_waves needs a machine; .*--machine NAME.*K20"):
-        current_machine("f_waves")
-    with else_machine("no such machine"):
-        with using_machine("K20", registers=40) as machine:
-            assert machine is current_machine()
-            assert (machine.name, current_choice().registers) == ("K20", 40)
-            with using_machine(None):
-                assert current_machine().name == "K20"
-        with pytest.raises(MachineError, match="no machine is called 'no such machine'"):
-            current_machine()
-    with else_machine("V100"):
-        assert current_machine().name == "V100"
-        assert current_choice().registers is None
-    assert chosen_machine() is None
+        resolve_target().need_machine("f_waves")
+    with using_machine("K20", registers=40) as machine:
+        assert resolve_target(64, otherwise="no such machine") == Target(64, machine, 40)
+        with using_machine(None):
+            assert resolve_target() == Target(machine=machine, registers=40)
+        assert resolve_target(machine="V100") == Target(machine=load_machine("V100"))
+    with pytest.raises(MachineError, match="no machine is called 'no such machine'"):
+        resolve_target(otherwise="no such machine")
+    assert resolve_target(otherwise="V100") == Target(machine=load_machine("V100"))
+    assert resolve_target() == Target()
+
+
+def test_stated_registers_come_before_those_of_the_build() -> None:
+    assert Target().registers_per_item is None
+    assert Target(resources=Resources(registers=96)).registers_per_item == 96
+    assert Target(registers=40, resources=Resources(registers=96)).registers_per_item == 40
 
 
 # Work-groups per compute unit as the maker's occupancy calculator gives them.

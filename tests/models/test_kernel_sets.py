@@ -7,7 +7,9 @@ import pytest
 from perflex.errors import TagError
 from perflex.models import KernelSet, ModelDescription, load_model, model_names
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import scaled_tags
+from perflex.models.sizes import SizeRule, matrix_sizes, scaled_sizes, split_sizes
+
+SIZES = (288, 416, 544, 672, 800, 928)
 
 
 def description(*sets: KernelSet) -> ModelDescription:
@@ -57,17 +59,52 @@ def test_sets_that_select_nothing(kernel_set: KernelSet, message: str) -> None:
         measurement_kernels(description(kernel_set))
 
 
-@pytest.mark.parametrize("tag", ["nelements:x", "nelements:-5", "n:1.5", "n:", "n", "n:16,", "n:\u00b2"])
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 0.165, 0.5, 1.0, 2.0, 60.0])
+def test_sizes_are_odd_multiples_of_32_and_increase(scale: float) -> None:
+    sizes = matrix_sizes(SIZES, scale)
+    assert len(sizes) == len(SIZES)
+    assert all(size % 64 == 32 and size >= 96 for size in sizes)
+    assert list(sizes) == sorted(set(sizes))
+
+
+def test_sizes_grow_with_the_cube_root_of_speed() -> None:
+    assert matrix_sizes(SIZES, 1.0) == SIZES
+    for small, large in zip(SIZES, matrix_sizes(SIZES, 64.0), strict=True):
+        assert large == pytest.approx(4 * small, abs=32)
+
+
+def test_only_sizes_are_scaled() -> None:
+    given = ["matmul_sq_mem", "dtype:float32", "n:288,544", "nelements:131072,262144", "m:64"]
+    tags, sizes = split_sizes(given, {})
+    assert tags == ["matmul_sq_mem", "dtype:float32", "m:64"]
+    assert scaled_sizes(sizes, 1.0, {}) == sizes == {"n": (288, 544), "nelements": (131072, 262144)}
+    assert scaled_sizes(sizes, 0.1, {}) == {"n": (160, 224), "nelements": (32768, 65536)}
+
+
+def test_sizes_with_a_rule_of_their_own_follow_it() -> None:
+    rules = {"n": SizeRule(power=2, step=112, only_up=True), "m": SizeRule(power=1, step=3)}
+    tags, sizes = split_sizes(["fdiff", "n:336", "m:9"], rules)
+    assert tags == ["fdiff"]
+    assert scaled_sizes(sizes, 9.0, rules) == {"n": (1008,), "m": (81,)}
+    assert scaled_sizes(sizes, 0.1, rules) == {"n": (336,), "m": (3,)}
+
+
+@pytest.mark.parametrize("tag", ["nelements:x", "nelements:-5", "n:1.5", "n:", "n", "n:16,", "n:\u00b2", "n:16,16"])
 def test_what_is_no_number_is_left_for_the_generators_to_refuse(tag: str) -> None:
-    assert scaled_tags(["flops", tag], 3.0) == ["flops", tag]
+    assert split_sizes(["flops", tag], {}) == (["flops", tag], {})
     if ":" in tag:
         sets = description(KernelSet(("flops_madd_pattern" if tag.startswith("nel") else "matmul_sq", tag)))
         with pytest.raises(TagError):
             measurement_kernels(sets, 3.0)
 
 
+def test_sizes_given_twice_are_refused() -> None:
+    with pytest.raises(TagError, match="argument 'n' is given twice"):
+        measurement_kernels(description(KernelSet(("matmul_sq", "n:16", "n:32"))))
+
+
 def test_blanks_in_tags_do_not_hide_a_size() -> None:
-    assert scaled_tags(["n : 288, 544"], 1.0) == ["n:288,544"]
+    assert split_sizes(["n : 288, 544"], {}) == ([], {"n": (288, 544)})
 
 
 @pytest.mark.parametrize("name", model_names())

@@ -15,7 +15,7 @@ import islpy as isl
 import numpy as np
 
 from oracles import brute
-from perflex.features import counts_of, extract_scop, parse_feature
+from perflex.features import Target, counts_of, extract_scop, parse_feature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ def check_counts(drawn: Any) -> None:
     kinds = {op.kind for s in scop.statements for op in s.operations if op.dtype.startswith("float")} - {"cmp"}
     symbolic = {
         kind: sum(
-            parse_feature(f"f_op_{dtype}_{kind}").value(scop, drawn.sizes, SUB_GROUP)
+            parse_feature(f"f_op_{dtype}_{kind}").value(scop, drawn.sizes, Target(SUB_GROUP))
             for dtype in ("float32", "float64")
         )
         for kind in kinds
@@ -53,7 +53,7 @@ def check_counts(drawn: Any) -> None:
     assert {k: v for k, v in symbolic.items() if v} == {k: v for k, v in enumerated.items() if v}, drawn
     check_accesses(counted, scop, drawn.sizes)
     check_footprints(scop, counted, drawn)
-    assert parse_feature("f_thread_groups").value(scop, drawn.sizes, SUB_GROUP) == counted.groups
+    assert parse_feature("f_thread_groups").value(scop, drawn.sizes, Target(SUB_GROUP)) == counted.groups
 
 
 def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -> None:
@@ -104,7 +104,7 @@ def check_footprints(scop: Any, counted: brute.Counts, drawn: Any) -> None:
             }
             actual = {what: int(getattr(found, what).evaluate(drawn.sizes)) for what in expected}
             assert actual == expected, (name, direction, drawn)
-            assert feature.value(scop, drawn.sizes, SUB_GROUP) == expected["elements"]
+            assert feature.value(scop, drawn.sizes, Target(SUB_GROUP)) == expected["elements"]
             if touched:
                 ratio = expected["accesses"] / expected["elements"]
                 assert found.afr.evaluate(drawn.sizes) == ratio, (name, direction, drawn)

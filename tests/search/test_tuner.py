@@ -21,7 +21,8 @@ from perflex.timing.measuring import TimingOptions
 from support.spaces_for_tests import scaled, small_space, strided
 
 if TYPE_CHECKING:
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
+    from perflex.features.sized_kernel import SizedKernel
 
 GRID = np.array(list(itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1))), dtype=float)
 
@@ -330,9 +331,11 @@ class LuckyRunnable:
 
 
 class LuckyBackend(FakeBackend):
-    def prepare(self, kernel: object, sizes: object, label: str) -> LuckyRunnable:  # type: ignore[override]  # noqa: ARG002
+    def build(self, request: SizedKernel) -> LuckyRunnable:  # type: ignore[override]
         # Two runs while it starts, then three timings, each after a warm-up.
-        return LuckyRunnable(8 if label.startswith("lsize=64, repeats=1") else 0, fake_seconds(label, sizes))
+        return LuckyRunnable(
+            8 if request.label.startswith("lsize=64, repeats=1") else 0, fake_seconds(request.label, request.sizes)
+        )
 
 
 class LuckyDevice(FakeDevice):

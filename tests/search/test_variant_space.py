@@ -133,7 +133,7 @@ def test_texts_mean_what_python_means(text: str, expected: list[tuple[int, int]]
     ("text", "message"),
     [
         ("rws <= 2", "did you mean 'rows'"),
-        ("rows <=", "cannot read constraint"),
+        ("rows <=", "cannot read the constraint"),
         ("__import__('os')", "which is not allowed"),
         ("rows.real", "Attribute, which is not allowed"),
         ("[x for x in (1, 2)]", "not allowed|no parameter"),

@@ -344,7 +344,7 @@ def test_no_space_for_a_new_file_where_one_is_damaged(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("perflex.store.salvage.salvage", fails)
+        patch.setattr("perflex.store.recovery.salvage", fails)
         for _ in range(2):
             with pytest.raises(StoreError, match="takes no more"):
                 store.add(KEY, sample(100))

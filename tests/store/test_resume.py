@@ -63,11 +63,11 @@ def test_only_what_is_missing_is_measured(kernels: list, tmp_path: Path, step: i
     assert 0 < before < 16
     # Another speed shows which samples are from before.
     table = gather_feature_values([OUTPUT, MADD], kernels, device=device(1.0), **how)
-    assert table.timing["samples_resumed"] == before
+    assert table.timing.samples_resumed == before
     assert samples_in(place) <= 16 + 4  # references may take part in more rounds
     finished = samples_in(place)
     again = gather_feature_values([OUTPUT, MADD], kernels, device=device(), **how)
-    assert again.timing["samples_resumed"] == 0
+    assert again.timing.samples_resumed == 0
     assert samples_in(place) == finished + 16
     assert again.column(OUTPUT).max() < 0.1
 
@@ -113,7 +113,7 @@ def test_runs_of_other_work_are_not_taken(kernels: list, tmp_path: Path) -> None
     with pytest.raises(Stopped):
         gather_feature_values([OUTPUT], kernels, device=device(), **how, progress=stop_at(18))
     table = gather_feature_values([OUTPUT], kernels[:2], device=device(), **how)
-    assert table.timing["samples_resumed"] == 0
+    assert table.timing.samples_resumed == 0
 
 
 def test_a_failure_of_a_finished_run_is_tried_again(kernels: list, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_the_order_of_kernels_does_not_matter_to_what_the_work_is() -> None:
 def test_without_a_store_nothing_is_kept(kernels: list, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLEX_STORE", "off")
     assert recorder_for("device", ["a"]) is None
-    assert gather_feature_values([OUTPUT], kernels, device=device(), timing=OPTIONS).timing["samples_resumed"] == 0
+    assert gather_feature_values([OUTPUT], kernels, device=device(), timing=OPTIONS).timing.samples_resumed == 0
 
 
 def test_a_store_that_cannot_be_written_is_an_error_at_once(kernels: list, tmp_path: Path) -> None:

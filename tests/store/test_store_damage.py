@@ -22,8 +22,8 @@ from perflex.store.lock import folder_lock
 from perflex.store.records import Failure, MeasurementKey, Sample
 from perflex.store.samples import MeasurementStore
 from perflex.store.store import Store
-from perflex.store.store_wal import FRAME_HEADER, WAL_HEADER, wal_is_damaged
 from perflex.store.verify import verify
+from perflex.store.write_ahead_log import FRAME_HEADER, WAL_HEADER, log_is_damaged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,6 +136,43 @@ def test_what_is_whole_is_carried_over(path: Path, damage, at_least: int) -> Non
     store.close()
     verdict = verify(path)
     assert (verdict.samples, verdict.failures, verdict.problems) == (len(kept) + 1, int(found[2]), ())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_damage_at_random_places(path: Path, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    content = bytearray(path.read_bytes())
+    pages = set()
+    for at in random.integers(0, len(content), 12):
+        length = int(random.choice([1, 8, 64, 3000]))
+        content[at : at + length] = random.bytes(len(content[at : at + length]))
+        pages |= {at // PAGE, (at + length - 1) // PAGE}
+    path.write_bytes(content)
+    store = MeasurementStore(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)
+        store.set_aside("for the test")
+    kept = store.earlier(KEY)
+    # A page has fewer than 90 samples; all other pages are read to the last row.
+    assert COUNT - 90 * len(pages) <= len(kept) < COUNT + (not pages)
+    assert set(kept) <= set(samples(COUNT))
+    assert verify(path).problems == ()
+
+
+def test_rows_on_both_sides_of_a_damaged_row(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    leaf = 50 * PAGE
+    assert content[leaf] == 0x0D
+    count = int.from_bytes(content[leaf + 3 : leaf + 5], "big")
+    middle = leaf + 8 + 2 * (count // 2)
+    content[middle : middle + 2] = b"\xff\xff"
+    path.write_bytes(content)
+    store = MeasurementStore(path)
+    with pytest.warns(PerflexWarning, match="is damaged"):
+        store.set_aside("for the test")
+    # The rows next to it may be lost with it.
+    assert COUNT - 3 <= len(store.earlier(KEY)) < COUNT
+    assert set(store.earlier(KEY)) < set(samples(COUNT))
 
 
 def test_garbage_has_nothing_to_carry_over(tmp_path: Path) -> None:
@@ -258,12 +295,12 @@ def with_log(tmp_path: Path) -> Path:
 
 def test_a_whole_log_is_whole(with_log: Path) -> None:
     wal = with_log.with_name("store.sqlite-wal")
-    assert not wal_is_damaged(wal, PAGE)
+    assert not log_is_damaged(wal, PAGE)
     # A process that is killed leaves a part of a frame, or frames of a transaction that never ended.
     content = wal.read_bytes()
     for cut in (1, 100, PAGE, 3 * PAGE + 77):
         wal.write_bytes(content[:-cut])
-        assert not wal_is_damaged(wal, PAGE)
+        assert not log_is_damaged(wal, PAGE)
     wal.write_bytes(content)
     assert MeasurementStore(with_log).earlier(KEY) == samples(200)
 
@@ -290,7 +327,7 @@ def test_a_damaged_log(with_log: Path, where: str) -> None:
     assert plain.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     plain.close()
     assert found < 120
-    assert wal_is_damaged(wal, PAGE)
+    assert log_is_damaged(wal, PAGE)
     assert "its write-ahead log is damaged" in verify(with_log).problems
     store = MeasurementStore(with_log)
     with pytest.warns(PerflexWarning, match="its write-ahead log is damaged"):

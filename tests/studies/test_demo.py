@@ -13,56 +13,38 @@ import pytest
 
 from perflex import Calibration
 from perflex.__main__ import main
-from perflex.errors import CalibrationError, FileFormatError, MeasurementError, PerflexWarning
-from perflex.features.values import kernel_feature_values
+from perflex.calibration.device_speed import REFERENCE_RATE
+from perflex.errors import FileFormatError, MeasurementError, PerflexWarning
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import matrix_sizes, multiply_add_rate, scaled_tags
-from perflex.studies.demo import DemoRow, _pairs, _rows, run_demo, write_demo
-from perflex.timing.fake import FakeDevice
+from perflex.models.sizes import matrix_sizes
+from perflex.studies.demo import DemoRow, demo_rows, demo_study, demo_summary, run_demo, write_demo
+from perflex.studies.evaluation import Point
+from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from perflex.studies.evaluation import DeviceEvaluation
+
 SIZES = (288, 416, 544, 672, 800, 928)
 COLUMNS = ["size", "variant", "predicted_s", "measured_s", "relative_error", "predicted_rank", "measured_rank"]
 
 
-@pytest.mark.parametrize("scale", [1e-3, 0.1, 0.165, 0.5, 1.0, 2.0, 60.0])
-def test_sizes_are_odd_multiples_of_32_and_increase(scale: float) -> None:
-    sizes = matrix_sizes(SIZES, scale)
-    assert len(sizes) == len(SIZES)
-    assert all(size % 64 == 32 and size >= 96 for size in sizes)
-    assert list(sizes) == sorted(set(sizes))
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 60.0])
+def test_sizes_of_the_demo_suit_the_device_unless_they_are_given(scale: float) -> None:
+    assert demo_study().sizes_for(scale) == matrix_sizes(SIZES, scale)
+    assert demo_study((512, 256)).sizes_for(scale) == (512, 256)
+    assert demo_study().trial_sizes_for(scale) == ()
 
 
-def test_sizes_grow_with_the_cube_root_of_speed() -> None:
-    assert matrix_sizes(SIZES, 1.0) == SIZES
-    for small, large in zip(SIZES, matrix_sizes(SIZES, 64.0), strict=True):
-        assert large == pytest.approx(4 * small, abs=32)
-
-
-def test_only_sizes_are_scaled_in_tags() -> None:
-    tags = ["matmul_sq_mem", "dtype:float32", "n:288,544", "nelements:131072,262144", "m:64"]
-    assert scaled_tags(tags, 1.0) == tags
-    assert scaled_tags(tags, 0.1) == ["matmul_sq_mem", "dtype:float32", "n:160,224", "nelements:32768,65536", "m:64"]
-
-
-def test_multiply_add_rate_of_a_fake_device() -> None:
-    device = FakeDevice(lambda _, sizes: sizes["nelements"] * 32 * sizes["m"] / 2e12)
-    assert multiply_add_rate(device) == pytest.approx(2e12)
-
-
-def test_ranks_and_pairs() -> None:
-    predicted = {(64, "prefetch"): 1.0, (64, "no_prefetch"): 2.0, (96, "prefetch"): 4.0, (96, "no_prefetch"): 3.0}
-    measured = {(64, "prefetch"): 1.1, (64, "no_prefetch"): 1.6, (96, "prefetch"): 3.0, (96, "no_prefetch"): 3.9}
-    rows = _rows(predicted, measured)
+def test_ranks(result: DeviceEvaluation) -> None:
+    measured = {(64, "a"): (1.0, 1.1), (64, "b"): (2.0, 1.6), (96, "a"): (4.0, 3.0), (96, "b"): (3.0, 3.9)}
+    points = tuple(Point(name, size, m, 0.0, {"matmul_sq": p}) for (size, name), (p, m) in measured.items())
+    rows = demo_rows(replace(result.studies[0], points=points))
     assert [(row.predicted_rank, row.measured_rank) for row in rows] == [(1, 1), (2, 2), (2, 1), (1, 2)]
     assert rows[0].relative_error == pytest.approx(1 / 1.1 - 1)
-    assert _pairs(rows) == (2, 1)
-    close = dict.fromkeys(predicted, 1.0) | {(96, "prefetch"): 1.05}
-    assert _pairs(_rows(predicted, close)) == (0, 0)
 
 
 def true_device(description_scale: float) -> FakeDevice:
@@ -75,7 +57,7 @@ def true_device(description_scale: float) -> FakeDevice:
 
     def law(label: str, sizes: dict[str, int]) -> float:
         kernel = known.get(label)
-        return model.evaluate(costs, kernel_feature_values(model.input_features(), kernel, sizes, 16))
+        return model.eval_with_kernel(costs, kernel, sizes, sub_group_size=16)
 
     collection = KernelCollection(ALL_GENERATORS)
     pilot = ["flops_madd_pattern", "dtype:float32", "groups_fit:True", "m:64"]
@@ -87,9 +69,8 @@ def true_device(description_scale: float) -> FakeDevice:
 
 
 @pytest.fixture(scope="module")
-def result(monkeypatch_module: pytest.MonkeyPatch) -> object:
-    monkeypatch_module.setattr("perflex.studies.demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
-    monkeypatch_module.setattr("perflex.studies.demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
+def result(monkeypatch_module: pytest.MonkeyPatch) -> DeviceEvaluation:
+    set_scale(monkeypatch_module)
     return run_demo(true_device(0.1), sizes=(96, 160))
 
 
@@ -99,37 +80,49 @@ def monkeypatch_module() -> object:
         yield patch
 
 
-def test_where_the_model_is_true_the_demo_finds_it(result: object) -> None:
-    assert result.geomean_error["prefetch"] < 0.01
-    assert result.geomean_error["no_prefetch"] < 0.01
-    assert {kernel.partition("(")[0] for kernel in result.calibration.fit.kernels}.isdisjoint({"matmul_sq"})
-    assert [(row.size, row.variant) for row in result.rows] == [
+def set_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perflex.studies.evaluation.run.multiply_add_rate", lambda *_: 0.1 * REFERENCE_RATE)
+
+
+def test_where_the_model_is_true_the_demo_finds_it(result: DeviceEvaluation) -> None:
+    summary = demo_summary(result)
+    assert summary["geomean_error"]["prefetch"] < 0.01
+    assert summary["geomean_error"]["no_prefetch"] < 0.01
+    (study,) = result.studies
+    assert {kernel.partition("(")[0] for kernel in study.calibrations["matmul_sq"].fit.kernels}.isdisjoint(
+        {"matmul_sq"}
+    )
+    assert [(row.size, row.variant) for row in demo_rows(study)] == [
         (96, "prefetch"), (96, "no_prefetch"), (160, "prefetch"), (160, "no_prefetch"),
     ]  # fmt: skip
-    assert result.pairs_ranked_right == result.pairs
+    assert summary["pairs_ranked_right"] == summary["pairs"]
     assert result.drift == pytest.approx(0.0, abs=1e-6)
 
 
-def test_files_that_scripts_read(result: object, tmp_path: Path) -> None:
+def test_files_that_scripts_read(result: DeviceEvaluation, tmp_path: Path) -> None:
     paths = write_demo(result, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(paths)
-    with paths["table.csv"].open(newline="") as stream:
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    with (tmp_path / "table.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert list(rows[0]) == COLUMNS == list(DemoRow.__dataclass_fields__)
-    assert [float(row["predicted_s"]) for row in rows] == [row.predicted_s for row in result.rows]
-    summary = json.loads(paths["summary.json"].read_text())
-    assert {"device", "geomean_error", "pairs", "pairs_ranked_right", "seconds"} <= set(summary)
-    assert summary["geomean_error"] == result.geomean_error
-    calibration = Calibration.load(paths["calibration.yaml"])
-    assert dict(calibration.params) == dict(result.calibration.params)
+    expected = [row.predicted_s for row in demo_rows(result.studies[0])]
+    assert [float(row["predicted_s"]) for row in rows] == expected
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert list(summary) == [
+        "device", "geomean_error", "pairs", "pairs_ranked_right", "seconds", "drift", "noise_floor", "sizes",
+        "sub_group_size", "measurement_kernels",
+    ]  # fmt: skip
+    assert summary == demo_summary(result)
+    calibration = Calibration.load(tmp_path / "calibration.yaml")
+    assert dict(calibration.params) == dict(result.studies[0].calibrations["matmul_sq"].params)
     from matplotlib.image import imread
 
-    picture = imread(paths["matmul.png"])
+    picture = imread(tmp_path / "matmul.png")
     assert picture.shape[1] >= 800
     assert picture.std() > 0.05
 
 
-def test_unwritable_folder(result: object, tmp_path: Path) -> None:
+def test_unwritable_folder(result: DeviceEvaluation, tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="cannot write the demo's results"):
         write_demo(result, tmp_path / "not there")
 
@@ -154,7 +147,7 @@ def test_bad_options_are_one_line_and_exit_code_2(
 
 
 @pytest.fixture
-def demo_run(result: object, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+def demo_run(result: DeviceEvaluation, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
     """The command meets a demo that was run before; its options are kept."""
     calls: list[dict[str, object]] = []
 
@@ -169,7 +162,7 @@ def demo_run(result: object, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, 
 
 
 def test_the_command_prints_what_was_found(
-    demo_run: list[dict[str, object]], result: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    demo_run: list[dict[str, object]], result: DeviceEvaluation, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "some" / "where"
     words = ["--out", str(out), "--device", "mine", "--sizes", "96,160,96", "--trials", "3"]
@@ -179,13 +172,14 @@ def test_the_command_prints_what_was_found(
     assert call["device"] == "device mine"
     assert call["sizes"] == (96, 160)
     assert (call["timing"].trials, call["timing"].min_trials) == (3, 3)
-    for row in result.rows:
+    for row in demo_rows(result.studies[0]):
         (line,) = [line for line in printed.splitlines() if f" {row.size} " in line and f" {row.variant} " in line]
         assert f"{1e3 * row.predicted_s:.3f} ms" in line
         assert f"{1e3 * row.measured_s:.3f} ms" in line
         assert f"{100 * row.relative_error:+.1f} %" in line
     assert "geometric mean of relative error: prefetch " in printed
-    assert f"ranked right: {result.pairs_ranked_right} of {result.pairs} sizes" in printed
+    pairs, right = result.studies[0].pairs("matmul_sq")
+    assert f"ranked right: {right} of {pairs} sizes at which the variants differ by over 7 %" in printed
     assert "none of them a matrix multiplication" in printed
     assert re.search(r"^drift [+-]0\.0 %: change of measurement kernels", printed, re.MULTILINE)
     assert "odd multiples" not in printed
@@ -226,8 +220,7 @@ def test_a_target_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
             raise MeasurementError(msg, kernel=label)
         return device.law(label, sizes)
 
-    monkeypatch.setattr("perflex.studies.demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
-    monkeypatch.setattr("perflex.studies.demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
+    set_scale(monkeypatch)
     with pytest.raises(MeasurementError, match=r"matmul_sq\(.*out of resources"):
         run_demo(replace(device, law=law), sizes=(96,))
 
@@ -241,20 +234,12 @@ def test_a_machine_that_becomes_slower_is_noticed(monkeypatch: pytest.MonkeyPatc
             slower.append(label)
         return device.law(label, sizes) * (1.25 if slower else 1.0)
 
-    monkeypatch.setattr("perflex.studies.demo.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
-    monkeypatch.setattr("perflex.studies.demo.multiply_add_rate", lambda _: 0.1 * 1.7e11)
+    set_scale(monkeypatch)
     result = run_demo(replace(device, law=law), sizes=(96,))
     assert result.drift == pytest.approx(0.25, abs=1e-6)
-    assert [row.relative_error for row in result.rows] == pytest.approx([-0.2, -0.2], abs=0.01)
-    assert result.summary()["drift"] == result.drift
-
-
-def test_matrix_multiplications_may_not_calibrate_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(["matmul_sq", "dtype:float32", "n:64"])
-    monkeypatch.setattr("perflex.studies.demo.measurement_kernels", lambda *_: kernels)
-    monkeypatch.setattr("perflex.studies.demo.multiply_add_rate", lambda _: 1e11)
-    with pytest.raises(CalibrationError, match="must not be calibrated with the matrix multiplications"):
-        run_demo(FakeDevice(lambda *_: pytest.fail("measured")), sizes=(96,))
+    rows = demo_rows(result.studies[0])
+    assert [row.relative_error for row in rows] == pytest.approx([-0.2, -0.2], abs=0.01)
+    assert demo_summary(result)["drift"] == result.drift
 
 
 def test_a_file_in_the_way_of_the_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

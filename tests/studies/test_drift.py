@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from perflex import Model, calibrate
+from perflex import gather_feature_values
 from perflex.errors import MeasurementError
 from perflex.studies.recheck import drift, reference_times
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from perflex.timing.measuring import MeasurementFailure, Timing
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -35,14 +35,12 @@ def test_reference_times_are_those_of_the_calibration() -> None:
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
 
     def law(_: str, sizes: dict[str, int]) -> float:
-        # Far from proportional, so that the model fits badly: measured times are wanted, not predicted ones.
         return {32768: 5e-3, 65536: 1e-3, 131072: 4e-3}[sizes["nelements"]]
 
-    model = Model("f_cl_wall_time_fake", "p_madd * f_op_float32_madd")
-    calibration = calibrate(model, kernels, device=FakeDevice(law))
-    assert calibration.fit.geometric_mean_error > 0.1
-    found = reference_times(calibration, kernels, 2)
+    table = gather_feature_values(["f_cl_wall_time_fake", "f_op_float32_madd"], kernels, device=FakeDevice(law))
+    named = {kernel.name: kernel for kernel in kernels}
+    found = reference_times(table, named, 2)
     assert [kernel.sizes["nelements"] for kernel in found] == [32768, 131072]
     assert list(found.values()) == pytest.approx([5e-3, 4e-3])
     other = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "ngroups:16"])
-    assert reference_times(calibration, other, 2) == {}
+    assert reference_times(table, {kernel.name: kernel for kernel in other}) == {}

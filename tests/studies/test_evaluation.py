@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, FeatureTable, Model
-from perflex.devices.wall_time import wall_time_identifier
+from perflex.calibration.device_speed import REFERENCE_RATE
 from perflex.errors import CalibrationError, MeasurementError
-from perflex.features.values import kernel_feature_values
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import REFERENCE_RATE, odd_multiples
 from perflex.studies.evaluation import STUDIES, choose_overlap, evaluate_device, write_evaluation
 from perflex.studies.evaluation.report import overall_error, report_text
 from perflex.studies.evaluation.run import Point, StudyResult
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,11 +113,6 @@ def test_study_sizes_suit_all_variants(study: str) -> None:
         assert STUDIES[study].kernel(variant, STUDIES[study].sizes[0]).generator in {"matmul_sq", "dg_diff", "fdiff"}
 
 
-def test_odd_multiples_grow_with_the_root() -> None:
-    assert odd_multiples((112, 336), 1.0, power=2, step=112) == (112, 336)
-    assert odd_multiples((1232,), 9.0, power=2, step=112) == (3 * 1232,)
-
-
 @pytest.mark.parametrize("study", STUDIES)
 @pytest.mark.parametrize("scale", [0.1, 1.0, 20.0])
 def test_no_model_is_calibrated_with_what_it_predicts(study: str, scale: float) -> None:
@@ -151,7 +144,7 @@ def evaluate_on_fake(largest_group: int):
             items = kernel.arguments["tile"] ** 2
             msg = f"{label}: work-groups have {items} work-items, the device allows {largest_group}"
             raise MeasurementError(msg)
-        return float(model.evaluate(costs, kernel_feature_values(model.input_features(), kernel, kernel.sizes)))
+        return float(model.eval_with_kernel(costs, kernel, kernel.sizes))
 
     device = FakeDevice(law, noise=0.002)
     with warnings.catch_warnings():
@@ -245,5 +238,6 @@ def test_pairs_count_only_variants_that_differ(evaluation) -> None:
     assert result.geomean_error("m", "a") == pytest.approx(1e-6)
 
 
-def test_the_output_feature_names_the_device() -> None:
-    assert wall_time_identifier(FakeDevice(lambda *_: 1.0)).startswith("f_cl_wall_time_")
+def test_the_output_feature_names_the_device(evaluation) -> None:
+    for calibration in evaluation.studies[0].calibrations.values():
+        assert calibration.model.output_feature.startswith("f_cl_wall_time_")

@@ -27,18 +27,20 @@ from bench.gpu_parts.parts import Goal, Part, PartRun, Setting, run_parts
 from bench.gpu_parts.pipeline import Plan, Variant, prepared, timed_variants
 from bench.gpu_parts.report import report_text
 from bench.gpu_parts.stencil_kernels import Shape, shapes, star25
+from perflex import TimingOptions
 from perflex.analysis.volumes import read_rows
 from perflex.errors import MeasurementError
 from perflex.studies.evaluation import STUDIES
 from perflex.studies.evaluation.run import DeviceEvaluation, Point, StudyResult
-from perflex.timing.fake import FakeDevice
-from perflex.timing.measuring import TimingOptions
+from perflex.testing import FakeDevice
+from perflex.timing.launch.backend import backend_of
 from support.cuda_for_tests import fake_cupy, fake_gpu  # noqa: F401 - fixtures
+from tests.support.building import built
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.devices.listing import Device
+    from perflex import Device
 
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 
@@ -384,9 +386,9 @@ def test_launches_that_were_timed_are_told_when_time_is_up(tmp_path: Path) -> No
 @pytest.mark.parametrize("folding", ["none", "2y", "2z"])
 def test_stencils_of_all_foldings_are_right(default_device: Device, folding: str) -> None:
     nx, ny, nz = 19, 14, 10  # none a multiple of the work-group's extents
-    backend = default_device.backend()
+    backend = backend_of(default_device)
     try:
-        runnable = backend.prepare(star25(Shape(8, 4, 2, folding)), {"nx": nx, "ny": ny, "nz": nz}, "star25")
+        runnable = built(backend, star25(Shape(8, 4, 2, folding)), {"nx": nx, "ny": ny, "nz": nz}, "star25")
         runnable.run(1)
         u, v = (runnable.read(name).reshape(nz + 8, ny + 8, nx + 8) for name in "uv")  # type: ignore[attr-defined]
     finally:
@@ -413,8 +415,8 @@ def test_registers_of_built_kernels_stand_beside_their_volumes(fake_gpu: Device)
     found = prepared(plan, Variant(shape, "built", registers=200))
     assert not found.failure
     assert found.features.keys() == set(features[:3])
-    built = fake_gpu.backend().prepare(_small_stencil(**shape), sizes, "built")
-    assert found.features["f_registers"] == built.resources.registers != 200
+    ready = built(backend_of(fake_gpu), _small_stencil(**shape), sizes, "built")
+    assert found.features["f_registers"] == ready.resources.registers != 200
     unknown = prepared(Plan(_small_stencil, sizes, features, FakeDevice(_law), "H100-SXM"), Variant(shape, "v1", 200))
     assert unknown.features["f_registers"] == 200
 
@@ -431,9 +433,9 @@ def test_the_space_of_matrix_multiplications_is_large_and_fits() -> None:
 def test_tiled_matrix_multiplications_are_right(default_device: Device) -> None:
     n = 64
     settings = {"lsize_0": 8, "lsize_1": 4, "rows": 2, "columns": 4, "k_tile": 16}
-    backend = default_device.backend()
+    backend = backend_of(default_device)
     try:
-        runnable = backend.prepare(tiled(**settings), {"n": n}, "tiled")
+        runnable = built(backend, tiled(**settings), {"n": n}, "tiled")
         runnable.run(1)
         a, b, c = (runnable.read(name).reshape(n, n) for name in "abc")  # type: ignore[attr-defined]
     finally:

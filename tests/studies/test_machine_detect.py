@@ -7,13 +7,13 @@ from pathlib import Path  # noqa: TC003 - pytest resolves annotations of fixture
 
 import pytest
 
+from perflex import load_machine
 from perflex.__main__ import main
 from perflex.cli import machine_detect as command
 from perflex.errors import DeviceError, MachineError
-from perflex.machines import load_machine
 from perflex.studies.machine_detect import detect, detect_machine, measure, reported_cpu
 from perflex.studies.machine_detect.detect import cpu_device
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from perflex.yaml_file import write_yaml
 
 CLOCK = 3e9

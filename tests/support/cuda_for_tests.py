@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from perflex.devices.cuda import load_cupy, properties_of
-from perflex.devices.listing import Device
+from perflex.devices.device import Device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

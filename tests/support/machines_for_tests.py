@@ -2,46 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from perflex import Machine
 
 KIB, MIB = 1024, 1024**2
 
-
-@dataclass(frozen=True)
-class MachineForTests:
-    name: str
-    compute_units: int | None
-    clock_hz: float
-    l1_bytes: int
-    l2_bytes: int
-    l2_effective_bytes: int
-    dram_bandwidth: float
-    l2_bandwidth: float
-    sub_group_size: int = 32
-    line_bytes: int = 128
-    sector_bytes: int = 32
-    l1_banks: int = 32
-    l1_bank_bytes: int = 4
-    local_bytes: int = 96 * KIB
-    local_banks: int = 32
-    local_bank_bytes: int = 4
-    max_items_per_unit: int = 2048
-    max_groups_per_unit: int = 32
-    max_items_per_group: int = 1024
-    registers_per_unit: int = 65536
-    register_granularity: int = 8
-    curves: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-
-
-V100 = MachineForTests("v100", 80, 1.38e9, 128 * KIB, 6 * MIB, 6 * MIB, 790e9, 2500e9)
-A100 = MachineForTests("a100_40gb", 108, 1.41e9, 192 * KIB, 40 * MIB, 20 * MIB, 1400e9, 4500e9, local_bytes=164 * KIB)
+# The tool knows no reserved local memory, no steps of it, and no parts of a register file; so does this machine.
+V100 = Machine(
+    "v100",
+    compute_units=80,
+    clock_hz=1.38e9,
+    sub_group_size=32,
+    l1_bytes=128 * KIB,
+    line_bytes=128,
+    sector_bytes=32,
+    l1_banks=32,
+    l1_bank_bytes=4,
+    l2_bytes=6 * MIB,
+    l2_effective_bytes=6 * MIB,
+    l2_bandwidth=2500e9,
+    dram_bandwidth=790e9,
+    local_bytes=96 * KIB,
+    local_bytes_per_group=96 * KIB,
+    local_banks=32,
+    local_bank_bytes=4,
+    max_items_per_unit=2048,
+    max_groups_per_unit=32,
+    max_items_per_group=1024,
+    registers_per_unit=65536,
+    registers_per_item_max=255,
+    register_granularity=8,
+)
+A100 = replace(
+    V100,
+    name="a100_40gb",
+    compute_units=108,
+    clock_hz=1.41e9,
+    l1_bytes=192 * KIB,
+    l2_bytes=40 * MIB,
+    l2_effective_bytes=20 * MIB,
+    l2_bandwidth=4500e9,
+    dram_bandwidth=1400e9,
+    local_bytes=164 * KIB,
+    local_bytes_per_group=163 * KIB,
+)
 RTX2080TI = replace(
-    MachineForTests("rtx_2080_ti", 68, 1.545e9, 64 * KIB, 5632 * KIB, 5632 * KIB, 616e9, 2000e9),
+    V100,
+    name="rtx_2080_ti",
+    compute_units=68,
+    clock_hz=1.545e9,
+    l1_bytes=64 * KIB,
+    l2_bytes=5632 * KIB,
+    l2_effective_bytes=5632 * KIB,
+    l2_bandwidth=2000e9,
+    dram_bandwidth=616e9,
     local_bytes=64 * KIB,
+    local_bytes_per_group=64 * KIB,
     max_items_per_unit=1024,
     max_groups_per_unit=16,
 )

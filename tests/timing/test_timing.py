@@ -1,21 +1,29 @@
 from __future__ import annotations
 
+import doctest
 import pickle
+import warnings
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
+from perflex import annotate
 from perflex.errors import MeasurementError, MissingSizeError
-from perflex.timing.fake import FakeDevice
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.features.sized_kernel import SizedKernel
+from perflex.timing.fake import FakeBackend, FakeDevice
+from perflex.timing.isolation.backend import IsolatedBackend
+from perflex.timing.launch.request import LaunchRequest, request_for
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure, open_backend
+from perflex.timing.results import Drift, Measured, TimingSummary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
 
 
 def vector() -> lp.TranslationUnit:
@@ -32,8 +40,8 @@ def law(label: str, sizes: Mapping[str, int]) -> float:
     return 1e-6 * sizes["n"]
 
 
-def jobs(*sizes: int) -> list[tuple[Any, dict[str, int], str]]:
-    return [(KERNEL, {"n": n}, f"n={n}") for n in sizes]
+def jobs(*sizes: int) -> list[SizedKernel]:
+    return [SizedKernel(KERNEL, {"n": n}, f"n={n}") for n in sizes]
 
 
 def timings(outcomes: list[Timing | MeasurementFailure]) -> list[Timing]:
@@ -49,15 +57,16 @@ class Watched(FakeDevice):
         runs = RUNS
 
         class Backend:
+            device = self
             timer_resolution_s = outer.timer_resolution_s
             close = staticmethod(outer.close)
 
-            def prepare(self, kernel: Any, sizes: Mapping[str, int], label: str) -> Any:
-                inner = outer.prepare(kernel, sizes, label)
+            def build(self, request: SizedKernel) -> Any:
+                inner = outer.build(request)
 
                 class Runnable:
                     def run(self, launches: int) -> tuple[float, ...]:
-                        runs.append((label, launches))
+                        runs.append((request.label, launches))
                         return inner.run(launches)
 
                 return Runnable()
@@ -156,10 +165,11 @@ def test_failure_in_the_middle_drops_that_kernel_only() -> None:
     class Flaky(FakeDevice):
         def backend(self) -> Any:
             backend = super().backend()
-            prepare = backend.prepare
+            build = backend.build
 
-            def flaky(kernel: Any, sizes: Mapping[str, int], label: str) -> Any:
-                runnable = prepare(kernel, sizes, label)
+            def flaky(request: SizedKernel) -> Any:
+                label = request.label
+                runnable = build(request)
                 run = runnable.run
 
                 def counted(launches: int) -> tuple[float, ...]:
@@ -172,7 +182,7 @@ def test_failure_in_the_middle_drops_that_kernel_only() -> None:
                 runnable.run = counted  # type: ignore[method-assign]
                 return runnable
 
-            backend.prepare = flaky  # type: ignore[method-assign]
+            backend.build = flaky  # type: ignore[method-assign]
             return backend
 
     fine, failed = measure(jobs(1, 2), Flaky(law))
@@ -222,12 +232,54 @@ def test_senseless_options_are_refused(options: dict[str, Any], message: str) ->
         TimingOptions(**options)
 
 
+def test_how_measuring_went_in_all() -> None:
+    def law(label: str, sizes: Mapping[str, int]) -> float:
+        if label == "n=2":
+            msg = "n=2: does not build"
+            raise MeasurementError(msg)
+        return 1e-3 * sizes["n"]
+
+    measured = measure(jobs(1, 2, 3), FakeDevice(law))
+    assert [timing.label for timing in measured.timings] == ["n=1", "n=3"]
+    assert measured.summary() == TimingSummary(kernels_precise=2)
+    drifting = Measured(measured, Drift(found=True, size=1.2, corrected=True), samples_resumed=7)
+    assert drifting.summary() == TimingSummary(1.2, drift_corrected=True, kernels_precise=2, samples_resumed=7)
+
+
+def test_example_of_the_fake_device() -> None:
+    (example,) = doctest.DocTestFinder(recurse=False).find(FakeDevice, "FakeDevice", globs={"kernel": vector()})
+    assert len(example.examples) >= 6
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = doctest.DocTestRunner().run(example)
+    assert result.failed == 0
+
+
+def test_devices_of_ones_own_bring_their_backends() -> None:
+    fake = FakeDevice(law)
+    assert isinstance(open_backend(fake, TimingOptions()), FakeBackend)
+    job = SizedKernel(annotate(vector(), branches="domain"), {"n": 64}, "x")
+    assert request_for(job, fake) is job
+
+
+@pytest.mark.device
+def test_real_devices_get_code_in_a_process_of_their_own(default_device: Device) -> None:
+    job = SizedKernel(annotate(vector(), branches="domain"), {"n": 64}, "x")
+    request = request_for(job, default_device)
+    assert isinstance(request, LaunchRequest)
+    assert request_for(request, default_device) is request
+    for isolate in (True, False):
+        with closing(open_backend(default_device, TimingOptions(isolate=isolate))) as backend:
+            assert isinstance(backend, IsolatedBackend) == isolate
+            assert backend.build(request).run(1)[0] > 0
+
+
 @pytest.mark.device
 def test_real_device_times_several_sizes(default_device: Device) -> None:
     kernel = vector()
     options = TimingOptions(trials=3, min_trials=2)
-    real: list[tuple[Any, dict[str, int], str]] = [(kernel, {"n": n}, f"n={n}") for n in (1000, 100_000)]
-    first, second, failed = measure([*real, (kernel, {}, "no size")], default_device, options)
+    real: list[SizedKernel] = [SizedKernel(kernel, {"n": n}, f"n={n}") for n in (1000, 100_000)]
+    first, second, failed = measure([*real, SizedKernel(kernel, {}, "no size")], default_device, options)
     assert isinstance(first, Timing)
     assert isinstance(second, Timing)
     assert first.seconds > 0

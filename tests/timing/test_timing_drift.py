@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from perflex.features.sized_kernel import SizedKernel
 from perflex.store import Sample
 from perflex.timing.drift import assess_drift, reference_count
 from perflex.timing.fake import FakeDevice
@@ -121,11 +122,11 @@ class Drifting(FakeDevice):
 
     def backend(self) -> Any:
         backend = super().backend()
-        prepare = backend.prepare
+        build = backend.build
         launched = 0
 
-        def slowing(kernel: Any, sizes: Mapping[str, int], label: str) -> Any:
-            runnable = prepare(kernel, sizes, label)
+        def slowing(request: SizedKernel) -> Any:
+            runnable = build(request)
             run = runnable.run
 
             def slower(launches: int) -> tuple[float, ...]:
@@ -136,7 +137,7 @@ class Drifting(FakeDevice):
             runnable.run = slower  # type: ignore[method-assign]
             return runnable
 
-        backend.prepare = slowing  # type: ignore[method-assign]
+        backend.build = slowing  # type: ignore[method-assign]
         return backend
 
 
@@ -145,7 +146,7 @@ def test_measuring_on_a_device_that_slows_down() -> None:
         return 1e-3 * sizes["n"]
 
     kernel: Any = None
-    jobs = [(kernel, {"n": n}, f"n={n}") for n in range(1, 11)]
+    jobs = [SizedKernel(kernel, {"n": n}, f"n={n}") for n in range(1, 11)]
     steady = measure(jobs, FakeDevice(law, noise=0.02), TimingOptions(precision=0, trials=30, budget_s=10))
     assert not steady.drift.corrected
     slowing = measure(jobs, Drifting(law, noise=0.02), TimingOptions(precision=0, trials=30, budget_s=10))

@@ -11,6 +11,7 @@ import pytest
 
 from failing_kernels import good
 from perflex.errors import MeasurementError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.fake import FakeDevice
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.plan import plan_launch
@@ -55,15 +56,13 @@ def law(_: str, sizes: Mapping[str, int]) -> float:
     return 1e-6 * sizes["n"]
 
 
-def jobs(*sizes: int) -> list[tuple[Any, dict[str, int], str]]:
-    return [(KERNEL, {"n": n}, f"n={n}") for n in sizes]
+def jobs(*sizes: int) -> list[SizedKernel]:
+    return [SizedKernel(KERNEL, {"n": n}, f"n={n}") for n in sizes]
 
 
 class Closed(FakeDevice):
     def backend(self) -> Any:
-        backend = super().backend()
-        backend.prepare = lambda *_: pytest.fail("built in vain")  # type: ignore[method-assign]
-        return backend
+        pytest.fail("opened in vain")
 
 
 def test_every_sample_is_recorded_with_its_round() -> None:
@@ -84,7 +83,10 @@ def test_what_is_known_is_not_measured_again() -> None:
     kept = Kept()
     options = TimingOptions(trials=12)
     first = measure(jobs(100, 200), FakeDevice(law, noise=0.1), options, recorder=kept)
-    assert measure(jobs(100, 200), Closed(law), options, recorder=kept) == first
+    assert first.summary().samples_resumed == 0
+    known = measure(jobs(100, 200), Closed(law), options, recorder=kept)
+    assert known == first
+    assert known.summary().samples_resumed == sum(len(timing.samples) for timing in first.timings)
     more = measure(jobs(100, 200), FakeDevice(law, noise=0.1), replace(options, trials=15), recorder=kept)
     assert all(isinstance(outcome, Timing) and len(outcome.samples) == 15 for outcome in more)
     assert set(kept.labels.values()) == {15}
@@ -157,30 +159,34 @@ def test_key_holds_all_that_a_time_depends_on(monkeypatch: pytest.MonkeyPatch) -
     device = FakeDevice(law)
     options = TimingOptions()
     kernel = good()
-    key = measurement_key(kernel, {"n": 64}, device, options)
-    assert key == measurement_key(good(), {"n": np.int64(64)}, FakeDevice(law, noise=0.5), TimingOptions(trials=9))
+    key = measurement_key(SizedKernel(kernel, {"n": 64}, "x"), device, options)
+    assert key == measurement_key(
+        SizedKernel(good(), {"n": np.int64(64)}, "x"), FakeDevice(law, noise=0.5), TimingOptions(trials=9)
+    )
     others = [
-        measurement_key(good(3.0), {"n": 64}, device, options),
-        measurement_key(lp.assume(kernel, "n>=64"), {"n": 64}, device, options),
-        measurement_key(kernel, {"n": 65}, device, options),
-        measurement_key(kernel, {"n": 64, "m": 1}, device, options),
-        measurement_key(kernel, {"n": 64, "alpha": 0.5}, device, options),
-        measurement_key(kernel, {"n": 64, "alpha": 0.25}, device, options),
-        measurement_key(kernel, {"n": 64}, FakeDevice(law, name="other"), options),
-        measurement_key(kernel, {"n": 64}, FakeDevice(law, platform="other"), options),
-        measurement_key(kernel, {"n": 64}, FakeDevice(law, vendor="other"), options),
-        measurement_key(kernel, {"n": 64}, FakeDevice(law, driver="1"), options),
-        measurement_key(kernel, {"n": 64}, device, TimingOptions(warmups=2)),
+        measurement_key(SizedKernel(good(3.0), {"n": 64}, "x"), device, options),
+        measurement_key(SizedKernel(lp.assume(kernel, "n>=64"), {"n": 64}, "x"), device, options),
+        measurement_key(SizedKernel(kernel, {"n": 65}, "x"), device, options),
+        measurement_key(SizedKernel(kernel, {"n": 64, "m": 1}, "x"), device, options),
+        measurement_key(SizedKernel(kernel, {"n": 64, "alpha": 0.5}, "x"), device, options),
+        measurement_key(SizedKernel(kernel, {"n": 64, "alpha": 0.25}, "x"), device, options),
+        measurement_key(SizedKernel(kernel, {"n": 64}, "x"), FakeDevice(law, name="other"), options),
+        measurement_key(SizedKernel(kernel, {"n": 64}, "x"), FakeDevice(law, platform="other"), options),
+        measurement_key(SizedKernel(kernel, {"n": 64}, "x"), FakeDevice(law, vendor="other"), options),
+        measurement_key(SizedKernel(kernel, {"n": 64}, "x"), FakeDevice(law, driver="1"), options),
+        measurement_key(SizedKernel(kernel, {"n": 64}, "x"), device, TimingOptions(warmups=2)),
     ]
     monkeypatch.setattr("perflex.timing.key.version", lambda _: "0")
-    others.append(measurement_key(kernel, {"n": 64}, device, options))
+    others.append(measurement_key(SizedKernel(kernel, {"n": 64}, "x"), device, options))
     assert len({key, *others}) == len(others) + 1
 
 
 def test_key_of_a_kernel_with_own_functions_holds_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
     def keys() -> tuple[MeasurementKey, ...]:
         kernels = (good(name="told_apart"), lp.register_preamble_generators(good(name="told_apart"), [preamble]))
-        return tuple(measurement_key(kernel, {"n": 64}, FakeDevice(law), TimingOptions()) for kernel in kernels)
+        return tuple(
+            measurement_key(SizedKernel(kernel, {"n": 64}, "x"), FakeDevice(law), TimingOptions()) for kernel in kernels
+        )
 
     plain, with_function = keys()
     assert keys() == (plain, with_function)
@@ -197,5 +203,7 @@ def test_numbers_of_a_device_count_its_equals() -> None:
     class Second(FakeDevice):
         ordinal = 1
 
-    first, second = (measurement_key(good(), {"n": 1}, kind(law), TimingOptions()) for kind in (FakeDevice, Second))
+    first, second = (
+        measurement_key(SizedKernel(good(), {"n": 1}, "x"), kind(law), TimingOptions()) for kind in (FakeDevice, Second)
+    )
     assert first != second

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.fake import FakeDevice
 from perflex.timing.measuring import Timing, TimingOptions, measure
 
@@ -30,14 +31,15 @@ class Uneven(FakeDevice):
         object.__setattr__(self, "runs", runs)
 
         class Backend:
+            device = self
             timer_resolution_s = 1e-9
 
-            def prepare(self, kernel: Any, sizes: Mapping[str, int], label: str) -> Any:
-                inner = (noisy if sizes["n"] % 2 else steady).prepare(kernel, sizes, label)
+            def build(self, request: SizedKernel) -> Any:
+                inner = (noisy if request.sizes["n"] % 2 else steady).build(request)
 
                 class Runnable:
                     def run(self, launches: int) -> tuple[float, ...]:
-                        runs[label] += 1
+                        runs[request.label] += 1
                         return inner.run(launches)
 
                 return Runnable()
@@ -48,8 +50,8 @@ class Uneven(FakeDevice):
         return Backend()
 
 
-def jobs(*sizes: int) -> list[tuple[Any, dict[str, int], str]]:
-    return [(KERNEL, {"n": n}, f"n={n}") for n in sizes]
+def jobs(*sizes: int) -> list[SizedKernel]:
+    return [SizedKernel(KERNEL, {"n": n}, f"n={n}") for n in sizes]
 
 
 def test_precise_kernels_drop_out_and_noisy_ones_go_on() -> None:

@@ -8,7 +8,7 @@ import loopy as lp
 import pytest
 
 from oracles.oclgrind import needs_oclgrind, run_jobs
-from perflex.features import counts_of, extract_scop, parse_feature
+from perflex.features import Target, counts_of, extract_scop, parse_feature
 from uipick import KernelCollection
 from uipick.generators import ALL_GENERATORS
 from uipick.generators.dg_diff import DG_DIFF_TAGS
@@ -114,7 +114,9 @@ def test_the_layout_gives_lid_0_stride_1(one):
         scop = extract_scop(_dg(one, variant).kernel)
         _, u, res = DG_DIFF_TAGS[variant]
         for tag, count in ((u, 3 * 64 * 64 * 4096), (res, 3 * 64 * 4096)):
-            assert parse_feature(f"f_mem_access_tag:{tag}_lstrides:{{0:{stride}}}").value(scop, sizes, 32) == count
+            assert (
+                parse_feature(f"f_mem_access_tag:{tag}_lstrides:{{0:{stride}}}").value(scop, sizes, Target()) == count
+            )
 
 
 @pytest.mark.parametrize("row", TILES)
@@ -124,7 +126,7 @@ def test_fdiff_tiles_are_the_paper_s(one, row):
     scop, sizes = extract_scop(kernel.kernel), {"n": inner}
 
     def value(feature, sizes=sizes):
-        return parse_feature(feature).value(scop, sizes, 1)
+        return parse_feature(feature).value(scop, sizes, Target(1))
 
     assert value("f_thread_items") == value(f"f_mem_access_tag:uLD_lstrides:{{0:1}}_gstrides:{{0:{row['gid0']}}}")
     assert value("f_thread_items") == tile**2 == row["active"] + row["idle"]

@@ -169,6 +169,17 @@ def test_without_the_prefetch_tag_there_are_eight():
     assert len({id(k.kernel) for k in kernels}) == 2
 
 
+def test_values_need_not_be_texts():
+    collection = KernelCollection(ALL_GENERATORS)
+    tags = [tag for tag in PAPER_MATMUL if not tag.startswith("n:")]
+    given = collection.generate_kernels(tags, {"n": (2048, 2560)})
+    assert [k.name for k in given] == [k.name for k in collection.generate_kernels([*tags, "n:2048,2560"])]
+    with pytest.raises(TagError, match="argument 'n' is given twice"):
+        collection.generate_kernels([*tags, "n:2048"], {"n": (2048,)})
+    with pytest.raises(TagError, match="value -16 is not allowed for argument 'n'"):
+        collection.generate_kernels(tags, {"n": (-16,)})
+
+
 def test_the_paper_s_madd_tags():
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels(PAPER_MADD)
     assert len(kernels) == 16

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from perflex.errors import TagError
-from perflex.features import extract_scop, parse_feature
+from perflex.features import Target, extract_scop, parse_feature
 
 
 def _value(kernel, identifier, sub_group_size=1):
-    return parse_feature(identifier).value(extract_scop(kernel.kernel), kernel.sizes, sub_group_size)
+    return parse_feature(identifier).value(extract_scop(kernel.kernel), kernel.sizes, Target(sub_group_size))
 
 
 def _close(result, expected):

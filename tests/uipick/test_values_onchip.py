@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from perflex.errors import TagError
-from perflex.features import extract_scop, parse_feature
+from perflex.features import Target, extract_scop, parse_feature
+from tests.support.building import built
 
 
 def _value(kernel, identifier, sub_group_size=1):
-    return parse_feature(identifier).value(extract_scop(kernel.kernel), kernel.sizes, sub_group_size)
+    return parse_feature(identifier).value(extract_scop(kernel.kernel), kernel.sizes, Target(sub_group_size))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_programs_of_several_launches_can_be_timed(one, default_device):
 
     backend = OpenCLBackend(default_device)
     kernel = one("launches", "dtype:float32", "stages:2", "ngroups:16")
-    runnable = backend.prepare(kernel.kernel, dict(kernel.sizes), kernel.name)
+    runnable = built(backend, kernel.kernel, dict(kernel.sizes), kernel.name)
     assert all(time > 0 for time in runnable.run(3))
     assert runnable.read("result")[-1] == 16 * 256 - 1
     backend.close()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import BlockError, CalibrationError
+from perflex.features.sized_kernel import SizedKernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from perflex.analysis.blocks.grids import GridStencil
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
     from perflex.machines import Machine
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.measuring import TimingOptions
@@ -31,7 +31,7 @@ def calibrate_blocks(
     kernels: Sequence[tuple[Any, Mapping[str, int], tuple[int, int, int]]],
     machine: Machine | str | Path,
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     cores: int | None = None,
     timing: TimingOptions | None = None,
 ) -> Calibration:
@@ -71,13 +71,12 @@ def calibrate_blocks(
     from perflex.analysis.blocks.grids import read_grids
     from perflex.analysis.blocks.quantities import block_expression, block_info, block_quantities
     from perflex.calibration.calibrating import calibration_from_table
-    from perflex.devices.listing import find_device
     from perflex.expression.model import Model
     from perflex.features import extract_scop
     from perflex.fit.fitting import fit_model
     from perflex.fit.table import FeatureTable, scale_features_by_output
     from perflex.machines import load_machine
-    from perflex.timing.measuring import Timing, TimingOptions, measure
+    from perflex.timing.measuring import Timing, TimingOptions, chosen_device, measure
 
     where = load_machine(machine)
     workers = int(where.need("cores")) if cores is None else cores
@@ -92,8 +91,8 @@ def calibrate_blocks(
         found = block_quantities(stencil, np.array([block], np.int64), where, workers)
         counts.append([float(found[name][0]) for name in names])
         labels.append(f"{stencil.name} {'x'.join(map(str, stencil.extents))} in {'x'.join(map(str, block))}")
-        jobs.append((kernel, sizes, labels[-1]))
-    chosen = find_device(device) if device is None or isinstance(device, str) else device
+        jobs.append(SizedKernel(kernel, sizes, labels[-1]))
+    chosen = chosen_device(device)
     options = timing or TimingOptions(min_trials=20, precision=0.0)
     outcomes = measure(jobs, chosen, options)
     timed = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Timing)]

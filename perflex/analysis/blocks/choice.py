@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.analysis.blocks.needs import needed_bytes
+from perflex.analysis.blocks.required_cache import needed_bytes
 from perflex.errors import BlockError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class BlockChoice:
     tiles
         Number of blocks of the whole grid.
     tiles_per_core
-        Of the core that has most.
+        Blocks of the core that has most of them.
     imbalance
         How many times as long the cores work as they would with equal shares: 1 where the tiles are a multiple.
     extra_loads

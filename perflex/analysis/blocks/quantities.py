@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.analysis.blocks.needs import needed_bytes
+from perflex.analysis.blocks.required_cache import needed_bytes
 from perflex.fit.table import FeatureInfo
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.analysis.roofline.ceilings import Ceiling
-    from perflex.analysis.roofline.place import Place
+    from perflex.analysis.roofline.place import RooflinePlace
     from perflex.machines import Machine
 
 __all__ = ["MOST_COLUMNS", "draw_roofline"]
@@ -35,7 +35,7 @@ _TITLE_WIDTH = 60
 _SIZE = {"l1": 11, "l2": 8, "dram": 5.5, "local": 8}
 
 
-def draw_roofline(places: Sequence[Place], machine: Machine, paths: Sequence[Path], *, title: str = "") -> None:
+def draw_roofline(places: Sequence[RooflinePlace], machine: Machine, paths: Sequence[Path], *, title: str = "") -> None:
     """Draw kernels side by side: above all instructions and global loads and stores, below those of local memory.
 
     Solid markers are all instructions, against the transactions of each level; open ones loads and stores, which stand
@@ -79,11 +79,11 @@ def draw_roofline(places: Sequence[Place], machine: Machine, paths: Sequence[Pat
         figure.savefig(path)
 
 
-def _sizes(place: Place) -> str:
+def _sizes(place: RooflinePlace) -> str:
     return ", ".join(f"{name}={value}" for name, value in place.sizes.items())
 
 
-def _panel(axes: Any, place: Place, levels: Sequence[str], space: str, walls: Sequence[Wall]) -> None:
+def _panel(axes: Any, place: RooflinePlace, levels: Sequence[str], space: str, walls: Sequence[Wall]) -> None:
     """Draw one kernel: `levels` have a ceiling and a marker, `space` is where the open marker belongs."""
     known = place.ceilings.known
     peak = place.ceilings.peak.rate / 1e9
@@ -118,7 +118,7 @@ def _draw_legend(figure: Any, columns: int) -> None:
 
 
 def _points(
-    place: Place, levels: Sequence[str], space: str, known: Mapping[str, Ceiling]
+    place: RooflinePlace, levels: Sequence[str], space: str, known: Mapping[str, Ceiling]
 ) -> list[tuple[float, float | None, dict[str, Any]]]:
     """Return (intensity, rate, style) of each marker; without a time the rate is that of the marker's ceiling."""
     peak = place.ceilings.peak.rate / 1e9

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features.families.instructions import INSTRUCTION_FEATURES, InstructionFeature
 from perflex.features.gpu.transactions import cache_transactions, l1_transactions, require_gpu
+from perflex.machines.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from perflex.features import Scop
     from perflex.machines import Machine
 
-__all__ = ["MEMORY_LEVELS", "Place", "place_of"]
+__all__ = ["MEMORY_LEVELS", "RooflinePlace", "place_of"]
 
 # Levels that all instructions are compared with, and the feature that counts each one's transactions.
 MEMORY_LEVELS = {"l1": "f_txn_l1", "l2": "f_txn_l2", "dram": "f_txn_dram"}
 
 
 @dataclass(frozen=True)
-class Place:
+class RooflinePlace:
     """A kernel at given sizes on a machine's instruction roofline; counts are per run of the kernel.
 
     Attributes
@@ -121,7 +122,7 @@ def place_of(
     *,
     name: str = "",
     registers: int | None = None,
-) -> Place:
+) -> RooflinePlace:
     """Return where a kernel stands, without a time.
 
     Parameters
@@ -158,10 +159,13 @@ def place_of(
         transactions |= cache_transactions(scop, given, machine, registers)
     except MachineError as error:
         absent = dict.fromkeys(("f_txn_l2", "f_txn_dram"), error.message)
-    return Place(
+    return RooflinePlace(
         name or scop.name,
         dict(given),
-        {known: float(InstructionFeature(known).value(scop, given, lanes)) for known in INSTRUCTION_FEATURES},
+        {
+            known: float(InstructionFeature(known).value(scop, given, Target(lanes, machine)))
+            for known in INSTRUCTION_FEATURES
+        },
         transactions,
         lanes,
         max(widths, key=widths.count),

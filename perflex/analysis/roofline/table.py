@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.analysis.roofline.place import MEMORY_LEVELS
 from perflex.analysis.roofline.walls import global_walls, local_walls
-from perflex.features.families.instructions import INSTRUCTION_CLASSES
+from perflex.features.instructions.instructions import INSTRUCTION_CLASSES
+from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.analysis.roofline.ceilings import Ceilings
-    from perflex.analysis.roofline.place import Place
+    from perflex.analysis.roofline.place import RooflinePlace
     from perflex.machines import Machine
 
 __all__ = ["LEVEL_NAMES", "as_json", "ceiling_lines", "place_lines"]
@@ -30,20 +31,16 @@ def ceiling_lines(ceilings: Ceilings) -> list[str]:
     return lines
 
 
-def place_lines(places: Sequence[Place]) -> list[str]:
+def place_lines(places: Sequence[RooflinePlace]) -> list[str]:
     """Return the table: a column per kernel."""
     rows = [["", *(place.name for place in places)], *_count_rows(places), *_intensity_rows(places)]
     if any(place.seconds is not None for place in places):
         rows += _time_rows(places)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
-        for row in rows
-    ]
-    return lines + list(dict.fromkeys(f"no {one}: {why}" for place in places for one, why in place.absent.items()))
+    absent = dict.fromkeys(f"no {level}: {why}" for place in places for level, why in place.absent.items())
+    return [*table_lines(rows), *absent]
 
 
-def _count_rows(places: Sequence[Place]) -> list[list[str]]:
+def _count_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
     rows = [["sub-group instructions", *(f"{place.instructions['f_inst_total']:.6g}" for place in places)]]
     totals = [place.instructions["f_inst_total"] for place in places]
     for kind in INSTRUCTION_CLASSES:
@@ -58,7 +55,7 @@ def _count_rows(places: Sequence[Place]) -> list[list[str]]:
     return rows
 
 
-def _intensity_rows(places: Sequence[Place]) -> list[list[str]]:
+def _intensity_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
     labels = {name: f"{name} loads and stores" for name in ("global", "local")}
     labels |= {level: f"instructions, {LEVEL_NAMES[level]}" for level in MEMORY_LEVELS}
     rows = [
@@ -70,7 +67,7 @@ def _intensity_rows(places: Sequence[Place]) -> list[list[str]]:
     return rows
 
 
-def _time_rows(places: Sequence[Place]) -> list[list[str]]:
+def _time_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
     rows = [
         ["time", *map(_time, places)],
         ["GIPS, of work-items / sub-group size", *(_amount(place.gips) for place in places)],
@@ -81,7 +78,7 @@ def _time_rows(places: Sequence[Place]) -> list[list[str]]:
     return rows
 
 
-def _nearest(place: Place) -> str:
+def _nearest(place: RooflinePlace) -> str:
     local = place.transactions.get("f_txn_local", 0.0)
     if place.nearest != "l1" or not local:
         return LEVEL_NAMES[place.nearest]
@@ -93,15 +90,15 @@ def _amount(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}" if value >= 1000 else f"{value:.4g}"
 
 
-def _time(place: Place) -> str:
+def _time(place: RooflinePlace) -> str:
     return "-" if place.seconds is None else f"{1e3 * place.seconds:.4g} ms ({place.seconds_kind})"
 
 
-def _part(place: Place) -> str:
+def _part(place: RooflinePlace) -> str:
     return "-" if place.seconds is None else f"{100 * place.bound_s / place.seconds:.0f} %"
 
 
-def as_json(places: Sequence[Place], ceilings: Ceilings, machine: Machine) -> dict[str, Any]:
+def as_json(places: Sequence[RooflinePlace], ceilings: Ceilings, machine: Machine) -> dict[str, Any]:
     """Return ceilings, walls and kernels as plain dictionaries; rates per second."""
     lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
     local = local_walls(
@@ -119,7 +116,7 @@ def as_json(places: Sequence[Place], ceilings: Ceilings, machine: Machine) -> di
     }
 
 
-def _place_json(place: Place, lanes: int, sector: int) -> dict[str, Any]:
+def _place_json(place: RooflinePlace, lanes: int, sector: int) -> dict[str, Any]:
     walls = global_walls(place.itemsize, lanes=lanes, sector=sector)
     return {
         "kernel": place.name,

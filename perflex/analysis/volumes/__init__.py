@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from perflex.analysis.volumes.compare import Comparison, Pair, compare_rows, comparison_table, read_rows
+from perflex.analysis.volumes.compare import ComparedPair, TableComparison, compare_rows, comparison_table, read_rows
 from perflex.analysis.volumes.limiters import LIMITERS, Limits, limits_of
 from perflex.analysis.volumes.picture import draw_comparison, draw_series, shape_colour
 from perflex.analysis.volumes.series import SeriesRow, layers_fit, level_without_layer_reuse, series_row
 
 __all__ = [
     "LIMITERS",
-    "Comparison",
+    "ComparedPair",
     "Limits",
-    "Pair",
     "SeriesRow",
+    "TableComparison",
     "compare_rows",
     "comparison_table",
     "draw_comparison",

@@ -14,13 +14,13 @@ from perflex.errors import FileFormatError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Comparison", "Pair", "compare_rows", "comparison_table", "read_rows"]
+__all__ = ["ComparedPair", "TableComparison", "compare_rows", "comparison_table", "read_rows"]
 
 Row = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Pair:
+class ComparedPair:
     """One configuration: its key (e.g. work-group extents), and both values of a quantity in one unit."""
 
     key: tuple[tuple[str, str], ...]
@@ -36,7 +36,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TableComparison:
     """A quantity over all configurations that both sides have.
 
     Attributes
@@ -50,7 +50,7 @@ class Comparison:
     """
 
     quantity: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[ComparedPair, ...]
     unmatched: int = 0
 
     def percentile(self, percent: float) -> float:
@@ -109,7 +109,7 @@ def compare_rows(
     keys: Sequence[str],
     quantity: str,
     reference_quantity: str = "",
-) -> Comparison:
+) -> TableComparison:
     """Pair the rows of two tables.
 
     Parameters
@@ -130,11 +130,11 @@ def compare_rows(
     """
     left = _by_key(predicted, keys, quantity, "prediction")
     right = _by_key(reference, keys, reference_quantity or quantity, "reference")
-    pairs = tuple(Pair(key, left[key], value) for key, value in right.items() if key in left)
+    pairs = tuple(ComparedPair(key, left[key], value) for key, value in right.items() if key in left)
     if not pairs:
         msg = f"no configuration ({', '.join(keys)}) is in both tables; check their values"
         raise FileFormatError(msg, field=quantity)
-    return Comparison(quantity, pairs, len(left) + len(right) - 2 * len(pairs))
+    return TableComparison(quantity, pairs, len(left) + len(right) - 2 * len(pairs))
 
 
 def _by_key(
@@ -159,7 +159,7 @@ def _by_key(
     return found
 
 
-def comparison_table(comparisons: Sequence[Comparison]) -> list[dict[str, str]]:
+def comparison_table(comparisons: Sequence[TableComparison]) -> list[dict[str, str]]:
     """Return a row per quantity: configurations, errors in per cent and rank correlation."""
     return [
         {

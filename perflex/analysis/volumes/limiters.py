@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["LIMITERS", "Limits", "limits_of"]
 
 LIMITERS = ("DRAM", "L2", "L1", "arithmetic")
+"""Parts of a GPU that can limit a kernel, the farthest from its cores first."""
 _UNITS = {"float32": "fp32_per_cycle", "float64": "fp64_per_cycle"}
 # Each is one instruction, of which a unit for multiply-adds starts as many as of those.
 _INSTRUCTIONS = ("add", "mul", "madd", "fma")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from perflex.analysis.volumes.compare import Comparison
+    from perflex.analysis.volumes.compare import TableComparison
     from perflex.analysis.volumes.series import SeriesRow
 
 __all__ = ["draw_comparison", "draw_series", "shape_colour"]
@@ -28,7 +28,7 @@ def shape_colour(x: int, y: int, z: int = 1) -> tuple[float, float, float]:
 
 
 def draw_comparison(
-    comparison: Comparison, path: Path, shape: Sequence[str], *, title: str = "", unit: str = "B per update"
+    comparison: TableComparison, path: Path, shape: Sequence[str], *, title: str = "", unit: str = "B per update"
 ) -> None:
     """Draw predicted over reference values, and name the configurations that deviate most.
 
@@ -40,8 +40,10 @@ def draw_comparison(
         File to write; the suffix says what kind.
     shape
         Key columns of the work-group's extents along x, y and, if there are three, z.
-    title, unit
-        Of the picture and of both axes.
+    title
+        The picture's first line; by default the quantity's name.
+    unit
+        What both axes are in.
     """
     figure = new_figure(6.4, 6.0)
     axes = figure.subplots()
@@ -85,7 +87,7 @@ def draw_series(
     size
         The size parameter along the horizontal axis.
     title
-        Of the picture.
+        Text above the picture.
     """
     figure = new_figure(7.2, 4.8)
     axes = figure.subplots()

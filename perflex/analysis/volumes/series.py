@@ -10,6 +10,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features import parse_feature
 from perflex.features.gpu.su_stencil import recognise_stencil
 from perflex.machines import residency
+from perflex.machines.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +96,7 @@ def series_row(
     UnsupportedKernelError
         The kernel stores nothing.
     """
-    updates = int(parse_feature("f_mem_footprint_global_store").value(scop, sizes, 1))
+    updates = int(parse_feature("f_mem_footprint_global_store").value(scop, sizes, Target(machine=machine)))
     if not updates:
         msg = f"kernel {scop.name!r} stores nothing in global memory, so that there are no volumes per update"
         raise UnsupportedKernelError(msg, kernel=scop.name)

@@ -6,7 +6,7 @@ batches, for what a kernel costs and tells is known only as well as the paramete
 
 from __future__ import annotations
 
-from perflex.calibration.budget.choose import Choice, choose
+from perflex.calibration.budget.choose import ChosenRows, choose
 from perflex.calibration.budget.sequential import BudgetReport, measure_within_budget
 
-__all__ = ["BudgetReport", "Choice", "choose", "measure_within_budget"]
+__all__ = ["BudgetReport", "ChosenRows", "choose", "measure_within_budget"]

@@ -47,6 +47,7 @@ def cheapest_basis(rows: Array, cost: Array, known: Array, clear: float = NEW[-1
     scaled, fixed = scaled_columns(rows, known)
     length = np.linalg.norm(scaled, axis=1)
     directions = np.zeros((0, rows.shape[1]))
+    # Known rows come first: what they determine need not be paid for again.
     for row in fixed:
         directions = _extended(directions, row, NEW[-1])
     chosen: list[int] = []
@@ -90,6 +91,7 @@ def require_affordable(
     needed = float(cost[list(basis)].sum())
     if needed <= budget:
         return
+    # Which parameters the money is short for: those that the cheapest rows within the budget leave open.
     affordable: list[int] = []
     for index in basis:
         if cost[[*affordable, index]].sum() <= budget:

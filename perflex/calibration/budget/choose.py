@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Choice", "choose"]
+__all__ = ["ChosenRows", "choose"]
 
 # Where the exchanges to consider are so few, there is time to start again from changed choices.
 _THOROUGH = 4000
@@ -31,7 +31,7 @@ _ROUNDS = 40
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenRows:
     """The rows chosen.
 
     Attributes
@@ -52,7 +52,7 @@ class Choice:
 
 def choose(
     rows: Array, cost: Array, budget: float, *, known: Array | None = None, parameters: Sequence[str] = ()
-) -> Choice:
+) -> ChosenRows:
     """Choose rows that determine the parameters best within a budget.
 
     Parameters
@@ -70,7 +70,7 @@ def choose(
 
     Returns
     -------
-    Choice
+    ChosenRows
         Rows that, with the known ones, determine every parameter.
 
     Raises
@@ -102,6 +102,6 @@ def choose(
     return _choice(search, max(complete or found[:1], key=search.log_det))
 
 
-def _choice(search: Search, chosen: list[int]) -> Choice:
+def _choice(search: Search, chosen: list[int]) -> ChosenRows:
     gain = search.log_det(chosen) - search.log_det([])
-    return Choice(tuple(sorted(chosen)), float(search.cost[chosen].sum()), gain)
+    return ChosenRows(tuple(sorted(chosen)), float(search.cost[chosen].sum()), gain)

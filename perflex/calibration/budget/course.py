@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.calibration.budget.basis import cheapest_basis
-from perflex.calibration.budget.choose import Choice, choose
+from perflex.calibration.budget.choose import ChosenRows, choose
 from perflex.calibration.budget.information import elasticities, information_share
 from perflex.calibration.budget.spending import expected_device_time, one_block
 from perflex.errors import CalibrationError, PerflexWarning
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.calibration.budget.measured import Pool
+    from perflex.calibration.budget.measured import KernelPool
     from perflex.expression.model import Model
-    from perflex.timing.measuring import Progress, TimingOptions
+    from perflex.progress import Progress
+    from perflex.timing.measuring import TimingOptions
 
     Array = NDArray[np.float64]
 
-__all__ = ["Course"]
+__all__ = ["SequentialDesign"]
 
 # Share of the budget that may be spent once each batch is done.
 _SHARES = (0.1, 0.5)
@@ -38,9 +39,12 @@ _MARGIN = 0.93
 _TOO_LITTLE = 0.08
 # A batch that lowers standard errors by less than this (geometric mean over the parameters) is not worth its time.
 _LEAST_GAIN = 0.01
+# Relative error of the model itself, before a fit tells and at least: a fit to few kernels looks better than it is.
 _FIRST_MISFIT, _LEAST_MISFIT = 0.1, 0.02
+# Relative spread of timings before any was taken.
 _FIRST_SPREAD = 0.05
 _NORMAL = 1.4826  # standard deviations per median absolute deviation
+# Elasticity below which nothing depends on a parameter.
 _SILENT = 1e-9
 
 
@@ -51,11 +55,32 @@ class _Batch:
     expected_s: float
 
 
-class Course:
-    """What is known of the parameters while batches are chosen and measured."""
+class SequentialDesign:
+    """A design in batches: each is chosen with what is known of the parameters, and its times add to that.
+
+    Parameters
+    ----------
+    model
+        A differentiable model whose output is a wall time.
+    pool
+        The kernels to choose from; keeps what is measured of them.
+    timing
+        How kernels are timed.
+    budget_s
+        Device time in seconds, all batches together.
+    relative, nonnegative
+        As `perflex.calibrate`.
+    """
 
     def __init__(
-        self, model: Model, pool: Pool, timing: TimingOptions, budget_s: float, *, relative: bool, nonnegative: bool
+        self,
+        model: Model,
+        pool: KernelPool,
+        timing: TimingOptions,
+        budget_s: float,
+        *,
+        relative: bool,
+        nonnegative: bool,
     ) -> None:
         self.model = model
         self.pool = pool
@@ -72,6 +97,7 @@ class Course:
 
     @property
     def left_s(self) -> float:
+        """Device time in seconds that may still be spent."""
         return self.budget_s - self.pool.spent_s
 
     def run(self, report: Progress | None) -> tuple[int, str]:
@@ -82,6 +108,7 @@ class Course:
             if self.left_s < enough:
                 break
             allowed = _MARGIN * (share * self.budget_s - self.pool.spent_s)
+            # Too little for a batch, but the next share may be enough.
             if allowed < enough and share < 1.0:
                 continue
             batch = self._next(max(allowed, 0.0), batches)
@@ -97,6 +124,7 @@ class Course:
         pool = self.pool
         names, scaled, seconds = self._expected()
         per_trial = seconds * (1 + self.timing.warmups)
+        # As where everything is measured: the number of trials, or the time that one kernel may take.
         enough = (pool.trials >= self.timing.trials) | (pool.trials * per_trial >= self.timing.budget_s)
         open_ = [i for i in range(len(seconds)) if i not in pool.failed and not (pool.trials[i] and enough[i])]
         if not open_:
@@ -123,6 +151,7 @@ class Course:
     def _expected(self) -> tuple[list[str], Array, Array]:
         """Return parameters, the scaled Jacobian by them, and the seconds of one launch, of all kernels."""
         predicted, scaled = elasticities(self.model, self.parameters, self.pool.counted)
+        # Elasticities are of relative errors; for absolute ones long kernels tell more.
         if not self.relative:
             scaled = scaled * predicted[:, None]
         names = self.model.params()
@@ -153,14 +182,14 @@ class Course:
         half = [row for place, row in enumerate(basis) if cost[basis[: place + 1]].sum() <= 0.5 * self.left_s]
         return half or basis[:1]
 
-    def _choice(self, rows: Array, cost: Array, allowed: float, known: Array, names: Sequence[str]) -> Choice:
+    def _choice(self, rows: Array, cost: Array, allowed: float, known: Array, names: Sequence[str]) -> ChosenRows:
         try:
             return choose(rows, cost, allowed, known=known, parameters=names)
         except CalibrationError:
             # Whatever it takes to determine every parameter, as long as the budget allows it.
             return self._all_that_is_left(rows, cost, known, names)
 
-    def _all_that_is_left(self, rows: Array, cost: Array, known: Array, names: Sequence[str]) -> Choice:
+    def _all_that_is_left(self, rows: Array, cost: Array, known: Array, names: Sequence[str]) -> ChosenRows:
         try:
             return choose(rows, cost, max(0.0, _MARGIN * self.left_s), known=known, parameters=names)
         except CalibrationError as error:
@@ -188,6 +217,7 @@ class Course:
             return
         measured = table.column(self.model.output_feature)
         predicted, _ = elasticities(self.model, self.parameters, table)
+        # Guesses are often wrong by one factor for all costs, which a few kernels show already.
         ratio = float(np.median(measured / predicted))
         roles = find_roles(self.model.tree)
         rough = {
@@ -204,7 +234,7 @@ class Course:
                 )
         except CalibrationError:
             return
-        # A cost at zero leaves kernels that consist of nothing else without any time.
+        # A cost of zero would predict no time at all for a kernel of that cost alone, and no error is relative to that.
         least = {name: 1e-3 * abs(rough[name]) if name in roles.costs else -np.inf for name in rough}
         fitted = {name: max(fit[name], least[name]) for name in rough if name not in fit.undetermined}
         try:
@@ -213,6 +243,7 @@ class Course:
             # Few kernels can lead to shapes that make no sense for others.
             return
         self.parameters = {**rough, **fitted}
+        # Few kernels beyond the parameters leave residuals that are too small.
         spare = max(1, len(table) - len(fit))
         misfit = _NORMAL * float(np.nanmedian(np.abs(fit.relative_errors))) * (len(table) / spare) ** 0.5
         self.misfit = max(_LEAST_MISFIT, misfit)

@@ -17,15 +17,17 @@ from perflex.timing.measuring import MeasurementFailure, measure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.fit.table import FeatureTable
+    from perflex.progress import Progress
     from perflex.store.resume import RecordOnly
-    from perflex.timing.measuring import Job, Progress, Timing, TimingOptions
+    from perflex.timing.measuring import Timing, TimingOptions
 
-__all__ = ["Pool"]
+__all__ = ["KernelPool"]
 
 
 @dataclass
-class Pool:
+class KernelPool:
     """Kernels with their counted features, and what has been measured of them.
 
     Attributes
@@ -33,7 +35,7 @@ class Pool:
     counted
         A row per kernel that can be counted.
     jobs
-        Kernel, sizes and label of each row.
+        The kernel of each row, with its sizes.
     device
         Where they are timed.
     recorder
@@ -48,7 +50,7 @@ class Pool:
     """
 
     counted: FeatureTable
-    jobs: Sequence[Job]
+    jobs: Sequence[SizedKernel]
     device: Any
     recorder: RecordOnly | None = None
     failed: dict[int, str] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Pool:
         if not before:
             self.seconds[row], self.spread[row] = timing.seconds, timing.spread
         else:
+            # Samples of earlier batches are gone by now; their median and the new one are weighted by number.
             merged = (before * self.seconds[row] + now * timing.seconds) / (before + now)
             minimum = timing.statistic == "minimum"
             self.seconds[row] = min(self.seconds[row], timing.seconds) if minimum else merged

@@ -12,29 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.budget.course import Course
+from perflex.calibration.budget.course import SequentialDesign
 from perflex.calibration.budget.guess import rough_parameters
-from perflex.calibration.budget.measured import Pool
-from perflex.calibration.gathering import gather_feature_values
+from perflex.calibration.budget.measured import KernelPool
+from perflex.calibration.gathering import gather
 from perflex.errors import CalibrationError
 from perflex.features.sized_kernel import sized_kernels
-from perflex.features.values import DEFAULT_SUB_GROUP_SIZE
-from perflex.machines.choice import else_machine
-from perflex.progress import progress_shown
-from perflex.store.resume import RecordOnly, recorder_for
-from perflex.store.store import using_store
+from perflex.store.resume import RecordOnly, recording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from concurrent.futures import Executor
-    from pathlib import Path
 
+    from perflex.calibration.gathering import Measuring
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
-    from perflex.machines import Machine
-    from perflex.store.records import Recorder
-    from perflex.store.store import StorePlace
-    from perflex.timing.measuring import Progress, TimingOptions
 
 __all__ = ["BudgetReport", "measure_within_budget"]
 
@@ -78,22 +69,15 @@ class BudgetReport:
         }
 
 
-def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
+def measure_within_budget(
     model: Model,
     kernels: Sequence[Any],
     budget_s: float,
+    measuring: Measuring,
     *,
-    device: Any,
-    timing: TimingOptions,
     guess: Mapping[str, float] | None = None,
     relative: bool = True,
     nonnegative: bool = True,
-    sub_group_size: int | None = None,
-    executor: Executor | None = None,
-    store: StorePlace | None = None,
-    machine: str | Path | Machine | None = None,
-    progress: bool | Progress | None = None,
-    recorder: Recorder | None = None,
 ) -> tuple[FeatureTable, BudgetReport]:
     """Count all kernels, and time those that tell most about the model for their device time.
 
@@ -105,17 +89,14 @@ def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
         The pool to choose from: measurement kernels, or pairs ``(loopy kernel, sizes)``.
     budget_s
         Device time in seconds, warm-ups included. Building kernels takes no device time and is not limited.
-    device
-        Where to time them.
-    timing
-        A chosen kernel gets ``min_trials`` timings at a time, and more of them, up to ``trials``, where that
-        tells more than another kernel.
+    measuring
+        How kernels are counted and timed. A chosen kernel gets ``min_trials`` timings at a time, and more of them, up
+        to ``trials``, where that tells more than another kernel. Of the samples that the recorder keeps none is taken
+        back: which kernels are measured next depends on the timings.
     guess
         Parameter values to choose the first batch with, for those that are known better than roughly.
-    relative, nonnegative, sub_group_size, executor, store, machine, progress
+    relative, nonnegative
         As `perflex.calibrate`.
-    recorder
-        What keeps samples. None of them is taken back: which kernels are measured next depends on the timings.
 
     Returns
     -------
@@ -132,23 +113,15 @@ def measure_within_budget(  # noqa: PLR0913 - one parameter per choice
     if not (np.isfinite(budget_s) and budget_s > 0):
         msg = f"the budget must be a positive number of seconds, not {budget_s}"
         raise CalibrationError(msg)
-    size = sub_group_size or int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
-    # Where no machine is given, the device's name says which one features are about, as where it is timed at once.
-    otherwise = else_machine(str(getattr(device, "name", "")))
-    with using_store(store), otherwise, progress_shown(progress, "calibrate:") as report:
-        counted = gather_feature_values(
-            model.input_features(), kernels, sub_group_size=size, executor=executor, machine=machine, progress=report
-        )
-        rows = {row.label: row for row in sized_kernels(kernels)}
-        jobs = [(rows[label].kernel, rows[label].sizes, label) for label in counted.kernels]
-        own = None if recorder is not None else recorder_for(str(device), counted.kernels)
-        keeps = recorder or own
-        pool = Pool(counted, jobs, device, None if keeps is None else RecordOnly(keeps))
-        course = Course(model, pool, timing, budget_s, relative=relative, nonnegative=nonnegative)
-        course.parameters = rough_parameters(model, counted, guess or {})
-        batches, ended = course.run(report)
-        if own is not None:
-            own.finish()
+    # Counting takes no device time, so that all kernels can be weighed against one another.
+    counted = gather(tuple(model.input_features()), kernels, measuring)
+    rows = {row.label: row for row in sized_kernels(kernels)}
+    jobs = [rows[label] for label in counted.kernels]
+    with recording(str(measuring.device), counted.kernels, measuring.recorder) as keeps:
+        pool = KernelPool(counted, jobs, measuring.device, None if keeps is None else RecordOnly(keeps))
+        design = SequentialDesign(model, pool, measuring.timing, budget_s, relative=relative, nonnegative=nonnegative)
+        design.parameters = rough_parameters(model, counted, guess or {})
+        batches, ended = design.run(measuring.progress)
     if not pool.done:
         reasons = "; ".join(f"{counted.kernels[row]}: {reason}" for row, reason in list(pool.failed.items())[:3])
         msg = f"none of the kernels could be timed within {budget_s:.3g} s ({reasons}); give a larger budget"

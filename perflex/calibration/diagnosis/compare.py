@@ -17,7 +17,7 @@ from perflex.fit.table import scale_features_by_output
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.record import CalibrationRecord
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
@@ -130,7 +130,7 @@ def _compared(name: str, model: Model, table: FeatureTable, *, nonnegative: bool
     return ModelComparison(name, model, fit, aicc(fit), held_out_error=rms, held_out_kernels=errors.size)
 
 
-def aicc_differences(calibrations: Mapping[str, Calibration]) -> dict[str, float]:
+def aicc_differences(calibrations: Mapping[str, CalibrationRecord]) -> dict[str, float]:
     """Return how far each calibration's criterion is above the lowest one.
 
     Parameters
@@ -149,7 +149,7 @@ def aicc_differences(calibrations: Mapping[str, Calibration]) -> dict[str, float
     return {name: _difference(value, least) for name, value in values.items()}
 
 
-def _require_same(calibrations: Sequence[tuple[str, Calibration]]) -> None:
+def _require_same(calibrations: Sequence[tuple[str, CalibrationRecord]]) -> None:
     first = calibrations[0][1].table
     for name, calibration in calibrations:
         table = calibration.table

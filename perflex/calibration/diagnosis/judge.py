@@ -20,7 +20,7 @@ from perflex.calibration.diagnosis.result import (
     KernelDiagnosis,
     ParameterDiagnosis,
 )
-from perflex.calibration.uncertainty import free_parameters, release, vector
+from perflex.calibration.uncertainty import free_parameters, vector, without_bound
 from perflex.errors import CalibrationError
 from perflex.fit.problem import pose
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.record import CalibrationRecord
     from perflex.fit.problem import Problem
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
@@ -44,7 +44,7 @@ _CONFIDENCE = 0.95
 _SAME_ERROR = 1e-6
 
 
-def diagnose(calibration: Calibration, *, progress: Callable[[int, int, str], None] | None = None) -> Diagnosis:
+def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, str], None] | None = None) -> Diagnosis:
     """Judge a calibration: what its parameters rest on, and what its predictions are worth.
 
     Parameters
@@ -71,6 +71,7 @@ def diagnose(calibration: Calibration, *, progress: Callable[[int, int, str], No
     if table is not None:
         problem = pose(calibration.model, table)
         linear = _linear(calibration, table, problem)
+        # By generator, not by kernel: kernels of one generator are so alike that the others would give each away.
         found = held_out_by_generator(
             calibration.model, table, nonnegative=bool(fit.nonnegative), start=fit, progress=progress
         )
@@ -109,9 +110,10 @@ def _owners(fit: FitResult, table: FeatureTable | None) -> tuple[str, ...]:
     return tuple(label.partition("(")[0] for label in fit.kernels) if table is None else generators_of(table)
 
 
-def _linear(calibration: Calibration, table: FeatureTable, problem: Problem) -> LinearFit | None:
+def _linear(calibration: CalibrationRecord, table: FeatureTable, problem: Problem) -> LinearFit | None:
     """Return the linearised fit over the free parameters; None if there are none."""
     fit = calibration.fit
+    # A file that was edited by hand may hold parameters of one fit and kernels of another.
     expected = np.array(relative_errors(calibration.model, fit, table))
     kept = np.array(fit.relative_errors)
     if not np.allclose(expected, kept, rtol=_SAME_ERROR, atol=_SAME_ERROR, equal_nan=True):
@@ -155,9 +157,9 @@ def _parameters(
     reach = _quantile(fit.degrees_of_freedom)
     found = []
     for index, p in enumerate(fit.parameters):
-        let_go = None
+        freed = None
         if problem is not None and p.at_bound and p.determined and fit.degrees_of_freedom > 0:
-            let_go = release(problem, fit, free, index)
+            freed = without_bound(problem, fit, free, index)
         low, high = p.value - reach * p.standard_error, p.value + reach * p.standard_error
         found.append(
             ParameterDiagnosis(
@@ -172,8 +174,8 @@ def _parameters(
                 p.negative,
                 p.at_bound,
                 p.determined,
-                math.nan if let_go is None else let_go.value,
-                math.nan if let_go is None else let_go.standard_error,
+                math.nan if freed is None else freed.value,
+                math.nan if freed is None else freed.standard_error,
                 _of(kernels, free, index),
                 _of(generators, free, index),
             )

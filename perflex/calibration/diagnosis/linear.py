@@ -51,6 +51,7 @@ class LinearFit:
 
     @cached_property
     def _factors(self) -> tuple[Array, Array]:
+        # Leverage and information do not depend on the columns' length; the factorisation's accuracy does.
         q, r = np.linalg.qr(self.jacobian / self._length)
         return q, r
 
@@ -87,6 +88,7 @@ class LinearFit:
 
         Each residual over its standard deviation, estimated without its own row; nan where there is none.
         """
+        # Without its own row there must still be one to spare.
         if self.freedom < 2:
             return np.full(len(self.residual), np.nan)
         squares = float(self.residual @ self.residual)

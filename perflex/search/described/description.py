@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.search.described.formula import Formula
+    from perflex.search.formula import Formula
 
 __all__ = ["Description", "Parameter", "Tunable"]
 

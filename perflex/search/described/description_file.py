@@ -33,23 +33,26 @@ import difflib
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
 
 from perflex.errors import FileFormatError, ModelSyntaxError, PerflexError
 from perflex.search.described.description import Description, Parameter, Tunable
-from perflex.search.described.formula import Formula, parse_formula
 from perflex.search.described.platform import PLATFORM_FACTS
-from perflex.yaml_file import Section, read_yaml
+from perflex.search.formula import Formula, parse_formula
+from perflex.yaml_file import Fields, Finite, Positive, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    from perflex.yaml_file import Section
 
 __all__ = ["description_names", "load_description"]
 
 SCHEMA = "perflex-description/1"
 _SUFFIXES = (".yaml", ".yml")
 _HOME = "perflex.models"
-_LARGEST = 1e300
 
 
 def description_names() -> tuple[str, ...]:
@@ -92,128 +95,131 @@ def load_description(place: str | Path) -> Description:
     raise FileFormatError(msg, description=place)
 
 
+class _Tunable(Fields, frozen=True):
+    meaning: str
+    # Far from where products of a few values overflow.
+    values: tuple[Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)], ...]
+    dead_when: str | None = None
+
+
+class _Parameter(Fields, frozen=True):
+    meaning: str
+    unit: str
+    prior: Positive
+    spread: Positive
+
+
+class _Alternative(Fields, frozen=True):
+    meaning: str
+    settings: dict[str, Finite]
+
+
+class _DescriptionFile(Fields, frozen=True, kw_only=True):
+    name: str
+    description: str
+    aliases: tuple[str, ...] = ()
+    tunables: dict[str, _Tunable]
+    constants: dict[str, Finite] = msgspec.field(default_factory=dict)
+    constraints: tuple[str, ...] = ()
+    features: dict[str, str | Finite]
+    switches: tuple[str, ...] = ()
+    model: str
+    parameters: dict[str, _Parameter]
+    alternatives: tuple[_Alternative, ...] = ()
+
+
 def _read(path: Path) -> Description:
     top = read_yaml(path, SCHEMA)
-    tunables = {name: _tunable(top.section("tunables"), name) for name in top.section("tunables")}
-    found = top.section("constants") if "constants" in top else None
-    constants = {name: found.number(name) for name in found} if found is not None else {}
-    known = {*tunables, *constants, *PLATFORM_FACTS}
-    twice = [*(set(tunables) & set(constants)), *((set(tunables) | set(constants)) & set(PLATFORM_FACTS))]
+    file = top.read(_DescriptionFile)
+    tunables = {name: _tunable(top, name, entry) for name, entry in file.tunables.items()}
+    chosen, constants = set(tunables), set(file.constants)
+    twice = [*(chosen & constants), *((chosen | constants) & set(PLATFORM_FACTS))]
     if twice:
         msg = f"{twice[0]} stands for two things: a tunable, a constant or a fact of the device; rename it"
         raise top.error(msg, "tunables" if twice[0] in tunables else "constants")
-    conditions = [
-        _formula(top, "constraints", text) for text in (top.texts("constraints") if "constraints" in top else ())
-    ]
-    for formula in (*conditions, *(t.dead for t in tunables.values() if t.dead is not None)):
-        _check_names(top, "constraints", formula, known - set(PLATFORM_FACTS))
-    section = top.section("features")
-    features: dict[str, Formula] = {}
-    for name in section:
-        features[name] = _formula(
-            section, name, section.text(name) if not _is_number(section, name) else str(section.number(name))
-        )
-        _check_names(section, name, features[name], known)
-        if name in known:
-            msg = "the name stands for something else already; choose another"
-            raise section.error(msg, name)
-        known.add(name)
+    conditions = [_formula(top, text, "constraints", place) for place, text in enumerate(file.constraints)]
+    for place, formula in enumerate(conditions):
+        _check_names(top, formula, chosen | constants, "constraints", place)
+    for name, tunable in tunables.items():
+        if tunable.dead is not None:
+            _check_names(top, tunable.dead, chosen | constants, "tunables", name, "dead_when")
     made = Description(
-        name=top.text("name"),
-        text=top.text("description"),
-        aliases=top.texts("aliases") if "aliases" in top else (),
+        name=file.name,
+        text=file.description,
+        aliases=file.aliases,
         tunables=tunables,
-        constants=constants,
+        constants=file.constants,
         constraints=tuple(conditions),
-        features=features,
-        model=top.text("model"),
-        parameters=_parameters(top),
-        alternatives=tuple(_alternative(entry, tunables) for entry in top.sections("alternatives"))
-        if "alternatives" in top
-        else (),
-        switches=_switches(top, tunables, features),
+        features=_features(top, file, {*tunables, *constants, *PLATFORM_FACTS}),
+        model=file.model,
+        parameters=_parameters(top, file),
+        alternatives=tuple(entry.settings for entry in file.alternatives),
+        switches=file.switches,
         path=path,
     )
+    _check_tunables_named(top, file, made)
     _check_model(top, made)
-    top.finish()
     return made
 
 
-def _is_number(section: Section, name: str) -> bool:
-    return isinstance(section.entries[name], int | float)
-
-
-def _tunable(section: Section, name: str) -> Tunable:
-    entry = section.section(name)
-    values = entry.items("values")
-    numbers = [value for value in values if isinstance(value, int | float) and abs(value) < _LARGEST]
-    if not values or len(numbers) < len(values) or len(set(numbers)) != len(values):
+def _tunable(top: Section, name: str, entry: _Tunable) -> Tunable:
+    if not entry.values or len(set(entry.values)) != len(entry.values):
         msg = "a list of different finite numbers must stand here"
-        raise entry.error(msg, "values")
-    dead = _formula(entry, "dead_when", entry.text("dead_when")) if "dead_when" in entry else None
-    tunable = Tunable(entry.text("meaning"), tuple(sorted(float(value) for value in numbers)), dead)
-    entry.finish()
-    return tunable
+        raise top.error(msg, "tunables", name, "values")
+    dead = entry.dead_when if entry.dead_when is None else _formula(top, entry.dead_when, "tunables", name, "dead_when")
+    return Tunable(entry.meaning, tuple(sorted(entry.values)), dead)
 
 
-def _alternative(section: Section, tunables: Mapping[str, Tunable]) -> dict[str, float]:
-    section.text("meaning")
-    settings = section.section("settings")
-    found = {name: settings.number(name) for name in settings}
-    unknown = [name for name in found if name not in tunables]
-    if unknown:
-        msg = "it is no tunable of this description"
-        raise settings.error(msg, unknown[0])
-    section.finish()
-    return found
+def _features(top: Section, file: _DescriptionFile, known: set[str]) -> dict[str, Formula]:
+    features: dict[str, Formula] = {}
+    for name, text in file.features.items():
+        features[name] = _formula(top, str(text), "features", name)
+        _check_names(top, features[name], known, "features", name)
+        if name in known:
+            msg = "the name stands for something else already; choose another"
+            raise top.error(msg, "features", name)
+        # Features may use those before them.
+        known.add(name)
+    return features
 
 
-def _switches(top: Section, tunables: Mapping[str, Tunable], features: Mapping[str, Formula]) -> tuple[str, ...]:
-    found = top.texts("switches") if "switches" in top else ()
-    known = {*tunables, *(name for name in features if name.startswith("f_"))}
-    unknown = [name for name in found if name not in known]
-    if unknown:
-        msg = f"{unknown[0]!r} is neither a tunable nor a feature of this description"
-        raise top.error(msg, "switches")
-    return found
+def _parameters(top: Section, file: _DescriptionFile) -> dict[str, Parameter]:
+    if not file.parameters:
+        msg = "a model needs at least one parameter, that of time"
+        raise top.error(msg, "parameters")
+    for name in file.parameters:
+        if not name.startswith("p_"):
+            msg = "the name of a parameter begins with p_; rename it"
+            raise top.error(msg, "parameters", name)
+    return {name: Parameter(*msgspec.structs.astuple(entry)) for name, entry in file.parameters.items()}
 
 
-def _formula(section: Section, key: str, text: str) -> Formula:
+def _check_tunables_named(top: Section, file: _DescriptionFile, made: Description) -> None:
+    for place, entry in enumerate(file.alternatives):
+        for name in entry.settings:
+            if name not in made.tunables:
+                msg = "it is no tunable of this description"
+                raise top.error(msg, "alternatives", place, "settings", name)
+    for place, name in enumerate(file.switches):
+        if name not in {*made.tunables, *made.feature_names}:
+            msg = f"{name!r} is neither a tunable nor a feature of this description"
+            raise top.error(msg, "switches", place)
+
+
+def _formula(top: Section, text: str, *where: str | int) -> Formula:
     try:
         return parse_formula(text)
     except ModelSyntaxError as error:
-        raise section.error(str(error), key) from error
+        raise top.error(str(error), *where) from error
 
 
-def _check_names(section: Section, key: str, formula: Formula, known: set[str]) -> None:
+def _check_names(top: Section, formula: Formula, known: set[str], *where: str | int) -> None:
     for name in formula.names:
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)
-            msg = (
-                f"the name {name!r} is not known here; did you mean {near[0]!r}?" if near else f"{name!r} is not known"
-            )
-            raise section.error(msg, key)
-
-
-def _parameters(top: Section) -> dict[str, Parameter]:
-    section = top.section("parameters")
-    found = {}
-    for name in section:
-        entry = section.section(name)
-        found[name] = Parameter(
-            entry.text("meaning"), entry.text("unit"), entry.number("prior"), entry.number("spread")
-        )
-        if found[name].prior <= 0 or found[name].spread <= 0:
-            msg = "prior and spread must be positive"
-            raise entry.error(msg, "prior")
-        entry.finish()
-        if not name.startswith("p_"):
-            msg = "the name of a parameter begins with p_; rename it"
-            raise section.error(msg, name)
-    if not found:
-        msg = "a model needs at least one parameter, that of time"
-        raise top.error(msg, "parameters")
-    return found
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            msg = f"the name {name!r} is not known here{hint}"
+            raise top.error(msg, *where)
 
 
 def _check_model(top: Section, made: Description) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import MeasurementError, PerflexWarning
+from perflex.features.sized_kernel import SizedKernel
 from perflex.features.values import kernel_of
 from perflex.search.spaces.candidates import sizes_of
 
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
+    from perflex.progress import Progress
     from perflex.search.spaces.candidates import Candidates
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Progress, TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
 __all__ = ["measure_variants", "random_batch"]
 
@@ -33,7 +34,7 @@ def measure_variants(
     candidates: Candidates,
     numbers: Sequence[int],
     calibration: Calibration,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     progress: Progress | None = None,
     timing: TimingOptions | None = None,
 ) -> dict[str, float]:
@@ -64,7 +65,7 @@ def measure_variants(
     chosen = device_of(calibration.model.output_feature) if device is None else device
     found = find_device(chosen) if isinstance(chosen, str) else chosen
     names = candidates.names
-    jobs = [(kernel_of(candidates.kernel(n)), sizes_of(candidates, n), names[n]) for n in numbers]
+    jobs = [SizedKernel(kernel_of(candidates.kernel(n)), sizes_of(candidates, n), names[n]) for n in numbers]
     times: dict[str, float] = {}
     reason = ""
     for outcome in measure(jobs, found, timing, progress):

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines import Machine
+    from perflex.progress import Progress
     from perflex.search.described.hybrid import HybridPredictor
     from perflex.search.pruning.keep import Keep
     from perflex.search.spaces.candidates import Candidates
     from perflex.search.spaces.space import VariantSpace
     from perflex.store.store import StorePlace
-    from perflex.timing.measuring import Progress
 
     Array = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from perflex.errors import CalibrationError, PerflexWarning, UnsupportedKernelError
 from perflex.features.many import in_workers
-from perflex.features.values import kernel_feature_values, kernel_of
-from perflex.machines.choice import else_machine, using_machine
+from perflex.features.values import feature_values, kernel_of
+from perflex.machines.target import using_machine
 from perflex.progress import progress_shown
 from perflex.search.spaces.extraction import ExtractedSpace
 from perflex.search.spaces.space import VariantSpace
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.calibration import Calibration
-    from perflex.machines import Machine
-    from perflex.machines.choice import Choice
+    from perflex.machines import Machine, Target
+    from perflex.progress import Progress
     from perflex.store.store import StorePlace
-    from perflex.timing.measuring import Progress
 
 __all__ = ["Candidates", "KernelVariants", "candidates_of", "columns_of", "named_variants", "sizes_of"]
 
@@ -132,16 +131,15 @@ def candidates_of(
     UnsupportedKernelError
         A kernel cannot be described, with `refuse`, or none can.
     """
-    features = tuple(calibration.model.input_features())
+    features, target = tuple(calibration.model.input_features()), calibration.target(machine)
     if isinstance(variants, VariantSpace):
-        with else_machine(calibration.machine):
+        with using_machine(target.machine, registers=target.registers):
             variants = variants.extract(
                 features,
                 sizes,
-                sub_group_size=calibration.sub_group_size,
+                sub_group_size=target.sub_group_size,
                 executor=executor,
                 store=store,
-                machine=machine,
                 progress=progress,
             )
     if isinstance(variants, ExtractedSpace):
@@ -151,14 +149,9 @@ def candidates_of(
         msg = "there are no variants to rank"
         raise CalibrationError(msg)
     rows = [(name, kernel_of(variant), _sizes_of(name, variant, sizes)) for name, variant in named]
-    counting = _Counting(features, calibration.sub_group_size)
+    counting = _Counting(features, target)
     counted: list[_Counted] = []
-    with (
-        using_store(store),
-        using_machine(machine),
-        else_machine(calibration.machine),
-        progress_shown(progress, "count:") as report,
-    ):
+    with using_store(store), progress_shown(progress, "count:") as report:
         for outcome in _counted(counting, rows, executor, report):
             if refuse and outcome.refusal is not None:
                 raise outcome.refusal
@@ -210,38 +203,34 @@ class _Counting:
     """The counting of one kernel: the same here and in an executor's workers, warnings included."""
 
     features: tuple[str, ...]
-    sub_group_size: int
+    target: Target
 
     def count(self, kernel: Any, sizes: Mapping[str, Any]) -> _Counted:
         from perflex.features.coverage import uncounted
 
         try:
-            values = kernel_feature_values(self.features, kernel, sizes, self.sub_group_size)
+            values = feature_values(self.features, kernel, sizes, self.target)
         except UnsupportedKernelError as error:
             return _Counted(refusal=error)
         numbers = tuple(float(values[feature]) for feature in self.features)
         # Warnings of other processes are lost: what is to be warned of comes back as text.
         return _Counted(numbers, tuple(uncounted(self.features, kernel, sizes)))
 
-    def count_portion(self, portion: Sequence[_Row], store: str, machine: Choice | None) -> list[_Counted]:
-        """Count in a worker, where neither the caller's store nor its machine is set."""
-        with using_store(store), using_machine(machine):
+    def count_portion(self, portion: Sequence[_Row], store: str) -> list[_Counted]:
+        """Count in a worker, where the caller's store is not set."""
+        with using_store(store):
             return [self.count(kernel, sizes) for _, kernel, sizes in portion]
 
 
 def _counted(
     counting: _Counting, rows: Sequence[_Row], executor: Executor | None, report: Progress | None
 ) -> Iterator[_Counted]:
-    from perflex.features import parse_feature
-    from perflex.features.families.machine import needs_machine
-
     def tell(done: int) -> None:
         if report is not None:
             report(done, len(rows), rows[done][0])
 
     if executor is not None:
-        machine = any(needs_machine(parse_feature(name)) for name in counting.features)
-        yield from in_workers(executor, counting.count_portion, rows, machine=machine, report=tell)
+        yield from in_workers(executor, counting.count_portion, rows, tell)
         return
     for number, (_, kernel, sizes) in enumerate(rows):
         tell(number)

@@ -18,7 +18,7 @@ import numpy as np
 
 from perflex.errors import PerflexWarning, SpaceError, UnsupportedKernelError
 from perflex.features.many import in_workers
-from perflex.machines.choice import Choice, using_machine
+from perflex.features.values import target_of
 from perflex.progress import progress_shown
 from perflex.search.spaces.building import NotBuiltError, built, settings_text
 from perflex.store.store import using_store
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.machines import Machine
+    from perflex.machines import Machine, Target
+    from perflex.progress import Progress
     from perflex.search.spaces.building import Settings
     from perflex.search.spaces.space import VariantSpace
     from perflex.store.store import StorePlace
-    from perflex.timing.measuring import Progress
 
 __all__ = ["ExtractedSpace", "extract_space"]
 
@@ -114,33 +114,22 @@ def extract_space(
     progress: bool | Progress | None,
 ) -> ExtractedSpace:
     """Do what `VariantSpace.extract` says."""
-    from perflex.features import parse_feature
-    from perflex.features.families.machine import needs_machine
-
     _require_numbers(sizes, space.name)
     excluded: Counter[str] = Counter()
     settings = space.valid_settings(excluded)
     with (
         using_store(store),
-        using_machine(machine),
         _rare_collections(),
         progress_shown(progress, f"{space.name}:") as report,
     ):
-        work = _Work(space.build, features, sizes, sub_group_size)
+        work = _Work(space.build, features, sizes, target_of(features, sub_group_size, machine))
         if executor is None:
             rows = []
             for number, each in enumerate(settings):
                 _tell(report, number, len(settings))
                 rows.append(work.row(each))
         else:
-            needed = any(needs_machine(parse_feature(name)) for name in features)
-            rows = in_workers(
-                executor,
-                work.portion,
-                settings,
-                machine=needed,
-                report=lambda done: _tell(report, done, len(settings)),
-            )
+            rows = in_workers(executor, work.portion, settings, lambda done: _tell(report, done, len(settings)))
         _tell(report, len(settings), len(settings))
     return _collected(space, features, sizes, settings, rows, excluded)
 
@@ -157,16 +146,16 @@ class _Work:
     build: Callable[..., Any]
     features: tuple[str, ...]
     sizes: Mapping[str, Any]
-    sub_group_size: int
+    target: Target
 
     def row(self, settings: Settings) -> _Row:
         from perflex.features.coverage import uncounted
         from perflex.features.kept.kernel_key import kernel_key
-        from perflex.features.values import kernel_feature_values
+        from perflex.features.values import feature_values
 
         try:
             kernel = built(self.build, settings)
-            values = kernel_feature_values(self.features, kernel, self.sizes, self.sub_group_size)
+            values = feature_values(self.features, kernel, self.sizes, self.target)
         except NotBuiltError as error:
             return _Row(cause=str(error.cause))
         except UnsupportedKernelError as error:
@@ -178,9 +167,9 @@ class _Work:
         numbers = tuple([float(values[name]) for name in self.features])
         return _Row(key, numbers, tuple(uncounted(self.features, kernel, self.sizes)))
 
-    def portion(self, portion: Sequence[Settings], store: str, machine: Choice | None) -> list[_Row]:
-        """Work in a worker, where neither the caller's store nor its machine is set."""
-        with using_store(store), using_machine(machine), _rare_collections():
+    def portion(self, portion: Sequence[Settings], store: str) -> list[_Row]:
+        """Work in a worker, where the caller's store is not set."""
+        with using_store(store), _rare_collections():
             return [self.row(settings) for settings in portion]
 
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.machines import Machine
+    from perflex.progress import Progress
     from perflex.search.spaces.building import Settings, Value
     from perflex.search.spaces.constraint import Constraint
     from perflex.search.spaces.extraction import ExtractedSpace
     from perflex.store.store import StorePlace
-    from perflex.timing.measuring import Progress
 
 __all__ = ["VariantSpace"]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perflex.errors import PerflexError
 from perflex.features.many import EXECUTOR_FAULTS, explained_fault
+from perflex.features.sized_kernel import SizedKernel
 from perflex.isl import ISL_LOCK
 from perflex.search.spaces.building import built
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
     from typing import Any
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.search.spaces.building import Settings
     from perflex.timing.launch.request import LaunchRequest
 
@@ -70,7 +71,6 @@ def _generated(
 
     try:
         with ISL_LOCK:
-            kernel = built(build, settings)
-            return launch_request(getattr(kernel, "translation_unit", kernel), dict(sizes), name, device)
+            return launch_request(SizedKernel(built(build, settings), dict(sizes), name), device)
     except PerflexError as error:
         return error

@@ -8,21 +8,22 @@ rounds than a variant that is to be told apart from much slower ones.)
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.timing.measuring import entries_of, open_backend, outcomes_of
 from perflex.timing.results import Measured, Timing
-from perflex.timing.rounds import Entry, Session, start, suits_as_reference, time_in_rounds
+from perflex.timing.rounds import Entry, Session, reference_suitability, start, time_in_rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Self
 
-    from perflex.timing.launch.backend import Backend, KernelBackend, Runnable, TimedDevice
+    from perflex.features.sized_kernel import SizedKernel
+    from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.measuring import Job, TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
 __all__ = ["VariantTimer"]
 
@@ -60,8 +61,8 @@ class VariantTimer:
     def __exit__(self, *_: object) -> None:
         self._backend.close()
 
-    def timed(self, jobs: Sequence[Job]) -> Measured:
-        """Build variants and time them side by side.
+    def timed(self, jobs: Sequence[SizedKernel | LaunchRequest]) -> Measured:
+        """Build variants, from code where that was generated before, and time them side by side.
 
         Raises
         ------
@@ -69,25 +70,11 @@ class VariantTimer:
             The device cannot be opened, or no more.
         """
         session = Session(self._options, uuid.uuid4().hex, None)
-        return self._timed(entries_of(jobs, self._device, session), self._backend, session)
-
-    def timed_code(self, requests: Sequence[LaunchRequest]) -> Measured:
-        """Build variants whose code was generated before, and time them side by side; on real devices only.
-
-        Raises
-        ------
-        DeviceError
-            The device cannot be opened, or no more.
-        """
-        session = Session(self._options, uuid.uuid4().hex, None)
-        entries = [Entry(request.label, (request, request.sizes)) for request in requests]
-        return self._timed(entries, _BuiltFromCode(self._backend), session)
-
-    def _timed(self, entries: list[Entry], backend: Backend, session: Session) -> Measured:
+        entries = entries_of(jobs, self._device, session)
         for entry in entries:
-            start(entry, backend, session)
+            start(entry, self._backend, session)
         references = [_anew(self._built[label]) for label in self._references]
-        time_in_rounds([*entries, *references], backend, session, _ignore_progress)
+        time_in_rounds([*entries, *references], self._backend, session)
         self._built |= {entry.label: entry for entry in entries if entry.failure is None}
         found = outcomes_of([*entries, *references], self._options)
         if not references:
@@ -99,9 +86,9 @@ class VariantTimer:
 
     def _choose_references(self, entries: Sequence[Entry], found: Measured) -> None:
         timed = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
-        fit = sorted((entry for entry in entries if entry.label in timed), key=suits_as_reference, reverse=True)
+        fit = sorted((entry for entry in entries if entry.label in timed), key=reference_suitability, reverse=True)
         # Slow ones would cost more than what they are timed with.
-        suitable = [entry for entry in fit if suits_as_reference(entry)[0]]
+        suitable = [entry for entry in fit if reference_suitability(entry)[0]]
         self._references = {entry.label: timed[entry.label] for entry in suitable[:_REFERENCES] or fit[:1]}
 
     def again(self, labels: Sequence[str], options: TimingOptions) -> Measured:
@@ -114,30 +101,9 @@ class VariantTimer:
         """
         session = Session(options, uuid.uuid4().hex, None)
         entries = [_anew(self._built[label]) for label in labels]
-        time_in_rounds(entries, self._backend, session, _ignore_progress)
+        time_in_rounds(entries, self._backend, session)
         return outcomes_of(entries, options)
 
 
-class _BuiltFromCode:
-    """A backend that is given code for kernels."""
-
-    def __init__(self, backend: Any) -> None:
-        self._backend: KernelBackend = backend
-
-    @property
-    def timer_resolution_s(self) -> float:
-        return self._backend.timer_resolution_s
-
-    def prepare(self, kernel: Any, sizes: Mapping[str, int], label: str) -> Runnable:  # noqa: ARG002  as backends do
-        return self._backend.build(kernel)
-
-    def close(self) -> None:
-        self._backend.close()
-
-
 def _anew(entry: Entry) -> Entry:
-    return Entry(entry.label, entry.job, runnable=entry.runnable, launches=entry.launches, seconds=entry.seconds)
-
-
-def _ignore_progress(share: float, label: str) -> None:
-    """Take no note of progress: the tuner tells of each variant."""
+    return Entry(entry.job, runnable=entry.runnable, launches=entry.launches, seconds=entry.seconds)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.devices.device import Device
 from perflex.errors import CalibrationError, MeasurementError, PerflexError
-from perflex.machines.choice import else_machine
+from perflex.features.sized_kernel import SizedKernel
+from perflex.features.values import target_of
+from perflex.machines.target import using_machine
 from perflex.progress import progress_shown
 from perflex.search.described.space import DescribedSpace
 from perflex.search.spaces.building import NotBuiltError
@@ -22,7 +25,6 @@ from perflex.search.tuning.checks import check_budgets
 from perflex.search.tuning.code import generate_code
 from perflex.search.tuning.timer import VariantTimer
 from perflex.search.tuning.tuner import Proposal, Tuner, TunerStep
-from perflex.timing.launch.backend import IsolatingDevice
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
@@ -31,14 +33,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
     from perflex.machines import Machine
+    from perflex.progress import Progress
     from perflex.search.pruning.promise import KeepDecision, Promise
     from perflex.search.spaces.space import VariantSpace
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.measuring import Job, Progress, TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
 __all__ = ["PLAIN_FEATURES", "TuningResult", "tune"]
 
@@ -130,7 +132,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     space: VariantSpace | ExtractedSpace | DescribedSpace,
     sizes: Mapping[str, Any] | None = None,
     *,
-    device: str | Device | TimedDevice | None = None,
+    device: str | TimedDevice | None = None,
     measure: Callable[[Proposal], float] | None = None,
     calibration: Calibration | None = None,
     features: Sequence[str] = (),
@@ -210,14 +212,15 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         variants = space
     else:
         names = tuple(features) or (PLAIN_FEATURES if calibration is None else calibration.model.input_features())
-        with else_machine("" if calibration is None else calibration.machine):
+        otherwise = "" if calibration is None else calibration.machine
+        target = target_of(names, int(getattr(chosen, "sub_group_size", 32)), machine, otherwise=otherwise)
+        with using_machine(target.machine, registers=target.registers):
             variants = space.extract(
                 names,
                 sizes,
-                sub_group_size=int(getattr(chosen, "sub_group_size", 32)),
+                sub_group_size=target.sub_group_size,
                 executor=executor,
                 store=store,
-                machine=machine,
                 progress=progress,
             )
     described = time.perf_counter() - begun
@@ -235,7 +238,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         elif isinstance(variants, ExtractedSpace):
             options = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             with VariantTimer(chosen, options) as timer:
-                coder = executor if isinstance(chosen, IsolatingDevice) else None
+                coder = executor if isinstance(chosen, Device) else None
                 _drive(tuner, _MeasuredOnDevice(variants, timer, chosen, coder), failures, report)
                 best = _winner(tuner, timer, options)
     spent = time.perf_counter() - begun
@@ -308,9 +311,8 @@ class _MeasuredOnDevice:
                 failures[_cause(each.name, str(made.context.get("kind", "prepare")), made.message)] += 1
             else:
                 ready[each.number] = made
-        timed = self._timer.timed if self._executor is None else self._timer.timed_code
         found: dict[int, float] = {}
-        for number, outcome in zip(ready, timed(list(ready.values())) if ready else (), strict=True):
+        for number, outcome in zip(ready, self._timer.timed(list(ready.values())) if ready else (), strict=True):
             if isinstance(outcome, MeasurementFailure):
                 failures[_cause(outcome.label, outcome.kind, outcome.reason)] += 1
             else:
@@ -318,16 +320,16 @@ class _MeasuredOnDevice:
         # What is learned and compared are times as if the device were as fast as at the start.
         return {number: seconds / self._timer.slowdown for number, seconds in found.items()}
 
-    def _made(self, proposals: Sequence[Proposal]) -> Sequence[Job | LaunchRequest | PerflexError]:
+    def _made(self, proposals: Sequence[Proposal]) -> Sequence[SizedKernel | LaunchRequest | PerflexError]:
         """Return kernels, or code; or why there is none: what was built when it was counted may fail now."""
         space, sizes = self._extracted, self._extracted.sizes
         if self._executor is not None:
             variants = [(each.name, each.settings) for each in proposals]
             return generate_code(space.space.build, variants, sizes, self._device, self._executor)
-        made: list[Job | LaunchRequest | PerflexError] = []
+        made: list[SizedKernel | LaunchRequest | PerflexError] = []
         for each in proposals:
             try:
-                made.append((space.kernel(each.number), sizes, each.name))
+                made.append(SizedKernel(space.kernel(each.number), sizes, each.name))
             except NotBuiltError as error:
                 made.append(error)
         return made

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.pictures import COLOURS, draw_modeled_and_measured, new_figure
+from perflex.pictures import COLOURS, new_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,21 +17,42 @@ if TYPE_CHECKING:
 __all__ = ["draw_overlap", "draw_steps", "draw_study"]
 
 
-@dataclass(frozen=True)
-class _Row:
-    size: int
-    variant: str
-    predicted_s: float
-    measured_s: float
+_MARKERS = ("o", "s", "^", "D")
+# With more variants than this the legend stands beside the picture.
+_FEW = 2
 
 
 def draw_study(device: str, result: StudyResult, path: Path) -> Path:
     """Draw modeled and measured time over size for each variant (paper Figures 7 to 9)."""
-    model = result.model
-    rows = [_Row(point.size, point.variant, point.predicted_s[model], point.measured_s) for point in result.points]
-    errors = {row.variant: f"error {100 * result.geomean_error(model, row.variant):.1f} %" for row in rows}
-    title = f"{result.study.title}, model {model}\n{device}"
-    draw_modeled_and_measured(rows, title, path, axis=result.study.axis, remarks=errors)
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+    variants = list(dict.fromkeys(point.variant for point in result.points))
+    many = len(variants) > _FEW
+    figure = new_figure(10.5 if many else 7.5, 4.6)
+    axes = figure.add_subplot()
+    for variant, colour, marker in zip(variants, COLOURS, _MARKERS, strict=False):
+        own = [point for point in result.points if point.variant == variant]
+        sizes = [point.size for point in own]
+        label = variant.replace("_", " ")
+        error = f"error {100 * result.geomean_error(result.model, variant):.1f} %"
+        modeled = [1e3 * point.predicted_s[result.model] for point in own]
+        axes.plot(sizes, modeled, color=colour, label=f"{label}, modeled ({error})")
+        axes.plot(
+            sizes, [1e3 * point.measured_s for point in own], linestyle="none", marker=marker, markersize=7,
+            markerfacecolor="none", markeredgewidth=1.6, color=colour, label=f"{label}, measured",
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    ticks = sorted({point.size for point in result.points})
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.set_xlabel(result.study.axis)
+    axes.set_ylabel("time (ms)")
+    axes.set_title(f"{result.study.title}, model {result.model}\n{device}", fontsize=11)
+    axes.grid(visible=True, which="both", linewidth=0.4, alpha=0.6)
+    axes.legend(frameon=False, **({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if many else {}))
+    figure.savefig(path)
     return path
 
 

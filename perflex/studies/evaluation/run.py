@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.features.sized_kernel import SizedKernel
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.models.sizes import REFERENCE_RATE, multiply_add_rate
-from perflex.studies.recheck import drift
-from perflex.studies.evaluation.overlap import choose_overlap
-from perflex.studies.evaluation.studies import OVERLAPS
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
+from perflex.studies.recheck import drift, reference_times
+from perflex.studies.evaluation.overlap import Candidate, OverlapChoice, choose_overlap
 from perflex.fit.result import geometric_mean_error
 from perflex.calibration.gathering import gather_feature_values
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.store.resume import RecordOnly, recorder_for
-from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
+from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError
 
@@ -27,20 +28,17 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.listing import Device
-    from perflex.studies.evaluation.overlap import OverlapChoice
+    from perflex.devices.device import Device
     from perflex.studies.evaluation.studies import Study
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
-    from perflex.timing.measuring import Progress
-    from perflex.models import ModelDescription
+    from perflex.progress import Progress
     from uipick import MeasurementKernel
 
 __all__ = ["DeviceEvaluation", "Point", "StudyResult", "evaluate_device"]
 
 # Variants count as different when their times are further apart than this fraction (paper Section 8.4).
 DIFFERENT = 0.07
-_REFERENCES = 8
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Point:
     Attributes
     ----------
     variant, size
-        Which.
+        Name of the variant, and the value of the study's size argument.
     measured_s, spread
         Time in seconds and its relative spread over repeated timings.
     predicted_s
@@ -138,9 +136,9 @@ class DeviceEvaluation:
     Attributes
     ----------
     device
-        Where.
+        The device's name.
     studies
-        Their results.
+        Results of those that could be calibrated, in the order asked for.
     skipped
         Label and reason of what did not run.
     drift
@@ -148,6 +146,8 @@ class DeviceEvaluation:
         calibration; None if not known.
     overlap
         Kernels with m local accesses per global one, for Figure 5.
+    seconds
+        Wall time of the whole evaluation.
     """
 
     device: str
@@ -155,6 +155,7 @@ class DeviceEvaluation:
     skipped: tuple[tuple[str, str], ...]
     drift: float | None
     overlap: tuple[RatioPoint, ...] = ()
+    seconds: float = math.nan
 
 
 def evaluate_device(
@@ -190,25 +191,15 @@ def evaluate_device(
     PerflexError
         The device cannot be used.
     """
+    start = time.perf_counter()
     options = timing or TimingOptions(trials=15, min_trials=5, budget_s=0.3)
     recorder = recorder_for(str(device), [study.name for study in studies])
     scale = multiply_add_rate(device, recorder) / REFERENCE_RATE
-    output = wall_time_identifier(device)
-    described = {study.name: _descriptions(study) for study in studies}
-    kernels = {
-        name: {overlap: measurement_kernels(description, scale) for overlap, description in found.items()}
-        for name, found in described.items()
-    }
-    trials = {study.name: _variants(study, study.trial_sizes_for(scale)) for study in studies}
-    models = {
-        name: {overlap: description.model(output) for overlap, description in found.items()}
-        for name, found in described.items()
-    }
-    every = {kernel.name: kernel for own in kernels.values() for sets in own.values() for kernel in sets}
-    features = {f: None for own in models.values() for each in own.values() for f in each.all_features()}
+    plans = [_plan(study, wall_time_identifier(device), scale) for study in studies]
+    kernels = {kernel.name: kernel for plan in plans for own in plan.kernels.values() for kernel in own}
     table = gather_feature_values(
-        tuple(features),
-        [*every.values(), *(kernel for own in trials.values() for kernel in own.values())],
+        tuple(dict.fromkeys(f for plan in plans for each in plan.models.values() for f in each.all_features())),
+        [*kernels.values(), *(kernel for plan in plans for kernel in plan.trials.values())],
         device=device,
         timing=options,
         progress=progress,
@@ -216,71 +207,119 @@ def evaluate_device(
         executor=executor,
     )
     skipped = list(table.dropped)
-    calibrated = {}
-    for study in studies:
+    calibrated = []
+    for plan in plans:
         try:
-            trial = _rows_of(table, trials[study.name].values())
-            parts = {overlap: _rows_of(table, own) for overlap, own in kernels[study.name].items()}
-            choice = _choice(models[study.name], parts, trial, model)
+            calibrated.append(_calibrate(plan, table, device, options, model))
         except CalibrationError as error:
-            skipped.append((f"study {study.name}", error.message))
-            continue
-        calibrated[study.name] = (
-            choice,
-            {
-                c.name: calibration_from_table(c.model, parts[c.name], device=device, timing=options, fit=c.fit)
-                for c in choice.candidates
-                if c.fit is not None
-            },
-        )
+            skipped.append((f"study {plan.study.name}", error.message))
     if not calibrated:
         msg = f"no study can be evaluated on {device}: {'; '.join(f'{what}: {why}' for what, why in skipped[-3:])}"
         raise CalibrationError(msg)
-    studies = [study for study in studies if study.name in calibrated]
-
-    targets = {
-        (study.name, *key): kernel
-        for study in studies
-        for key, kernel in _variants(study, study.sizes_for(scale)).items()
-    }
-    predicted = {
-        key: {overlap: float(c.predict(kernel.kernel, kernel.sizes)) for overlap, c in calibrated[key[0]][1].items()}
-        for key, kernel in targets.items()
-    }
-    references = _references(every, table, output)
-    jobs = [(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets.values(), *references)]
+    # All predictions are made before the first target runs.
+    predicted = [each.predicted() for each in calibrated]
+    targets = [kernel for each in calibrated for kernel in each.plan.targets.values()]
+    references = reference_times(table, kernels)
+    jobs = [SizedKernel(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets, *references)]
     # Reference kernels are to be timed again, whatever was kept of them.
     outcomes = measure(jobs, device, options, progress, None if recorder is None else RecordOnly(recorder))
     if recorder is not None:
         recorder.finish()
-    points: dict[str, list[Point]] = {study.name: [] for study in studies}
-    for (name, variant, size), outcome in zip(targets, outcomes, strict=False):
-        if isinstance(outcome, MeasurementFailure):
-            skipped.append((outcome.label, outcome.reason))
-        else:
-            points[name].append(Point(variant, size, outcome.seconds, outcome.spread, predicted[name, variant, size]))
+    measured = dict(zip((kernel.name for kernel in targets), outcomes, strict=False))
+    failures = [outcome for outcome in measured.values() if isinstance(outcome, MeasurementFailure)]
     return DeviceEvaluation(
         device=str(device),
         studies=tuple(
-            StudyResult(
-                study=study,
-                choice=calibrated[study.name][0],
-                model=model or calibrated[study.name][0].name,
-                calibrations=calibrated[study.name][1],
-                points=tuple(points[study.name]),
-            )
-            for study in studies
+            each.result(times, measured, model) for each, times in zip(calibrated, predicted, strict=True)
         ),
-        skipped=tuple(skipped),
+        skipped=(*skipped, *((failure.label, failure.reason) for failure in failures)),
         drift=drift(list(references.values()), outcomes[len(targets) :]),
-        overlap=_ratio_points(table, every, calibrated[studies[-1].name][1]),
+        overlap=_ratio_points(table, kernels, calibrated[-1].calibrations),
+        seconds=time.perf_counter() - start,
     )
 
 
-def _descriptions(study: Study) -> dict[str, ModelDescription]:
+@dataclass(frozen=True)
+class _Plan:
+    """What a study runs on a device: models and their measurement kernels by the models' names in the study, and the
+    variants' kernels by variant and size, small ones to choose a model and those to predict.
+    """
+
+    study: Study
+    models: Mapping[str, Model]
+    kernels: Mapping[str, Sequence[MeasurementKernel]]
+    trials: Mapping[tuple[str, int], MeasurementKernel]
+    targets: Mapping[tuple[str, int], MeasurementKernel]
+
+
+def _plan(study: Study, output: str, scale: float) -> _Plan:
     from perflex.models import load_model
 
-    return {overlap: load_model(study.models[overlap]) for overlap in OVERLAPS}
+    described = {name: load_model(shipped) for name, shipped in study.models.items()}
+    return _Plan(
+        study,
+        models={name: description.model(output) for name, description in described.items()},
+        kernels={name: measurement_kernels(description, scale) for name, description in described.items()},
+        trials=_variants(study, study.trial_sizes_for(scale)),
+        targets=_variants(study, study.sizes_for(scale)),
+    )
+
+
+@dataclass(frozen=True)
+class _Calibrated:
+    """A study whose models are fitted."""
+
+    plan: _Plan
+    choice: OverlapChoice
+    calibrations: Mapping[str, Calibration]
+
+    def predicted(self) -> dict[tuple[str, int], dict[str, float]]:
+        """Return the times in seconds that each model predicts, by variant and size."""
+        return {
+            key: {name: float(c.predict(kernel.kernel, kernel.sizes)) for name, c in self.calibrations.items()}
+            for key, kernel in self.plan.targets.items()
+        }
+
+    def result(
+        self,
+        predicted: Mapping[tuple[str, int], Mapping[str, float]],
+        measured: Mapping[str, Timing | MeasurementFailure],
+        wanted: str | None,
+    ) -> StudyResult:
+        """Return the result, of the kernels that could be timed."""
+        points = []
+        for key, kernel in self.plan.targets.items():
+            outcome = measured[kernel.name]
+            if isinstance(outcome, Timing):
+                points.append(Point(*key, outcome.seconds, outcome.spread, predicted[key]))
+        used = wanted or self.choice.name
+        return StudyResult(self.plan.study, self.choice, used, self.calibrations, tuple(points))
+
+
+def _calibrate(
+    plan: _Plan, table: FeatureTable, device: Device, timing: TimingOptions, wanted: str | None
+) -> _Calibrated:
+    """Fit the models of a study to what was measured, and choose among them.
+
+    Raises
+    ------
+    CalibrationError
+        No variant runs on the device, or no model can be fitted.
+    """
+    parts = {name: _rows_of(table, own) for name, own in plan.kernels.items()}
+    if len(plan.models) == 1:
+        # There is nothing to choose: one fit, whose warnings are the user's to see.
+        ((name, model),) = plan.models.items()
+        calibration = calibration_from_table(model, parts[name], device=device, timing=timing)
+        only = OverlapChoice(name, "there is no other", (Candidate(name, model, calibration.fit),))
+        return _Calibrated(plan, only, {name: calibration})
+    choice = _choice(plan.models, parts, _rows_of(table, plan.trials.values()), wanted)
+    calibrations = {
+        c.name: calibration_from_table(c.model, parts[c.name], device=device, timing=timing, fit=c.fit)
+        for c in choice.candidates
+        if c.fit is not None
+    }
+    return _Calibrated(plan, choice, calibrations)
 
 
 def _choice(
@@ -330,10 +369,3 @@ def _ratio_points(
             measured = float(table.column(str(table.output))[row])
             points.append(RatioPoint(int(str(kernel.arguments["m"])), measured, predicted))
     return tuple(sorted(points, key=lambda point: point.ratio))
-
-
-def _references(kernels: Mapping[str, Any], table: FeatureTable, output: str) -> dict[Any, float]:
-    """Return the measurement kernels that took longest, with their times: they are timed again."""
-    times = {n: t for n, t in zip(table.kernels, map(float, table.column(output)), strict=True) if n in kernels}
-    longest = sorted(times, key=lambda name: -times[name])[:_REFERENCES]
-    return {kernels[name]: times[name] for name in longest}

@@ -26,7 +26,7 @@ class Study:
     Attributes
     ----------
     name
-        ``"matmul"``, ``"dg"`` or ``"fdiff"``; also the first word of its models' names.
+        ``"matmul"``, ``"dg"`` or ``"fdiff"``.
     title, source
         For people.
     variants
@@ -36,13 +36,14 @@ class Study:
     trial_sizes
         Sizes at which the variants are timed to choose among models; smaller than those to predict.
     sizes
-        Sizes to predict. Both suit a device of `perflex.models.sizes.REFERENCE_RATE`.
+        Sizes to predict. Both suit a device of `perflex.calibration.device_speed.REFERENCE_RATE`.
     rule
-        How they are made to suit another one. Odd multiples: even ones share the factor two with caches' sets.
+        How they are made to suit another one; None to take them as they are. Odd multiples: even ones share the factor
+        two with caches' sets.
     axis
         What the size is, for pictures.
     models
-        Name of the shipped model for each of `OVERLAPS`.
+        Names of shipped models by what they are called in the study, such as `OVERLAPS`, the simplest first.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Study:
     size: str
     trial_sizes: tuple[int, ...]
     sizes: tuple[int, ...]
-    rule: SizeRule
+    rule: SizeRule | None
     axis: str
     models: Mapping[str, str]
 
@@ -65,7 +66,8 @@ class Study:
         return self._all_sizes(scale)[: len(self.trial_sizes)]
 
     def _all_sizes(self, scale: float) -> tuple[int, ...]:
-        return self.rule.sizes((*self.trial_sizes, *self.sizes), scale)
+        sizes = (*self.trial_sizes, *self.sizes)
+        return sizes if self.rule is None else self.rule.sizes(sizes, scale)
 
     def kernel(self, variant: str, size: int) -> MeasurementKernel:
         """Return a variant's kernel at a size.
@@ -98,7 +100,7 @@ STUDIES = {
             size="n",
             trial_sizes=(288, 352),
             sizes=(416, 544, 672, 800, 928, 1056),
-            rule=SizeRule(power=3, step=32),
+            rule=SizeRule(power=3, step=32, least=3),
             axis="matrix size n",
             models={overlap: f"matmul_{overlap}" for overlap in OVERLAPS} | {"partial": "matmul_sq"},
         ),

@@ -14,11 +14,11 @@ from perflex.studies.machine_detect.system import reported_cpu
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
+    from perflex.progress import Progress
     from perflex.studies.machine_detect.measure import Bandwidths
     from perflex.studies.machine_detect.system import ReportedCpu
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Progress
 
 __all__ = ["Detected", "cpu_device", "detect_machine"]
 
@@ -92,7 +92,7 @@ def detect_machine(
     cpu
         What the operating system reports; asked for if not given.
     name
-        Of the machine; by default the CPU's model with blanks as hyphens.
+        Name of the machine; by default the CPU's model with blanks as hyphens.
     overlap
         ``"sum"`` or ``"max"``; by default the hypothesis that YaskSite found for CPUs of this vendor.
     quick

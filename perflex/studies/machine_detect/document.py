@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import MachineError
 
 if TYPE_CHECKING:
-    from perflex.studies.machine_detect.measure import Bandwidths, Rates
+    from perflex.studies.machine_detect.measure import Bandwidths, MeasuredRates
     from perflex.studies.machine_detect.system import ReportedCache, ReportedCpu
 
 __all__ = ["machine_document"]
@@ -26,7 +26,7 @@ class _Times:
     update: float
 
     @classmethod
-    def of(cls, rates: Rates, clock_hz: float) -> _Times:
+    def of(cls, rates: MeasuredRates, clock_hz: float) -> _Times:
         return cls(clock_hz / rates.load, 2 * clock_hz / rates.update)
 
 
@@ -41,7 +41,7 @@ def machine_document(
     Parameters
     ----------
     name
-        Of the machine.
+        Name of the machine, by which it can be looked up.
     cpu, found
         What is reported and what was measured.
     device, date

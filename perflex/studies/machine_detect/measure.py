@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perflex.errors import MachineError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.studies.machine_detect.kernels import (
     CHAIN_LENGTH,
     CHUNK_BYTES,
@@ -25,11 +26,12 @@ from perflex.studies.machine_detect.kernels import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from perflex.progress import Progress
     from perflex.studies.machine_detect.system import ReportedCache
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Job, Progress, TimingOptions
+    from perflex.timing.measuring import TimingOptions
 
-__all__ = ["Bandwidths", "Rates", "measure_rates"]
+__all__ = ["Bandwidths", "MeasuredRates", "measure_rates"]
 
 # Bytes that a core goes through in the shorter of two launches, and how many times as many in the longer.
 _BYTES, _QUICK_BYTES, _TIMES = 64 * 2**20, 16 * 2**20, 3
@@ -41,7 +43,7 @@ _STREAMS = {"copy": ("gmem_copy", 1), "triad": ("gmem_triad", 2)}
 
 
 @dataclass(frozen=True)
-class Rates:
+class MeasuredRates:
     """Bytes per second of a working set.
 
     Attributes
@@ -76,8 +78,8 @@ class Bandwidths:
 
     clock_hz: float
     operations: Mapping[str, float]
-    one_core: Mapping[str, Rates]
-    all_cores: Mapping[str, Rates]
+    one_core: Mapping[str, MeasuredRates]
+    all_cores: Mapping[str, MeasuredRates]
     streams: Mapping[str, float]
 
 
@@ -126,23 +128,28 @@ def measure_rates(
     sets = _working_sets(caches, cores)
     dtypes = ("float32", "float64") if getattr(device, "double_precision", True) else ("float32",)
     volume = _QUICK_BYTES if quick else _BYTES
-    jobs: list[Job] = []
+    jobs: list[SizedKernel] = []
     for one in sets:
         for kind, kernel in (("load", load_kernel()), ("update", update_kernel())):
             rounds = max(1, volume // one.size_bytes)
             rows = one.size_bytes // CHUNK_BYTES
             jobs += [
-                (kernel, {"m": m, "nrows": rows, "ngroups": one.groups}, f"{kind} {one.name} {one.groups} {m}")
+                SizedKernel(
+                    kernel, {"m": m, "nrows": rows, "ngroups": one.groups}, f"{kind} {one.name} {one.groups} {m}"
+                )
                 for m in (rounds, _TIMES * rounds)
             ]
-    jobs += [(chain_kernel(), {"m": m, "ngroups": 1}, f"chain {m}") for m in (_CHAIN_ROUNDS, _TIMES * _CHAIN_ROUNDS)]
+    jobs += [
+        SizedKernel(chain_kernel(), {"m": m, "ngroups": 1}, f"chain {m}")
+        for m in (_CHAIN_ROUNDS, _TIMES * _CHAIN_ROUNDS)
+    ]
     for dtype in dtypes:
         jobs += [
-            (madd_kernel(dtype), {"m": m, **MADD_SIZES}, f"madd {dtype} {m}")
+            SizedKernel(madd_kernel(dtype), {"m": m, **MADD_SIZES}, f"madd {dtype} {m}")
             for m in (_MADD_ROUNDS, _TIMES * _MADD_ROUNDS)
         ]
     elements = _rounded(_BEYOND * caches[-1].size_bytes, 8 * 1024) // 8
-    jobs += [(stream_kernel(kernel), {"nvectors": elements}, name) for name, (kernel, _) in _STREAMS.items()]
+    jobs += [SizedKernel(stream_kernel(kernel), {"nvectors": elements}, name) for name, (kernel, _) in _STREAMS.items()]
     measured: Measured = measure(jobs, device, options, progress)
     seconds: list[float] = []
     for outcome in measured:
@@ -153,10 +160,10 @@ def measure_rates(
     paired = len(jobs) - len(_STREAMS)
     pairs = [_rate(jobs[i], jobs[i + 1], seconds[i], seconds[i + 1]) for i in range(0, paired, 2)]
     operations = {dtype: 2 * MADDS * rounds for dtype, rounds in zip(dtypes, pairs[-len(dtypes) :], strict=True)}
-    rates: dict[int, dict[str, Rates]] = {}
+    rates: dict[int, dict[str, MeasuredRates]] = {}
     for index, one in enumerate(sets):
         load, update = (one.groups * one.size_bytes * rounds for rounds in pairs[2 * index : 2 * index + 2])
-        rates.setdefault(one.groups, {})[one.name] = Rates(load, 2 * update)
+        rates.setdefault(one.groups, {})[one.name] = MeasuredRates(load, 2 * update)
     streams = {
         name: (loads + 2) * 8 * elements / time
         for (name, (_, loads)), time in zip(_STREAMS.items(), seconds[-len(_STREAMS) :], strict=True)
@@ -185,12 +192,13 @@ def _rounded(size: int, step: int) -> int:
     return max(step, size // step * step)
 
 
-def _rate(short: Job, long: Job, short_s: float, long_s: float) -> float:
+def _rate(short: SizedKernel, long: SizedKernel, short_s: float, long_s: float) -> float:
     """Return rounds per second, what a launch costs left out."""
     if long_s <= short_s:
         msg = (
-            f"{long[2]!r} took no longer ({long_s:.3g} s) than {short[2]!r} ({short_s:.3g} s); "
+            f"{long.label!r} took no longer ({long_s:.3g} s) than {short.label!r} ({short_s:.3g} s); "
             "run it on a machine that does nothing else"
         )
         raise MachineError(msg)
-    return (long[1]["m"] - short[1]["m"]) / (long_s - short_s)
+    more_rounds: int = long.sizes["m"] - short.sizes["m"]
+    return more_rounds / (long_s - short_s)

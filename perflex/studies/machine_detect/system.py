@@ -51,7 +51,7 @@ class ReportedCpu:
     Attributes
     ----------
     model, vendor
-        Names.
+        Names of the CPU and of its vendor (``"AMD"``, ``"Intel"``); empty where they are not reported.
     cores, domains
         Cores that are online (not hardware threads), and NUMA nodes that have some; None where it is not reported.
     simd_bytes

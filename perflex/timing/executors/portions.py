@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from perflex.errors import PerflexError
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.store.records import Sample
     from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
 
 __all__ = ["Item", "ItemResult", "Portion", "PortionResult", "divide"]
@@ -30,19 +32,13 @@ class Item:
 
     Attributes
     ----------
-    label
-        Which kernel and sizes.
-    kernel
-        Its `LaunchRequest`; or the loopy kernel, for devices that take no such.
-    sizes
-        Value of each size parameter.
+    request
+        What the device's backend builds it from, see `request_for`.
     samples
         What is known of it; enough of it and the kernel is a reference only.
     """
 
-    label: str
-    kernel: Any
-    sizes: Mapping[str, int]
+    request: SizedKernel | LaunchRequest
     samples: tuple[Sample, ...] = ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,19 +13,20 @@ from perflex.errors import MeasurementError, PerflexError
 from perflex.timing.drift import reference_count
 from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError, explained
 from perflex.timing.executors.portions import Item, Portion, divide
-from perflex.timing.launch.request import launch_request
+from perflex.timing.launch.request import request_for
 from perflex.timing.measuring import entries_of, outcomes_of
 from perflex.timing.options import TimingOptions
-from perflex.timing.rounds import Session, suits_as_reference
+from perflex.timing.rounds import Session, reference_suitability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor, Future
 
+    from perflex.features.sized_kernel import SizedKernel
+    from perflex.progress import Progress
     from perflex.store.records import MeasurementKey, Recorder, Sample
     from perflex.timing.executors.portions import PortionResult
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import Job, Progress
     from perflex.timing.results import Measured
     from perflex.timing.rounds import Entry
 
@@ -37,7 +38,7 @@ _DEATHS = 2
 
 def measure_on(
     executor: Executor,
-    jobs: Sequence[Job],
+    jobs: Sequence[SizedKernel],
     device: TimedDevice,
     options: TimingOptions | None = None,
     progress: Progress | None = None,
@@ -59,7 +60,7 @@ def measure_on(
     executor
         Where kernels are built and run: any ``concurrent.futures.Executor``.
     jobs
-        Kernel, sizes and label of each measurement.
+        The kernels with their sizes.
     device
         Where to run, as this machine knows it. Other devices than `Device` are sent as they are.
     options
@@ -103,19 +104,19 @@ class _AddsMany(Protocol):
 
 
 @dataclass(eq=False)
-class _Lot:
-    """Kernels that are to be timed together, and how many workers died of that."""
+class _KernelGroup:
+    """Kernels that are to be timed together, how many workers died of that, and whether it is one tried alone."""
 
     entries: list[Entry]
     deaths: int = 0
-    split: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class _Sent:
-    """A lot at work: its kernels and references, in the order in which results will come."""
+class _Submitted:
+    """A group at work: its kernels and references, in the order in which results will come."""
 
-    lot: _Lot
+    group: _KernelGroup
     entries: list[Entry]
     session: Session
 
@@ -129,149 +130,145 @@ class _Run:
     session: Session
     pool: Pool
     progress: Progress | None
-    kernels: dict[int, Any] = field(default_factory=dict)
     known: list[Entry] = field(default_factory=list)
-    waiting: deque[_Lot] = field(default_factory=deque)
-    flying: dict[Future[PortionResult], _Sent] = field(default_factory=dict)
+    waiting: deque[_KernelGroup] = field(default_factory=deque)
+    running: dict[Future[PortionResult], _Submitted] = field(default_factory=dict)
     one_at_a_time: bool = False
 
     def prepare(self) -> None:
         """Generate the code of all kernels before any is timed: doing it meanwhile would disturb CPU devices."""
         wanted = []
         for number, entry in enumerate(self.entries):
-            self._tell(number, entry.label)
+            self._report(number, entry.label)
             if entry.failure is None and entry.is_known(self.session.options):
                 self.known.append(entry)
             elif entry.failure is None and self._generate(entry):
                 wanted.append(entry)
-        self.waiting.extend(map(_Lot, divide(wanted, self.pool.width(1) if wanted else 1)))
+        self.waiting.extend(map(_KernelGroup, divide(wanted, self.pool.width(1) if wanted else 1)))
 
     def finish(self) -> None:
-        """Have all lots timed."""
-        while self.waiting or self.flying:
+        """Have all groups timed."""
+        while self.waiting or self.running:
             self._submit()
-            done = self.pool.wait(self.flying)
+            done = self.pool.wait(self.running)
             if done:
-                self._settle(done)
-        self._tell(2 * len(self.entries), "")
+                self._collect(done)
+        self._report(2 * len(self.entries), "")
 
     def abandon(self) -> None:
         """Cancel what has not begun."""
-        for future in self.flying:
+        for future in self.running:
             future.cancel()
 
     def _submit(self) -> None:
-        width = self.pool.width(len(self.waiting) + len(self.flying))
-        references = self._references() if self.waiting and len(self.flying) < width else []
+        width = self.pool.width(len(self.waiting) + len(self.running))
+        references = self._references() if self.waiting and len(self.running) < width else []
+        # The first portion goes alone: without references from it, drift between later ones would not show.
         if self.one_at_a_time or not references:
             width = min(1, width)
-        while self.waiting and len(self.flying) < width:
-            lot = self.waiting.popleft()
-            entries = lot.entries + ([] if lot.split else [one for one in references if one not in lot.entries])
+        while self.waiting and len(self.running) < width:
+            group = self.waiting.popleft()
+            entries = group.entries + ([] if group.alone else [one for one in references if one not in group.entries])
             session = Session(self.session.options, uuid.uuid4().hex, self.session.recorder)
             future = self.pool.submit(self._portion(entries, session.name))
-            self.flying[future] = _Sent(lot, entries, session)
-            self._tell(self._count(), lot.entries[0].label)
+            self.running[future] = _Submitted(group, entries, session)
+            self._report(self._count(), group.entries[0].label)
             if future.done():  # some executors work while they are handed the work
                 break
 
     def _portion(self, entries: Sequence[Entry], session: str) -> Portion:
         from perflex.version import __version__
 
-        items = (Item(one.label, self.kernels[id(one)], one.job[1], tuple(one.samples)) for one in entries)
+        items = (Item(entry.job, tuple(entry.samples)) for entry in entries)
         return Portion(__version__, self.device, self.session.options, session, tuple(items))
 
     def _references(self) -> list[Entry]:
         """Return known kernels that suit best as references, those that served most before others."""
         known = [one for one in self.known if one.failure is None]
-        known.sort(key=suits_as_reference, reverse=True)
+        known.sort(key=reference_suitability, reverse=True)
         count = reference_count(len(self.entries))
-        return [one for one in known[:count] if id(one) in self.kernels or self._generate(one)]
+        return [one for one in known[:count] if self._generate(one)]
 
-    def _settle(self, done: set[Future[PortionResult]]) -> None:
+    def _collect(self, done: set[Future[PortionResult]]) -> None:
         """Take results; only then raise what went wrong with others."""
         faults: list[BaseException] = []
-        several = len(self.flying) > 1
+        several = len(self.running) > 1
         for future in done:
-            sent = self.flying.pop(future)
+            submitted = self.running.pop(future)
             try:
                 result = future.result()
             except LOSSES as error:
-                self._lost(sent, error, blamed=not (several and self.pool.breaks_as_a_whole))
+                self._lost(submitted, error, blamed=not (several and self.pool.breaks_as_a_whole))
             except PerflexError as error:
                 faults.append(error)
             except FAULTS as error:
-                told = explained(error, self.pool.kind)
-                told.__cause__ = None if told is error else error
-                faults.append(told)
+                fault = explained(error, self.pool.kind)
+                fault.__cause__ = None if fault is error else error
+                faults.append(fault)
             else:
-                self._accept(sent, result)
+                self._accept(submitted, result)
                 faults += [] if result.error is None else [result.error]
         if faults:
             raise faults[0]
-        self._tell(self._count(), next((sent.lot.entries[0].label for sent in self.flying.values()), ""))
+        self._report(self._count(), next((submitted.group.entries[0].label for submitted in self.running.values()), ""))
 
-    def _accept(self, sent: _Sent, result: PortionResult) -> None:
-        _record(sent, result)
-        for entry, outcome in zip(sent.entries, result.items, strict=True):
+    def _accept(self, submitted: _Submitted, result: PortionResult) -> None:
+        _record(submitted, result)
+        for entry, outcome in zip(submitted.entries, result.items, strict=True):
             entry.samples += outcome.samples
             if entry.samples:
                 entry.seconds = float(np.median([sample.seconds for sample in entry.samples]))
             if outcome.failure is not None:
                 kind, error = outcome.failure
-                entry.give_up(error, kind, sent.session)
-        self.known += sent.lot.entries
+                entry.give_up(error, kind, submitted.session)
+        self.known += submitted.group.entries
 
-    def _lost(self, sent: _Sent, error: BaseException, *, blamed: bool) -> None:
-        lot = sent.lot
+    def _lost(self, submitted: _Submitted, error: BaseException, *, blamed: bool) -> None:
+        group = submitted.group
         if not blamed:
+            # Others were at work as well: only one at a time will it show who is to blame.
             self.one_at_a_time = True
-            self.waiting.appendleft(lot)
+            self.waiting.appendleft(group)
             return
-        lot.deaths += error.deaths if isinstance(error, WorkersDiedError) else 1
-        if lot.deaths < _DEATHS:
-            self.waiting.appendleft(lot)
-        elif not lot.split:
-            self.waiting.extendleft(_Lot([entry], split=True) for entry in reversed(lot.entries))
+        group.deaths += error.deaths if isinstance(error, WorkersDiedError) else 1
+        if group.deaths < _DEATHS:
+            self.waiting.appendleft(group)
+        elif not group.alone:
+            self.waiting.extendleft(_KernelGroup([entry], alone=True) for entry in reversed(group.entries))
         else:
-            label = lot.entries[0].label
+            label = group.entries[0].label
             reason = f"{type(error).__name__}: {error}".strip(": ")
-            msg = f"{label}: {lot.deaths} workers ended while they timed it alone ({reason})"
-            lot.entries[0].give_up(MeasurementError(msg, kernel=label, kind="crash"), "crash", sent.session)
+            msg = f"{label}: {group.deaths} workers ended while they timed it alone ({reason})"
+            group.entries[0].give_up(MeasurementError(msg, kernel=label, kind="crash"), "crash", submitted.session)
 
     def _generate(self, entry: Entry) -> bool:
-        """Make what is sent of a kernel; return whether that succeeded."""
-        from perflex.devices.listing import Device
-
-        kernel, sizes = entry.job
+        """Make of the job what a worker builds it from, if that was not done before; return whether that succeeded."""
         try:
-            if isinstance(self.device, Device):
-                kernel = launch_request(kernel, sizes, entry.label, self.device)
+            entry.job = request_for(entry.job, self.device)
         except PerflexError as error:
             entry.give_up(error, "prepare", self.session)
             return False
-        self.kernels[id(entry)] = kernel
         return True
 
     def _count(self) -> int:
         """Return the steps done: all code is generated, and some kernels are timed."""
-        waiting = sum(len(lot.entries) for lot in self.waiting)
-        waiting += sum(len(sent.lot.entries) for sent in self.flying.values())
+        waiting = sum(len(group.entries) for group in self.waiting)
+        waiting += sum(len(submitted.group.entries) for submitted in self.running.values())
         return 2 * len(self.entries) - waiting
 
-    def _tell(self, done: int, label: str) -> None:
+    def _report(self, done: int, label: str) -> None:
         if self.progress is not None:
             self.progress(done, 2 * len(self.entries), label)
 
 
-def _record(sent: _Sent, result: PortionResult) -> None:
+def _record(submitted: _Submitted, result: PortionResult) -> None:
     """Have the recorder keep all samples of a portion, together if it can."""
-    recorder = sent.session.recorder
+    recorder = submitted.session.recorder
     if recorder is None:
         return
     pairs: list[tuple[MeasurementKey, Sample]] = []
     labels = {}
-    for entry, outcome in zip(sent.entries, result.items, strict=True):
+    for entry, outcome in zip(submitted.entries, result.items, strict=True):
         if entry.key is not None:
             labels[entry.key] = entry.label
             pairs += [(entry.key, sample) for sample in outcome.samples]

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 import socket
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.devices.device import Device
 from perflex.errors import DeviceError, ExecutorError, PerflexError
 from perflex.timing.executors.device_lock import device_lock
 from perflex.timing.executors.portions import ItemResult, PortionResult
-from perflex.timing.measuring import open_backend, open_kernel_backend
+from perflex.timing.measuring import open_backend
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perflex.devices.listing import Device
     from perflex.timing.executors.portions import Item, Portion
-    from perflex.timing.launch.backend import Backend, KernelBackend, Runnable, TimedDevice
-    from perflex.timing.launch.request import LaunchRequest
 
 __all__ = ["device_here", "time_portion"]
 
@@ -50,14 +47,14 @@ def time_portion(portion: Portion) -> PortionResult:
 
 
 def _time(entries: list[Entry], portion: Portion, session: Session) -> None:
-    backend = _backend(portion)
-    try:
+    device = portion.device
+    if isinstance(device, Device):
+        device = device_here(device)
+    with closing(open_backend(device, portion.options)) as backend:
         for entry in entries:
             if not entry.is_known(portion.options):
                 start(entry, backend, session)
-        time_in_rounds(entries, backend, session, _told_nobody)
-    finally:
-        backend.close()
+        time_in_rounds(entries, backend, session)
 
 
 def device_here(wanted: Device) -> Device:
@@ -78,6 +75,7 @@ def device_here(wanted: Device) -> Device:
             "start workers only where the device is"
         )
         raise DeviceError(msg, device=wanted)
+    # Another driver compiles otherwise, so that its times are those of other kernels.
     same = [info for info in named if (info.device.driver, info.device.ordinal) == (wanted.driver, wanted.ordinal)]
     if not same:
         there = ", ".join(f"number {info.device.ordinal} with driver {info.device.driver}" for info in named)
@@ -96,50 +94,12 @@ def _name(device: Device) -> tuple[str, str, str]:
     return device.platform, device.vendor, device.name
 
 
-def _backend(portion: Portion) -> Backend:
-    from perflex.devices.listing import Device
-
-    device: TimedDevice = portion.device
-    if not isinstance(device, Device):
-        return open_backend(device, portion.options)
-    return _RequestBackend(open_kernel_backend(device_here(device), portion.options))
-
-
-class _RequestBackend:
-    """A backend of kernels whose code was generated elsewhere."""
-
-    def __init__(self, inner: KernelBackend) -> None:
-        self._inner = inner
-
-    @property
-    def timer_resolution_s(self) -> float:
-        """Smallest difference that the device's timer resolves, in seconds."""
-        return self._inner.timer_resolution_s
-
-    def prepare(
-        self,
-        kernel: LaunchRequest,
-        sizes: Mapping[str, int],  # noqa: ARG002  the request has them
-        label: str,  # noqa: ARG002
-    ) -> Runnable:
-        """Build a kernel."""
-        return self._inner.build(kernel)
-
-    def close(self) -> None:
-        """Give device memory back."""
-        self._inner.close()
-
-
 def _entry(item: Item) -> Entry:
     seconds = float(np.median([sample.seconds for sample in item.samples])) if item.samples else math.nan
-    return Entry(item.label, (item.kernel, item.sizes), samples=list(item.samples), seconds=seconds)
+    return Entry(item.request, samples=list(item.samples), seconds=seconds)
 
 
 def _result(entry: Entry, session: str) -> ItemResult:
     new = tuple(sample for sample in entry.samples if sample.session == session)
     failure = None if entry.failure is None else (entry.failure.kind, entry.failure.error.alone())
     return ItemResult(new, failure)
-
-
-def _told_nobody(share: float, label: str) -> None:
-    """Take the progress that the client cannot see."""

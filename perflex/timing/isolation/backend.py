@@ -6,17 +6,15 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from perflex.child_process import ChildLostError
 from perflex.errors import MeasurementError
 from perflex.machines.resources import Resources
-from perflex.timing.isolation.process import WorkerLostError, WorkerProcess
-from perflex.timing.launch.request import launch_request
+from perflex.timing.isolation.process import WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import loopy as lp
-
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.timing.launch.backend import RunLimits
     from perflex.timing.launch.request import LaunchRequest
 
@@ -52,24 +50,17 @@ class IsolatedBackend:
         """Resolution of the device's timer, in seconds."""
         return self.device.timer_resolution_ns * 1e-9
 
-    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> IsolatedRunnable:
-        """Generate a kernel's code here, and build it there.
+    def build(self, request: LaunchRequest) -> IsolatedRunnable:
+        """Build there what was generated and checked here.
 
         Raises
         ------
-        MissingSizeError
-            A size parameter has no value.
         MeasurementError
             It does not build or does not fit the device, the compiler crashed or hung, or the kernel hung with
             sizes that are not larger.
         DeviceError
             The process does not start, or cannot open the device.
         """
-        self.worker()  # starts while code is generated
-        return self.build(launch_request(kernel, sizes, label, self.device))
-
-    def build(self, request: LaunchRequest) -> IsolatedRunnable:
-        """Build there what was generated and checked before; errors as `prepare`."""
         for other in self._endless:
             if other.source == request.source and _at_least(request.sizes, other.sizes):
                 raise _failure(request.label, "hang", f"not tried, for {other.label} is the same code and does not end")
@@ -104,7 +95,7 @@ class IsolatedBackend:
         place = _Place(self.worker(), self._numbers)
         try:
             resources = place.worker.ask("build", place.number, request, self.limits.build_s)
-        except WorkerLostError as lost:
+        except ChildLostError as lost:
             doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
             self._fatal[request.source] = lost.kind, f"{doing} ({lost.reason})"
             raise _failure(request.label, *self._fatal[request.source]) from lost
@@ -151,7 +142,7 @@ class IsolatedRunnable:
         start = time.monotonic()
         try:
             times: tuple[float, ...] = place.worker.ask("run", place.number, launches, self._limit(launches))
-        except WorkerLostError as lost:
+        except ChildLostError as lost:
             doing = "crashes its process"
             if lost.kind == "hang":
                 doing = "does not end; raise limit_s if it is only slow"

@@ -1,7 +1,8 @@
 """Process in which kernels are built and run, so that a driver's crash or hang costs this process only.
 
-Commands come through a connection whose file descriptor is the argument; each is answered with a pair of what happened
-and its result. Standard input is never written to: its end says that the parent is gone, however it ended.
+Commands come through a connection whose file descriptor is the argument; each is answered with what happened, the
+result, and whether the device can still be used. Standard input is never written to: its end says that the parent is
+gone, however it ended.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main(descriptor: int) -> None:
         try:
             backend = backend_of(connection.recv(), drivers_shown=True)
         except PerflexError as error:
-            connection.send(("failed", error, True))
+            connection.send(("failed", error, False))
             return
         connection.send(("done", None, True))
         _serve(connection, backend)

@@ -1,23 +1,19 @@
-"""What timing needs of a device: to prepare a kernel with sizes, and to run it some times."""
+"""What timing needs of a device: to build a kernel with sizes, and to run it some times."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import loopy as lp
-
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.machines.resources import Resources
     from perflex.timing.launch.request import LaunchRequest
 
 __all__ = [
     "Backend",
     "BuiltKernel",
-    "IsolatingDevice",
+    "CustomDevice",
     "KernelBackend",
     "RunLimits",
     "Runnable",
@@ -55,17 +51,26 @@ class Backend(Protocol):
     """Builds and runs kernels on one device."""
 
     @property
+    def device(self) -> TimedDevice:
+        """Which device."""
+        ...
+
+    @property
     def timer_resolution_s(self) -> float:
         """Smallest difference that the device's timer resolves, in seconds."""
         ...
 
-    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> Runnable:
-        """Build a kernel and check that it can be launched with the sizes.
+    def build(self, request: Any) -> Runnable:
+        """Build a kernel.
+
+        Parameters
+        ----------
+        request
+            What `perflex.timing.launch.request.request_for` makes of a kernel for this device: a `LaunchRequest` for
+            a `Device`, the `SizedKernel` itself for others. Both have ``label`` and ``sizes``.
 
         Raises
         ------
-        MissingSizeError
-            A size parameter has no value.
         MeasurementError
             It does not build or does not fit the device.
         """
@@ -80,7 +85,7 @@ class KernelBackend(Backend, Protocol):
     """Builds and runs kernels on a real device, whatever it is reached through."""
 
     def build(self, request: LaunchRequest) -> BuiltKernel:
-        """Build what was generated and checked before; errors as `prepare`."""
+        """Build what was generated and checked before."""
         ...
 
     def responds(self) -> bool:
@@ -88,12 +93,16 @@ class KernelBackend(Backend, Protocol):
         ...
 
 
-class TimedDevice(Protocol):
-    """Anything that kernels can be timed on: a real device, a fake one."""
+class CustomDevice(Protocol):
+    """A device that brings a backend of its own, as `FakeDevice` does."""
 
     def backend(self) -> Backend:
         """Return what runs and times kernels there."""
         ...
+
+
+# Anything that kernels can be timed on.
+TimedDevice: TypeAlias = "Device | CustomDevice"
 
 
 @dataclass(frozen=True)
@@ -110,15 +119,6 @@ class RunLimits:
 
     launch_s: float
     build_s: float
-
-
-@runtime_checkable
-class IsolatingDevice(Protocol):
-    """A device whose kernels can be run in a process of their own."""
-
-    def isolated_backend(self, limits: RunLimits) -> Backend:
-        """Return what runs and times kernels there, in another process."""
-        ...
 
 
 def backend_of(device: Device, *, drivers_shown: bool = False) -> KernelBackend:

@@ -9,24 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
+from perflex.timing.launch.building import build_failure, check_built
 from perflex.timing.launch.cuda_context import CudaContext
-from perflex.timing.launch.request import launch_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import loopy as lp
-
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
 
 __all__ = ["CudaBackend", "CudaRunnable", "compiled_resources"]
-
-
-_MESSAGE_LINES = 4
 
 
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
@@ -58,20 +52,6 @@ class CudaBackend:
         """Resolution of CUDA events, in seconds."""
         return self.device.timer_resolution_ns * 1e-9
 
-    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> CudaRunnable:
-        """Build a kernel, and check that it can be launched with the sizes.
-
-        Raises
-        ------
-        MissingSizeError
-            A size parameter has no value.
-        MeasurementError
-            It does not build or does not fit the device.
-        DeviceError
-            An earlier kernel lost the device.
-        """
-        return self.build(launch_request(kernel, sizes, label, self.device))
-
     def build(self, request: LaunchRequest) -> CudaRunnable:
         """Build what was generated and checked before.
 
@@ -90,10 +70,10 @@ class CudaBackend:
         except RuntimeError as error:
             raise self._context.failure(request.label, "cannot load what was built", error, "prepare") from error
         for grid, known in zip(request.launch.grids, facts, strict=True):
-            self._check_built(int(np.prod(grid.work_group)), known, request.label)
-        told = self._told(request.source, facts)
+            check_built(request.label, self.device, grid, int(known["max_threads_per_block"]), _resources(None, known))
+        logged = self._logged_resources(request.source, facts)
         resources = most_of(
-            _resources(told.get(name), known) for (name, _), known in zip(request.programs, facts, strict=True)
+            _resources(logged.get(name), known) for (name, _), known in zip(request.programs, facts, strict=True)
         )
         return CudaRunnable(request, functions, self._context, resources)
 
@@ -115,44 +95,26 @@ class CudaBackend:
                     warnings.simplefilter("ignore")  # CuPy turns compilers' remarks into warnings
                     module.compile(log_stream=log)
             except cupy.cuda.compiler.CompileException as error:
-                text = str(error)
-                lines = [line.strip() for line in text.splitlines() if line.strip()]
-                telling = [line for line in lines if "error" in line] or lines
-                msg = f"{label}: does not build on {self.device}: {' | '.join(telling[:_MESSAGE_LINES])}"
-                raise MeasurementError(msg, kernel=label, device=self.device, log=text) from error
+                raise build_failure(label, self.device, str(error), "error") from error
             except (RuntimeError, OSError) as error:
                 raise self._context.failure(label, f"does not build on {self.device}", error, "prepare") from error
             self._modules[source] = module
             self._logs[source] = resources_in_log(log.getvalue())
         return self._modules[source]
 
-    def _told(self, source: str, facts: Sequence[Mapping[str, int]]) -> Mapping[str, Resources]:
-        """Return what the compiler said: nothing where CuPy had the binary from before, and is asked if it matters."""
+    def _logged_resources(self, source: str, facts: Sequence[Mapping[str, int]]) -> Mapping[str, Resources]:
+        """Return what the compiler wrote of each device program, by name."""
+        # Of a binary that CuPy kept there is no log. Compiling again pays only where there may be spills.
         if not self._logs[source] and any(int(known["local_size_bytes"]) for known in facts):
             options, capability = _OPTIONS, self.device.compute_capability
             self._logs[source] = compiled_resources(self._context.cupy, source, options, capability)
         return self._logs[source]
 
-    def _check_built(self, work_items: int, facts: Mapping[str, int], label: str) -> None:
-        """Compare with the limits that are known only after the build, registers included."""
-        limit = int(facts["max_threads_per_block"])
-        if work_items > limit:
-            msg = (
-                f"{label}: a work-group of {work_items} work-items, {self.device} allows {limit} for this kernel, "
-                f"which takes {facts['num_regs']} registers per work-item"
-            )
-            raise MeasurementError(msg, kernel=label, device=self.device)
-        local_bytes = int(facts["shared_size_bytes"])
-        if local_bytes > self.device.local_memory_bytes:
-            there = self.device.local_memory_bytes
-            msg = f"{label}: needs {local_bytes} B of local memory, {self.device} has {there} B"
-            raise MeasurementError(msg, kernel=label, device=self.device)
 
-
-def _resources(told: Resources | None, facts: Mapping[str, int]) -> Resources:
+def _resources(logged: Resources | None, facts: Mapping[str, int]) -> Resources:
     """Return what a device program takes: what the driver knows, and spills, which only the compiler tells."""
     private_bytes = int(facts["local_size_bytes"])
-    spill_bytes = told.spill_bytes if told is not None else None if private_bytes else 0
+    spill_bytes = logged.spill_bytes if logged is not None else None if private_bytes else 0
     return Resources(int(facts["num_regs"]), private_bytes, spill_bytes, int(facts["shared_size_bytes"]))
 
 

@@ -15,7 +15,7 @@ from perflex.timing.launch.memory import CudaMemory, out_of_cuda_memory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
 
 __all__ = ["HOLD_NAME", "CudaContext", "Hold"]
 

@@ -14,23 +14,20 @@ import numpy as np
 from perflex.errors import DeviceError, MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.buffers import BufferPool
+from perflex.timing.launch.building import build_failure, check_built
 from perflex.timing.launch.memory import OpenCLMemory, out_of_opencl_memory
-from perflex.timing.launch.request import launch_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import loopy as lp
-
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.launch.sizes import SizedLaunch
 
 __all__ = ["OpenCLBackend", "OpenCLRunnable", "open_device"]
 
+# Of device memory, for buffers of kernels that ran before: they are filled once, and most kernels share them.
 _POOL_SHARE = 0.25
-_MESSAGE_LINES = 4
 _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
 
 
@@ -109,25 +106,13 @@ class OpenCLBackend:
         self._pool = BufferPool(memory, int(_POOL_SHARE * device.global_memory_bytes))
         self._programs: dict[str, Any] = {}
         # NVIDIA's compiler then writes the registers of each kernel into its log.
-        told = "cl_nv_compiler_options" in self._cl_device.extensions.split()
-        self._options = ("-cl-nv-verbose",) if told else ()
+        verbose = "cl_nv_compiler_options" in self._cl_device.extensions.split()
+        self._options = ("-cl-nv-verbose",) if verbose else ()
 
     @property
     def timer_resolution_s(self) -> float:
         """Resolution of the event timer, in seconds."""
         return self.device.timer_resolution_ns * 1e-9
-
-    def prepare(self, kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str) -> OpenCLRunnable:
-        """Build a kernel, and check that it can be launched with the sizes.
-
-        Raises
-        ------
-        MissingSizeError
-            A size parameter has no value.
-        MeasurementError
-            It does not build or does not fit the device.
-        """
-        return self.build(launch_request(kernel, sizes, label, self.device))
 
     def build(self, request: LaunchRequest) -> OpenCLRunnable:
         """Build what was generated and checked before.
@@ -145,13 +130,15 @@ class OpenCLBackend:
         except cl.Error as error:
             msg = f"{request.label}: {self.device} lost a kernel of its own program ({error})"
             raise MeasurementError(msg, kernel=request.label, device=self.device) from error
-        self._check_built(kernels, request.launch, request.label)
-        told = self._told(program)
-        resources = most_of(
-            self._resources(kernel, told.get(name, Resources()))
+        logged = self._logged_resources(program)
+        taken = [
+            self._resources(kernel, logged.get(name, Resources()))
             for kernel, (name, _) in zip(kernels, request.programs, strict=True)
-        )
-        return OpenCLRunnable(request, kernels, self._queue, self._pool, resources)
+        ]
+        for kernel, grid, resources in zip(kernels, request.launch.grids, taken, strict=True):
+            most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self._cl_device)
+            check_built(request.label, self.device, grid, int(most), resources)
+        return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(taken))
 
     def responds(self) -> bool:
         """Return whether the device still works: some drivers lose everything after one failed launch."""
@@ -182,14 +169,10 @@ class OpenCLBackend:
                         list(self._options), cache_dir=False
                     )
             except (cl.Error, RuntimeError) as error:
-                text = _compiler_message(error)
-                lines = [line.strip() for line in text.splitlines() if line.strip()]
-                telling = [line for line in lines if "error:" in line] or lines
-                msg = f"{label}: does not build on {self.device}: {' | '.join(telling[:_MESSAGE_LINES])}"
-                raise MeasurementError(msg, kernel=label, device=self.device, log=text) from error
+                raise build_failure(label, self.device, _compiler_message(error), "error:") from error
         return self._programs[source]
 
-    def _resources(self, kernel: Any, told: Resources) -> Resources:
+    def _resources(self, kernel: Any, logged: Resources) -> Resources:
         """Return what a kernel takes: what OpenCL asks drivers for, and what NVIDIA's compiler writes."""
         import pyopencl as cl
 
@@ -198,33 +181,15 @@ class OpenCLBackend:
             int(kernel.get_work_group_info(query, self._cl_device))
             for query in (info.PRIVATE_MEM_SIZE, info.LOCAL_MEM_SIZE)
         )
-        return replace(told, private_bytes=private_bytes, local_bytes=local_bytes)
+        return replace(logged, private_bytes=private_bytes, local_bytes=local_bytes)
 
-    def _told(self, program: Any) -> Mapping[str, Resources]:
+    def _logged_resources(self, program: Any) -> Mapping[str, Resources]:
+        """Return what the compiler wrote of each device program, by name; nothing where it writes nothing of it."""
         import pyopencl as cl
 
         if not self._options:
             return {}
         return resources_in_log(str(program.get_build_info(self._cl_device, cl.program_build_info.LOG)))
-
-    def _check_built(self, kernels: list[Any], launch: SizedLaunch, label: str) -> None:
-        """Compare with the limits that are known only after the build, registers included."""
-        import pyopencl as cl
-
-        info = cl.kernel_work_group_info
-        for kernel, grid in zip(kernels, launch.grids, strict=True):
-            work_items = int(np.prod(grid.work_group))
-            limit = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self._cl_device))
-            if work_items > limit:
-                msg = f"{label}: a work-group of {work_items} work-items, {self.device} allows {limit} for this kernel"
-                raise MeasurementError(msg, kernel=label, device=self.device)
-            local_bytes = int(kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self._cl_device))
-            if local_bytes > self.device.local_memory_bytes:
-                msg = (
-                    f"{label}: needs {local_bytes} B of local memory, {self.device} "
-                    f"has {self.device.local_memory_bytes} B"
-                )
-                raise MeasurementError(msg, kernel=label, device=self.device)
 
 
 class OpenCLRunnable:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perflex.devices.device import Device
 from perflex.errors import MeasurementError
 from perflex.timing.launch.buffers import assign_slots
 from perflex.timing.launch.plan import plan_launch
@@ -14,15 +15,15 @@ from perflex.timing.launch.sizes import check_limits, size_launch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import loopy as lp
     import numpy as np
 
-    from perflex.devices.listing import Device
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.sizes import SizedLaunch
 
-__all__ = ["LaunchRequest", "launch_request"]
+__all__ = ["LaunchRequest", "launch_request", "request_for"]
 
+# In the code, not among the arguments: a kernel may compute in double precision what it stores in single.
 _DOUBLE = re.compile(r"\bdouble\d*\b")
 
 
@@ -73,8 +74,16 @@ class LaunchRequest:
         return sizes
 
 
-def launch_request(kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: str, device: Device) -> LaunchRequest:
-    """Generate a kernel's code, put in the sizes, and check that the device can hold the launch.
+def request_for(job: SizedKernel | LaunchRequest, device: object) -> SizedKernel | LaunchRequest:
+    """Return what a device's backend builds a kernel from.
+
+    Parameters
+    ----------
+    job
+        A kernel with sizes; or the request itself, where its code was generated in another process.
+    device
+        Where it will run. For a `Device` code is generated; others get the kernel as it is, for what they do with it is
+        their own business: a `FakeDevice` only looks at label and sizes.
 
     Raises
     ------
@@ -83,7 +92,15 @@ def launch_request(kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: 
     MeasurementError
         No code can be generated, or the launch does not fit the device.
     """
-    plan = plan_launch(kernel, device.api)
+    if isinstance(job, LaunchRequest) or not isinstance(device, Device):
+        return job
+    return launch_request(job, device)
+
+
+def launch_request(job: SizedKernel, device: Device) -> LaunchRequest:
+    """Generate a kernel's code, put in the sizes, and check that the device can hold the launch; see `request_for`."""
+    label, sizes = job.label, job.sizes
+    plan = plan_launch(job.translation_unit, device.api)
     if not device.double_precision and _DOUBLE.search(plan.source):
         msg = f"{label}: computes in double precision, which {device} does not have; use float32"
         raise MeasurementError(msg, kernel=label, device=str(device))
@@ -97,6 +114,7 @@ def launch_request(kernel: lp.TranslationUnit, sizes: Mapping[str, int], label: 
         dtypes={name: array.dtype for name, array in plan.arrays.items()},
     )
     sizes_held = request.buffer_bytes
+    # Arrays that a kernel updates are restored before each launch from a copy, which takes memory, too.
     restored = {f"{name} (copy)": sizes_held[name] for name, (_, origin) in request.slots.items() if origin}
     check_limits(request.launch, {**sizes_held, **restored}, device, label)
     return request

@@ -12,7 +12,7 @@ from perflex.errors import MeasurementError, MissingSizeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.timing.launch.plan import ArrayPlan, LaunchPlan
 
 __all__ = ["Grid", "SizedLaunch", "check_limits", "size_launch"]

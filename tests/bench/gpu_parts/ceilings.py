@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.machines import load_machine
 from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
 
@@ -61,7 +62,7 @@ def ceilings(setting: Setting, time: Allotted, run: PartRun) -> None:
     """Write ``ceilings.csv`` and a calibration for each rate; goals are parameters within 5 % of their ceilings."""
     found: list[_Ceiling] = []
     try:
-        with rows_kept(setting.folder / "ceilings.csv", COLUMNS) as keep, OpenOnce(setting.device) as device:
+        with rows_kept(setting.folder / "ceilings.csv", COLUMNS) as keep, OpenOnce(setting.device, _OPTIONS) as device:
             work = _Work(setting, time, run, keep, device)
             _data_sheet(work)
             _driver_copies(work)
@@ -271,8 +272,8 @@ def _empty(*groups: int) -> list[MeasurementKernel]:
     return [kernels_of(("empty", "lsize_0:16", "lsize_1:16"), ngroups=number) for number in groups]
 
 
-def _job(kernel: MeasurementKernel) -> tuple[Any, Any, str]:
-    return kernel.kernel, kernel.sizes, kernel.name
+def _job(kernel: MeasurementKernel) -> SizedKernel:
+    return SizedKernel(kernel.kernel, kernel.sizes, kernel.name)
 
 
 def _words(tags: Sequence[str]) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.features.sized_kernel import SizedKernel
+from perflex.timing.launch.request import request_for
 from perflex.timing.measuring import TimingOptions, open_backend
 
 from .keeping import rows_kept
@@ -45,7 +47,9 @@ def launch_cost(setting: Setting, time: Allotted, run: PartRun) -> None:
                 tags = ["empty", f"lsize_0:{x}", f"lsize_1:{y}", f"ngroups:{groups}"]
                 for kernel in KernelCollection(ALL_GENERATORS).generate_kernels(tags):
                     time.check()
-                    runnable = backend.prepare(kernel.kernel, kernel.sizes, kernel.name)
+                    runnable = backend.build(
+                        request_for(SizedKernel(kernel.kernel, kernel.sizes, kernel.name), setting.device)
+                    )
                     row = {"work_items": x * y, "ngroups": kernel.sizes["ngroups"], **_timed(runnable)}
                     keep(row)
                     rows.append(row)

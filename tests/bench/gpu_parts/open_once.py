@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
-    from perflex.timing.launch.backend import RunLimits
+    from perflex.timing.options import TimingOptions
 
 __all__ = ["OpenOnce"]
 
@@ -23,10 +22,13 @@ class OpenOnce:
     ----------
     device
         Any device that can be timed on.
+    options
+        Whether in a process of their own, and how long kernels may take.
     """
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, options: TimingOptions | None = None) -> None:
         self._device = device
+        self._options = options
         self._inner: Any = None
 
     def __str__(self) -> str:
@@ -43,18 +45,11 @@ class OpenOnce:
             self._inner = None
 
     def backend(self) -> _Kept:
-        """Return what runs kernels in this process."""
-        if self._inner is None:
-            self._inner = self._device.backend()
-        return _Kept(self._inner)
+        """Return what runs kernels, a real device's in a process of their own; the first limits hold."""
+        from perflex.timing.measuring import TimingOptions, open_backend
 
-    def isolated_backend(self, limits: RunLimits) -> _Kept:
-        """Return what runs kernels in a process of its own, where the device can do that; the first limits hold."""
-        isolated = getattr(self._device, "isolated_backend", None)
-        if isolated is None:
-            return self.backend()
         if self._inner is None:
-            self._inner = isolated(limits)
+            self._inner = open_backend(self._device, self._options or TimingOptions())
         return _Kept(self._inner)
 
 
@@ -63,18 +58,16 @@ class _Kept:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+        self.device = inner.device
 
     @property
     def timer_resolution_s(self) -> float:
         return float(self._inner.timer_resolution_s)
 
-    def prepare(self, job: Any, sizes: Mapping[str, int], label: str) -> Any:
-        from perflex.timing.launch.request import LaunchRequest
+    def build(self, request: Any) -> Any:
+        from perflex.timing.launch.request import request_for
 
-        if not isinstance(job, LaunchRequest):
-            return self._inner.prepare(job, sizes, label)
-        prepare = getattr(self._inner, "prepare_request", None) or self._inner.build
-        return prepare(job)
+        return self._inner.build(request_for(request, self.device))
 
     def close(self) -> None:
         """Do nothing: the device's block ends it."""

@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError
+from perflex.features.sized_kernel import SizedKernel
+from perflex.timing.launch.backend import backend_of
 
 from .budget import TimeUpError
 from .open_once import OpenOnce
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.machines.resources import Resources
     from perflex.timing.launch.backend import KernelBackend
     from perflex.timing.launch.request import LaunchRequest
@@ -107,14 +109,13 @@ class Prepared:
 
 def prepared(plan: Plan, variant: Variant) -> Prepared:
     """Generate a variant's code and evaluate its features."""
-    from perflex.devices.listing import Device
-    from perflex.timing.launch.request import launch_request
+    from perflex.timing.launch.request import LaunchRequest, request_for
 
     try:
         kernel = plan.build(**variant.settings)
-        if not isinstance(plan.device, Device):  # a fake one takes the kernel itself
-            return Prepared(variant, kernel, _features(plan, kernel, variant.registers, None))
-        request = launch_request(kernel, plan.sizes, variant.label, plan.device)
+        request = request_for(SizedKernel(kernel, plan.sizes, variant.label), plan.device)
+        if not isinstance(request, LaunchRequest):  # a fake device takes the kernel itself
+            return Prepared(variant, request, _features(plan, kernel, variant.registers, None))
         built = _built_ahead(plan.device, request)
         told = built is not None and built.registers is not None
         return Prepared(variant, request, _features(plan, kernel, None if told else variant.registers, built))
@@ -126,7 +127,7 @@ def prepared(plan: Plan, variant: Variant) -> Prepared:
 
 @lru_cache(maxsize=1)
 def _builder(device: Device) -> KernelBackend:
-    return device.backend()
+    return backend_of(device)
 
 
 def _built_ahead(device: Device, request: LaunchRequest) -> Resources | None:
@@ -142,19 +143,18 @@ def _built_ahead(device: Device, request: LaunchRequest) -> Resources | None:
 def _features(plan: Plan, kernel: Any, registers: int | None, built: Resources | None) -> dict[str, float]:
     if not plan.features:
         return {}
-    from perflex import using_machine
-    from perflex.features import extract_scop, parse_feature
-    from perflex.machines.resources import using_resources
+    from perflex import load_machine
+    from perflex.features import Target, extract_scop, parse_feature
 
     scop = extract_scop(kernel)
-    group = int(getattr(plan.device, "sub_group_size", 32))
+    machine = None if plan.machine is None else load_machine(plan.machine)
+    target = Target(int(getattr(plan.device, "sub_group_size", 32)), machine, registers, built)
     values = {}
-    with using_machine(plan.machine, registers=registers), using_resources(built):
-        for name in plan.features:
-            try:
-                values[name] = float(parse_feature(name).value(scop, plan.sizes, group))
-            except PerflexError:
-                continue  # the cell stays empty: no machine, or the kernel is none that the feature is for
+    for name in plan.features:
+        try:
+            values[name] = float(parse_feature(name).value(scop, plan.sizes, target))
+        except PerflexError:
+            continue  # the cell stays empty: no machine, or the kernel is none that the feature is for
     return values
 
 
@@ -170,11 +170,11 @@ def timed_variants(
     """
     done = 0
     workers = code_workers(setting.workers) if setting.workers else nullcontext()
-    with workers as pool, OpenOnce(plan.device) as device:
+    with workers as pool, OpenOnce(plan.device, options) as device:
         batches = _batches(plan, variants, pool, setting.workers, time)
         try:
             for batch in batches:
-                jobs = [(one.job, plan.sizes, one.variant.label) for one in batch if not one.failure]
+                jobs = [one.job for one in batch if not one.failure]
                 ready = [one for one in batch if not one.failure]
                 yield from ((one, None, one.failure) for one in batch if one.failure)
                 for outcome in in_batches(jobs, device, options, time, len(jobs)) if jobs else ():

@@ -10,8 +10,9 @@ from perflex.timing.measuring import MeasurementFailure, measure
 from .budget import TimeUpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.measuring import Timing, TimingOptions
 
     from .budget import Allotted
@@ -42,7 +43,7 @@ class Timed:
 
 
 def in_batches(
-    jobs: Sequence[tuple[Any, Mapping[str, int], str]],
+    jobs: Sequence[SizedKernel],
     device: Any,
     options: TimingOptions,
     time: Allotted,
@@ -53,7 +54,7 @@ def in_batches(
     Parameters
     ----------
     jobs
-        Kernel, sizes, label.
+        The kernels with their sizes.
     size
         Kernels of a batch.
 

@@ -16,7 +16,7 @@ from perflex.__main__ import main
 from perflex.calibration.budget import measure_within_budget
 from perflex.calibration.budget.guess import rough_parameters
 from perflex.calibration.budget.spending import device_time, expected_device_time, longest_launch, one_block
-from perflex.calibration.gathering import gather_feature_values
+from perflex.calibration.gathering import Measuring, gather_feature_values, target_on
 from perflex.cli.arguments import ArgumentError, read_seconds
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.timing.fake import FakeBackend, FakeDevice, FakeRunnable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex import FeatureTable
+    from perflex.features.sized_kernel import SizedKernel
 
 TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11, "p_load": 5e-12, "p_store": 7e-12}
 SUM = Model(
@@ -80,10 +81,10 @@ class MeteredDevice(FakeDevice):
 
 
 class MeteredBackend(FakeBackend):
-    def prepare(self, kernel: object, sizes: object, label: str) -> FakeRunnable:
-        inner = super().prepare(kernel, sizes, label)
+    def build(self, request: SizedKernel) -> FakeRunnable:
+        inner = super().build(request)
         meter = self.device.meter
-        meter.kernels.add(label)
+        meter.kernels.add(request.label)
 
         class Metered:
             def run(self, launches: int) -> tuple[float, ...]:
@@ -181,12 +182,12 @@ def test_a_large_budget_measures_everything_as_often_as_asked(
             return CountingBackend(self)
 
     class CountingBackend(FakeBackend):
-        def prepare(self, kernel: object, sizes: object, label: str) -> FakeRunnable:
-            inner = super().prepare(kernel, sizes, label)
+        def build(self, request: SizedKernel) -> FakeRunnable:
+            inner = super().build(request)
 
             class Run:
                 def run(self, launches: int) -> tuple[float, ...]:
-                    trials[label] = trials.get(label, 0) + 1
+                    trials[request.label] = trials.get(request.label, 0) + 1
                     return inner.run(launches)
 
             return Run()
@@ -321,7 +322,8 @@ def test_absolute_errors_choose_other_kernels(kernels: list[MeasurementKernel], 
 
 def test_the_same_kernels_are_chosen_each_time(kernels: list[MeasurementKernel], table: FeatureTable) -> None:
     device = FakeDevice(law(HIDDEN, TRUE_HIDDEN, table), noise=0.02)
-    twice = [measure_within_budget(HIDDEN, kernels, 0.03, device=device, timing=FEW)[0] for _ in range(2)]
+    target = target_on(device, HIDDEN.input_features())
+    twice = [measure_within_budget(HIDDEN, kernels, 0.03, Measuring(device, FEW, target))[0] for _ in range(2)]
     assert twice[0].kernels == twice[1].kernels
     assert (twice[0].values == twice[1].values).all()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features import Scop, extract_scop
+from perflex.features import Scop, Target, extract_scop
 from sample_kernels import make, pointwise
 
 
@@ -86,7 +86,7 @@ def test_reductions_before_and_after_realization(realized: bool) -> None:
     assert [(op.kind, op.count) for op in update.operations] == [("madd", 1)]
     from perflex.features import parse_feature
 
-    assert parse_feature("f_op_float32_madd").value(scop, {"n": 64, "m": 10}, 32) == 2 * 10
+    assert parse_feature("f_op_float32_madd").value(scop, {"n": 64, "m": 10}, Target()) == 2 * 10
 
 
 def test_statements_outside_loops_count() -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from oracles import brute, oclgrind
 from oracles.kernels import matmul
-from perflex.features import extract_scop, parse_feature
+from perflex.features import Target, extract_scop, parse_feature
 
 N = 48
 SUB_GROUP = 32
 
 
 def value(kernel, identifier):
-    return parse_feature(identifier).value(extract_scop(kernel), {"n": N}, SUB_GROUP)
+    return parse_feature(identifier).value(extract_scop(kernel), {"n": N}, Target(SUB_GROUP))
 
 
 @oclgrind.needs_oclgrind

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from perflex.errors import UnknownFeatureError
-from perflex.features import Scop, extract_scop, parse_feature
+from perflex.features import Scop, Target, extract_scop, parse_feature
 from sample_kernels import make, matmul
 
 N, M = 64, 10
@@ -28,7 +28,7 @@ def looped(*updates: str, variables: str = "xy") -> Scop:
 
 
 def chain(scop: Scop, kind: str) -> float:
-    return float(parse_feature(f"f_chain_float32_{kind}").value(scop, {"n": N, "m": M}, 32)) / (N / 32)
+    return float(parse_feature(f"f_chain_float32_{kind}").value(scop, {"n": N, "m": M}, Target())) / (N / 32)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_chain_lengths(updates: list[str], expected: dict[str, int]) -> None:
 def test_matmul_chains_only_without_barriers() -> None:
     feature = parse_feature("f_chain_float32_madd")
     without, with_barriers = extract_scop(matmul(prefetch=False)), extract_scop(matmul(prefetch=True))
-    assert feature.value(without, {"n": 64}, 32) == 64**3 / 32
+    assert feature.value(without, {"n": 64}, Target()) == 64**3 / 32
     assert feature.matches(without, {"n": 64})
-    assert feature.value(with_barriers, {"n": 64}, 32) == 0
+    assert feature.value(with_barriers, {"n": 64}, Target()) == 0
     assert not feature.matches(with_barriers, {"n": 64})
     sizes = np.array([16, 64])
-    assert feature.value(without, {"n": sizes}, 32).tolist() == [16**3 / 32, 64**3 / 32]
+    assert feature.value(without, {"n": sizes}, Target()).tolist() == [16**3 / 32, 64**3 / 32]
 
 
 def test_unknown_operations_are_suggested() -> None:
@@ -77,7 +77,7 @@ def test_operations_beyond_the_first_of_each_chain() -> None:
     scop = extract_scop(matmul(prefetch=False))
 
     def value(after: str, n: int) -> float:
-        return float(parse_feature(f"f_chain_float32_madd{after}").value(scop, {"n": n}, 32))
+        return float(parse_feature(f"f_chain_float32_madd{after}").value(scop, {"n": n}, Target()))
 
     runs = 64 * 64 / 32
     assert value("", 64) == runs * 64
@@ -87,7 +87,7 @@ def test_operations_beyond_the_first_of_each_chain() -> None:
     # Chains of two operations per iteration: 48 of each chain's 2 M.
     two = looped(*["x = x + v[k]"] * 2)
     assert chain(two, "add") == 2 * M
-    assert float(parse_feature("f_chain_float32_add_after:5").value(two, {"n": N, "m": M}, 32)) == 2 * (2 * M - 5)
+    assert float(parse_feature("f_chain_float32_add_after:5").value(two, {"n": N, "m": M}, Target())) == 2 * (2 * M - 5)
 
 
 def test_chains_begin_again_where_their_variable_is_set() -> None:
@@ -104,7 +104,7 @@ def test_chains_begin_again_where_their_variable_is_set() -> None:
     )
     kernel = lp.assume(kernel, "n mod 32 = 0 and n >= 32 and m >= 1")
     scop = extract_scop(lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0"))
-    beyond = parse_feature("f_chain_float32_add_after:4").value(scop, {"n": 64, "m": 10}, 32)
+    beyond = parse_feature("f_chain_float32_add_after:4").value(scop, {"n": 64, "m": 10}, Target())
     assert beyond == 2 * 64 * (10 - 4)
 
 

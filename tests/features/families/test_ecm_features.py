@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import Model, calibrate
+from perflex import Model, calibrate, load_machine, using_machine
 from perflex.errors import MachineError
-from perflex.features import count_features, extract_scop, parse_feature
+from perflex.features import Target, count_features, extract_scop, parse_feature
 from perflex.features.cpu import estimate_ecm
 from perflex.features.values import kernel_feature_values
-from perflex.machines import load_machine, using_machine
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -38,9 +37,9 @@ def test_units_are_bytes_and_cycles() -> None:
 def test_arrays_of_sizes_have_one_value_each() -> None:
     scop = extract_scop(matmul(prefetch=True))
     sizes = np.array([64, 256, 1024])
-    with using_machine("clx"):
-        together = parse_feature("f_ecm_vol_l2").value(scop, {"n": sizes}, 32)
-        alone = [parse_feature("f_ecm_vol_l2").value(scop, {"n": int(n)}, 32) for n in sizes]
+    feature, target = parse_feature("f_ecm_vol_l2"), Target(machine=load_machine("clx"))
+    together = feature.value(scop, {"n": sizes}, target)
+    alone = [feature.value(scop, {"n": int(n)}, target) for n in sizes]
     assert together == pytest.approx(alone)
 
 

@@ -13,7 +13,15 @@ from perflex.__main__ import main
 from perflex.cli.footprint_table import footprint_lines
 from perflex.errors import ModelSyntaxError, NoMatchError, UnknownFeatureError
 from perflex.expression.tokens import tokenize
-from perflex.features import Amount, CountedFootprint, count_features, extract_scop, parse_feature, scop_from_yaml
+from perflex.features import (
+    Amount,
+    CountedFootprint,
+    Target,
+    count_features,
+    extract_scop,
+    parse_feature,
+    scop_from_yaml,
+)
 from sample_kernels import make, matmul, pointwise
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "matmul.py"
@@ -21,7 +29,7 @@ N = 64
 
 
 def value(identifier: str, kernel: object = None, n: int = N) -> float:
-    return parse_feature(identifier).value(extract_scop(kernel or matmul(prefetch=True)), {"n": n}, 32)
+    return parse_feature(identifier).value(extract_scop(kernel or matmul(prefetch=True)), {"n": n}, Target())
 
 
 @pytest.mark.parametrize(
@@ -60,11 +68,11 @@ def test_arrays_of_sizes_and_bytes_per_element() -> None:
     scop = extract_scop(matmul(prefetch=True))
     feature = parse_feature("f_mem_footprint_array:a")
     sizes = np.array([16, 64, 1024])
-    assert feature.value(scop, {"n": sizes}, 32).tolist() == (sizes**2).tolist()
-    assert (feature.unit, feature.amount(scop, {"n": N}, 32)) == ("element", Amount(4.0, "B"))
+    assert feature.value(scop, {"n": sizes}, Target()).tolist() == (sizes**2).tolist()
+    assert (feature.unit, feature.amount(scop, {"n": N}, Target())) == ("element", Amount(4.0, "B"))
     mixed = extract_scop(pointwise("x[i] + y[i]", {"x": np.float32, "y": np.float64}))
-    assert parse_feature("f_mem_footprint_load").amount(mixed, {"n": N}, 32) is None
-    assert parse_feature("f_mem_footprint_float64_load").amount(mixed, {"n": N}, 32) == Amount(8.0, "B")
+    assert parse_feature("f_mem_footprint_load").amount(mixed, {"n": N}, Target()) is None
+    assert parse_feature("f_mem_footprint_float64_load").amount(mixed, {"n": N}, Target()) == Amount(8.0, "B")
 
 
 def test_names_that_end_in_words_of_the_pattern() -> None:

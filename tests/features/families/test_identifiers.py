@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflex.errors import MissingSizeError, PerflexError, UnknownFeatureError
-from perflex.features import extract_scop, parse_feature, register_feature, unregister_feature
+from perflex.features import Target, extract_scop, parse_feature, register_feature, unregister_feature
 from perflex.features.counting.access_pattern import parse_pattern
 from sample_kernels import make, matmul, pointwise
 
@@ -132,7 +132,7 @@ def test_user_features() -> None:
     try:
         feature = parse_feature("f_my_statements")
         scop = extract_scop(pointwise("x[i] + 1"))
-        assert feature.value(scop, {"n": 32}, 32) == 1
+        assert feature.value(scop, {"n": 32}, Target()) == 1
         assert feature.unit == "statement"
         with pytest.raises(UnknownFeatureError, match="exists already"):
             register_feature("f_my_statements")
@@ -153,4 +153,4 @@ def test_sizes_that_disagree_on_a_constraint() -> None:
     scop = extract_scop(lp.tag_inames(kernel, "i:g.0, j:g.1"))
     feature = parse_feature("f_mem_access_gstrides:{0:>64}")
     with pytest.raises(MissingSizeError, match="holds for some of the sizes"):
-        feature.value(scop, {"n": np.array([32, 128])}, 32)
+        feature.value(scop, {"n": np.array([32, 128])}, Target())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import islpy as isl
 import loopy as lp
 import numpy as np
 import pytest
 
 from oracles import oclgrind
+from perflex import load_machine
 from perflex.errors import MachineError, MissingSizeError, UnknownFeatureError, UnsupportedKernelError
 from perflex.features import (
     Array,
@@ -17,17 +19,17 @@ from perflex.features import (
     QuasiPolynomial,
     Scop,
     Statement,
+    Target,
     annotate,
     extract_scop,
     parse_feature,
 )
 from perflex.features.instructions.instructions import instructions_of
-from perflex.isl import isl
-from perflex.machines import load_machine, using_machine
 from sample_kernels import matmul
 from support.roofline_brute import executed, transactions
 from uipick import ALL_GENERATORS, KernelCollection
 
+V100 = Target(machine=load_machine("V100"))
 TXN = ("f_txn_global", "f_txn_local", "f_txn_l1", "f_txn_l2", "f_txn_dram")
 
 
@@ -41,7 +43,7 @@ def scop_of(kernel):
 
 
 def inst(scop, sizes, name, lanes=32):
-    return parse_feature(f"f_inst_{name}").value(scop, sizes, lanes)
+    return parse_feature(f"f_inst_{name}").value(scop, sizes, Target(lanes))
 
 
 def test_a_matrix_product_by_hand() -> None:
@@ -102,8 +104,7 @@ def test_accesses_and_transactions_point_by_point(tags) -> None:
     kernel = one(*tags)
     scop = scop_of(kernel)
     sizes = kernel.sizes
-    with using_machine("V100"):
-        txn = {name: parse_feature(name).value(scop, sizes, 32) for name in TXN[:3]}
+    txn = {name: parse_feature(name).value(scop, sizes, V100) for name in TXN[:3]}
     expected = transactions(scop, sizes)
     assert (txn["f_txn_global"], txn["f_txn_local"]) == expected
     assert txn["f_txn_l1"] == expected[0] + 4 * expected[1]
@@ -180,13 +181,12 @@ def test_a_description_by_hand() -> None:
 
 def test_without_global_accesses_there_is_local_memory_only() -> None:
     scop = described("local")
-    with using_machine("V100"):
-        assert parse_feature("f_txn_local").value(scop, {}, 32) == 80
-        assert parse_feature("f_txn_local").matches(scop, {})
-        assert not parse_feature("f_txn_global").matches(scop, {})
+    assert parse_feature("f_txn_local").value(scop, {}, V100) == 80
+    assert parse_feature("f_txn_local").matches(scop, {})
+    assert not parse_feature("f_txn_global").matches(scop, {})
     private = described("private")
-    with using_machine("V100"), pytest.raises(UnsupportedKernelError, match="no global or local memory"):
-        parse_feature("f_txn_global").value(private, {}, 32)
+    with pytest.raises(UnsupportedKernelError, match="no global or local memory"):
+        parse_feature("f_txn_global").value(private, {}, V100)
     assert inst(private, {}, "ldst_global") == 0
     assert not parse_feature("f_inst_ldst_global").matches(private, {})
 
@@ -196,18 +196,17 @@ def test_what_is_missing_is_named() -> None:
     with pytest.raises(MissingSizeError, match="n"):
         inst(scop, {}, "total")
     with pytest.raises(MachineError, match="f_txn_global"):
-        parse_feature("f_txn_global").value(scop, {"n": 64}, 32)
+        parse_feature("f_txn_global").value(scop, {"n": 64}, Target())
     with pytest.raises(UnknownFeatureError, match="f_inst_total"):
         parse_feature("f_inst_totl")
-    cpu = replace(load_machine("V100"), name="Xeon", kind="cpu")
-    bare = replace(load_machine("V100"), l2_effective_bytes=None)
+    cpu = Target(machine=replace(load_machine("V100"), name="Xeon", kind="cpu"))
+    bare = Target(machine=replace(load_machine("V100"), l2_effective_bytes=None))
     for name in TXN:
-        with using_machine(cpu), pytest.raises(MachineError, match="Xeon is a CPU"):
-            parse_feature(name).value(scop, {"n": 64}, 32)
-    with using_machine(bare):
-        assert parse_feature("f_txn_global").value(scop, {"n": 64}, 32) > 0
-        with pytest.raises(MachineError, match="l2_effective_bytes"):
-            parse_feature("f_txn_l2").value(scop, {"n": 64}, 32)
+        with pytest.raises(MachineError, match="Xeon is a CPU"):
+            parse_feature(name).value(scop, {"n": 64}, cpu)
+    assert parse_feature("f_txn_global").value(scop, {"n": 64}, bare) > 0
+    with pytest.raises(MachineError, match="l2_effective_bytes"):
+        parse_feature("f_txn_l2").value(scop, {"n": 64}, bare)
 
 
 @oclgrind.needs_oclgrind

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from perflex import Calibration, Model, calibrate, gather_feature_values, rank
+from perflex import Calibration, Model, calibrate, gather_feature_values, load_machine, rank, using_machine
 from perflex.errors import MachineError, UnsupportedKernelError
-from perflex.features import count_features, extract_scop, parse_feature
+from perflex.features import Target, count_features, extract_scop, parse_feature
 from perflex.features.values import kernel_feature_values
-from perflex.machines import load_machine, using_machine
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -159,8 +158,11 @@ def test_volume_features_are_those_of_one_estimate(estimates: list[tuple]) -> No
     assert estimates == [("matmul", {"n": 64}, "A100-40GB", 32)]
     feature, scop = parse_feature("f_vol_dram_load"), extract_scop(matmul(prefetch=False))
     assert feature.unit == "B"
-    assert (feature.amount(scop, {"n": 64}, 32).value, feature.amount(scop, {"n": 64}, 32).unit) == (1.0, "B")
-    assert parse_feature("f_oversub_l1").amount(scop, {"n": 64}, 32) is None
+    assert (feature.amount(scop, {"n": 64}, Target()).value, feature.amount(scop, {"n": 64}, Target()).unit) == (
+        1.0,
+        "B",
+    )
+    assert parse_feature("f_oversub_l1").amount(scop, {"n": 64}, Target()) is None
     assert feature.matches(scop, {"n": 64})
 
 
@@ -188,7 +190,9 @@ def test_the_devices_name_gives_the_machine_which_the_file_records(tmp_path: Pat
     kernel = kernels[0]
     here = loaded.predict(kernel.kernel, kernel.sizes)
     assert here == pytest.approx(made.predict(kernel.kernel, kernel.sizes))
-    assert loaded.predict(kernel.kernel, kernel.sizes, machine="V100") != here
+    there = loaded.predict(kernel.kernel, kernel.sizes, machine="V100")
+    assert there != here
+    assert loaded.predict_interval(kernel.kernel, kernel.sizes, machine="V100").predicted == there
     assert rank(kernels[:2], loaded)[0].predicted == pytest.approx(
         min(loaded.predict(k.kernel, k.sizes) for k in kernels[:2])
     )

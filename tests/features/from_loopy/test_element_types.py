@@ -8,7 +8,7 @@ import pytest
 
 from oracles import oclgrind
 from perflex.errors import UnsupportedKernelError
-from perflex.features import annotate, count_features, counts_of, extract_scop, parse_feature
+from perflex.features import Target, annotate, count_features, counts_of, extract_scop, parse_feature
 
 N = 24
 
@@ -180,7 +180,7 @@ def test_subscript_arithmetic_counts_when_asked_for():
     scop = extract_scop(annotate(kernel, subscripts=True))
     # n*i + j_inner + 8*j_outer, for the load and for the store: two products that feed sums.
     assert value(scop, "f_op_int32_madd") == 2 * 2 * N * N
-    assert parse_feature("f_op_int32_mul").value(scop, {"n": N}, 8) == 0
+    assert parse_feature("f_op_int32_mul").value(scop, {"n": N}, Target(8)) == 0
 
 
 def test_subscript_arithmetic_of_quasi_affine_subscripts():

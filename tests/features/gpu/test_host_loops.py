@@ -7,13 +7,13 @@ from dataclasses import replace
 import loopy as lp
 import pytest
 
+from perflex import load_machine
 from perflex.errors import UnsupportedKernelError
 from perflex.features import Scop, extract_scop, scop_from_yaml, scop_to_yaml
 from perflex.features.cpu import estimate_ecm
 from perflex.features.cpu.blocking import blocked_nests
 from perflex.features.cpu.read_nests import read_nests
 from perflex.features.gpu import estimate_volumes
-from perflex.machines import load_machine
 
 
 def steps(number: int) -> Scop:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from perflex import load_machine
 from perflex.errors import MachineError, UnsupportedKernelError
-from perflex.features import extract_scop, parse_feature, scop_from_yaml
+from perflex.features import Target, extract_scop, parse_feature, scop_from_yaml
 from perflex.features.gpu.su_stencil import LoadedArray, recognise_stencil
 from perflex.features.gpu.su_volumes import SuConstants, SuVolumes, su_volumes
-from perflex.machines import load_machine, using_machine
 from uipick import ALL_GENERATORS, KernelCollection
 
 K20 = load_machine("K20")
@@ -223,9 +223,8 @@ def test_local_memory_is_refused() -> None:
 
 
 def test_as_features_on_a_machine() -> None:
-    scop = scop_of()
-    with using_machine("K20"):
-        values = [parse_feature(f"f_su_v_{name}").value(scop, GRID, 32) for name in ("smx", "l2", "gm")]
+    scop, target = scop_of(), Target(machine=load_machine("K20"))
+    values = [parse_feature(f"f_su_v_{name}").value(scop, GRID, target) for name in ("smx", "l2", "gm")]
     assert values == pytest.approx([1.25 * 2**30, 844.9066666666668 * 2**20, 534.4001353596449 * 2**20], rel=1e-9)
 
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import shutil
 import sqlite3
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import loopy as lp
 import numpy as np
 import pytest
 
+import perflex.isl
 from perflex.errors import PerflexWarning
 from perflex.features import ScopCounts, count_features, counts_of, extract_scop, scop_from_yaml, scop_to_yaml
 from perflex.features.from_loopy import extract as _loopy_extract
-from perflex.features.kept import scops_and_counts as _remembered
+from perflex.features.kept import scops_and_counts
 from perflex.features.kept.kernel_key import kernel_key
+from perflex.features.kept.scops_and_counts import counting_version
 from perflex.features.polynomials import cardinality as _cardinality
 from perflex.features.scop.text import scop_from_text, scop_to_text
 from perflex.store.store import Store, using_store
 from sample_kernels import make, matmul, pointwise
 from uipick import ALL_GENERATORS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class CountedAgainError(Exception):
@@ -145,27 +145,37 @@ def test_another_version_counts_anew(path: Path, monkeypatch: pytest.MonkeyPatch
     with using_store(path):
         count_features(extract_scop(fresh(kernel)))
     assert not extracted(kernel, path, monkeypatch)
-    monkeypatch.setattr(_remembered, "counting_version", lambda: "another")
+    monkeypatch.setattr(scops_and_counts, "counting_version", lambda: "another")
     assert extracted(kernel, path, monkeypatch)
     with using_store(Store(path)):
-        assert _remembered.kept_counts(extract_scop(kernel)) == {}
+        assert scops_and_counts.kept_counts(extract_scop(kernel)) == {}
 
 
 def test_the_version_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = tmp_path / "counting.py"
-    monkeypatch.setattr(_remembered, "_sources", lambda: [source])
-    seen = set()
-    for content in ("a = 1\n", "a = 2\n", "a = 1\n"):
-        source.write_text(content)
-        seen.add(_remembered.counting_version.__wrapped__())
-    assert len(seen) == 2
-    assert _remembered.counting_version() not in seen
+    own = counting_version.__wrapped__()
+    features, ground = tmp_path / "features", tmp_path / "isl.py"
+    shutil.copytree(Path(scops_and_counts.__file__).parents[1], features, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(perflex.isl.__file__, ground)
+    monkeypatch.setattr(scops_and_counts, "__file__", str(features / "kept" / "scops_and_counts.py"))
+    monkeypatch.setattr(perflex.isl, "__file__", str(ground))
+    assert counting_version.__wrapped__() == own
+    seen = [own]
+    for source in (features / "report.py", features / "counting" / "counts.py", features / "gpu" / "result.py", ground):
+        source.write_text(source.read_text() + "\n")
+        seen.append(counting_version.__wrapped__())
+    # Two files of one name change places.
+    one, two = features / "gpu" / "result.py", features / "cpu" / "result.py"
+    texts = one.read_text(), two.read_text()
+    two.write_text(texts[0])
+    one.write_text(texts[1])
+    seen.append(counting_version.__wrapped__())
+    assert len(set(seen)) == len(seen) == 6
 
 
 def test_old_versions_are_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = pointwise("x[i] + y[i]")
     for number in range(12):
-        monkeypatch.setattr(_remembered, "counting_version", lambda number=number: f"version {number}")
+        monkeypatch.setattr(scops_and_counts, "counting_version", lambda number=number: f"version {number}")
         with using_store(Store(path)):
             count_features(extract_scop(fresh(kernel)), {"n": 64})
     store = Store(path)

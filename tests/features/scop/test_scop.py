@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import yaml
 
 from perflex.errors import FileFormatError, UnsupportedKernelError
-from perflex.features import content_hash, counts_of, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
+from perflex.features import Target, content_hash, counts_of, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
 from sample_kernels import matmul, pointwise
 
 TRANSPOSE = """
@@ -50,7 +52,7 @@ def test_hand_written_description() -> None:
         "f_thread_groups": 16,
     }
     for identifier, value in values.items():
-        assert parse_feature(identifier).value(scop, {"n": 64}, 32) == value, identifier
+        assert parse_feature(identifier).value(scop, {"n": 64}, Target()) == value, identifier
 
 
 @pytest.mark.parametrize("prefetch", [True, False])
@@ -175,7 +177,7 @@ def test_partly_used_work_groups_count_active_sub_groups() -> None:
     scop = extract_scop(kernel)
     assert scop.launches[0].items == (14, 14)
     active = {(i * 14 + j) // 32 for i in range(14) for j in range(14)}
-    assert parse_feature("f_op_float32_add").value(scop, {"n": 3}, 32) == 9 * len(active)
+    assert parse_feature("f_op_float32_add").value(scop, {"n": 3}, Target()) == 9 * len(active)
 
 
 def test_pointwise_addition_has_expected_accesses() -> None:
@@ -185,3 +187,23 @@ def test_pointwise_addition_has_expected_accesses() -> None:
         ("y", "load"),
         ("out", "store"),
     ]
+
+
+def test_derived_values_are_computed_once_for_each_key() -> None:
+    scop = extract_scop(pointwise("x[i] + y[i]"))
+    asked: list[int] = []
+
+    def value(number: int) -> int:
+        def compute() -> int:
+            asked.append(number)
+            return 10 * number
+
+        return scop.derived("test", number, compute, most=2)
+
+    assert [value(1), value(2), value(1), value(2)] == [10, 20, 10, 20]
+    assert asked == [1, 2]
+    assert scop.derived("another", 1, lambda: 5) == 5
+    # A third value makes room for itself.
+    assert [value(3), value(1)] == [30, 10]
+    assert asked == [1, 2, 3, 1]
+    assert pickle.loads(pickle.dumps(scop)).derived("test", 1, lambda: "anew") == "anew"

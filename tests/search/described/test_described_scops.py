@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from perflex.errors import UnsupportedKernelError
@@ -10,7 +13,10 @@ from perflex.features.gpu.estimate import estimate_volumes
 from perflex.machines.lookup import load_machine
 from perflex.search.described.description_file import load_description
 from perflex.search.described.platform import platform_of
-from perflex.search.described.scops import described_scop
+
+sys.path.append(str(Path(__file__).parents[3] / "examples"))
+
+from described_scops import described_scop
 
 TURING = "RTX-2080-Ti"
 CONVOLUTIONS = [

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from failing_kernels import crashing, good, not_compiling
-from perflex.devices.listing import Device
+from perflex.devices.device import Device
 from perflex.errors import DeviceError, ExecutorError, MeasurementError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.store.samples import MeasurementStore
 from perflex.timing.executors import device_lock as locks
 from perflex.timing.executors import measure_on
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from perflex.timing.measuring import Job, Measured
+    from perflex.timing.measuring import Measured
 
 OPTIONS = TimingOptions(trials=12, min_trials=5)
 EXACT = TimingOptions(trials=9, precision=0)
@@ -69,9 +70,9 @@ class Law:
         return 1e-5 * sizes["n"]
 
 
-def jobs(*sizes: int) -> list[Job]:
+def jobs(*sizes: int) -> list[SizedKernel]:
     kernel = good()
-    return [(kernel, {"n": n}, f"n={n}") for n in sizes]
+    return [SizedKernel(kernel, {"n": n}, f"n={n}") for n in sizes]
 
 
 SIZES = tuple(range(10, 60))
@@ -146,7 +147,7 @@ def test_the_client_keeps_all_samples_once(executor: Executor, tmp_path: Path) -
     assert min(counts) == 9
     assert sum(size * number for size, number in counts.items()) == len(rows)
     for job, outcome in zip(jobs(*SIZES), measured, strict=True):
-        earlier = store.earlier(measurement_key(job[0], job[1], device, EXACT))
+        earlier = store.earlier(measurement_key(job, device, EXACT))
         assert tuple(sample.seconds for sample in earlier) == getattr(outcome, "samples", ())
     again = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
     assert timings(again) == timings(measured) == timings(measure(jobs(*SIZES), device, EXACT, recorder=store))
@@ -204,10 +205,10 @@ def test_portions() -> None:
 @pytest.mark.device
 def test_kernels_that_fail_on_a_real_device(default_device: Device, executor: Executor) -> None:
     mixed = [
-        *((good(), {"n": n}, f"good {n}") for n in (2**14, 2**15, 2**16)),
-        (crashing(), {"n": 64}, "crashing"),
-        (not_compiling(), {"n": 64}, "not_compiling"),
-        (good(), {}, "no size"),
+        *(SizedKernel(good(), {"n": n}, f"good {n}") for n in (2**14, 2**15, 2**16)),
+        SizedKernel(crashing(), {"n": 64}, "crashing"),
+        SizedKernel(not_compiling(), {"n": 64}, "not_compiling"),
+        SizedKernel(good(), {}, "no size"),
     ]
     measured = measure_on(executor, mixed, default_device, OPTIONS)
     assert all(isinstance(outcome, Timing) and outcome.seconds > 0 for outcome in measured[:3])
@@ -416,10 +417,10 @@ def test_a_device_lost_in_the_middle_keeps_what_was_timed(tmp_path: Path) -> Non
     class Vanishing(FakeDevice):
         def backend(self) -> Any:
             backend = super().backend()
-            prepare = backend.prepare
+            build = backend.build
 
-            def watched(*arguments: Any) -> Any:
-                runnable = prepare(*arguments)
+            def watched(request: Any) -> Any:
+                runnable = build(request)
                 run = runnable.run
 
                 def counted(launches: int) -> Any:
@@ -432,7 +433,7 @@ def test_a_device_lost_in_the_middle_keeps_what_was_timed(tmp_path: Path) -> Non
                 runnable.run = counted
                 return runnable
 
-            backend.prepare = watched
+            backend.build = watched
             return backend
 
     with pytest.raises(DeviceError, match="plug it in"):

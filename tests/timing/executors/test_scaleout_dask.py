@@ -20,6 +20,7 @@ import pytest
 from failing_kernels import crashing, good
 from perflex import gather_feature_values
 from perflex.errors import ExecutorError, MissingExtraError, PerflexWarning
+from perflex.features.sized_kernel import SizedKernel
 from perflex.store.samples import MeasurementStore
 from perflex.timing.executors import dask as cluster_module
 from perflex.timing.executors import dask_executor, measure_on
@@ -31,7 +32,7 @@ from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.timing.executors import DaskExecutor
     from perflex.timing.measuring import Measured
 
@@ -78,7 +79,7 @@ def executor(declaring: Any) -> Iterator[DaskExecutor]:
 
 def jobs(*sizes: int) -> list[Any]:
     kernel = good()
-    return [(kernel, {"n": n}, f"n={n}") for n in sizes]
+    return [SizedKernel(kernel, {"n": n}, f"n={n}") for n in sizes]
 
 
 def sample_rows(store: MeasurementStore) -> list[tuple[int, str, int]]:
@@ -121,7 +122,7 @@ def _unreadable() -> Exception:
 
 @pytest.mark.device
 def test_a_real_device(executor: DaskExecutor, default_device: Device) -> None:
-    mixed = [*jobs(2**14, 2**16, 2**18), (crashing(), {"n": 64}, "crashing")]
+    mixed = [*jobs(2**14, 2**16, 2**18), SizedKernel(crashing(), {"n": 64}, "crashing")]
     measured = measure_on(executor, mixed, default_device, EXACT)
     assert all(isinstance(outcome, Timing) and len(outcome.samples) == 9 for outcome in measured[:3])
     assert isinstance(measured[3], MeasurementFailure)
@@ -165,7 +166,7 @@ def check_store(store: MeasurementStore, asked: list[Any], device: Any, measured
     assert min(counts.values()) == EXACT.trials
     assert sum(count > EXACT.trials for count in counts.values()) <= 9  # references of the portions
     for job, outcome in zip(asked, measured, strict=True):
-        kept = store.earlier(measurement_key(job[0], job[1], device, EXACT))
+        kept = store.earlier(measurement_key(job, device, EXACT))
         assert tuple(sample.seconds for sample in kept) == getattr(outcome, "samples", ())
 
 

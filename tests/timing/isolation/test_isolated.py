@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import loopy as lp
@@ -16,17 +16,20 @@ import numpy as np
 import pytest
 
 from failing_kernels import crashing, endless, good, not_compiling
+from perflex.child_process import ChildLostError
 from perflex.errors import DeviceError, MeasurementError, MissingSizeError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.isolation.backend import IsolatedBackend
-from perflex.timing.isolation.process import WorkerLostError, WorkerProcess, _LastWords
+from perflex.timing.isolation.process import WorkerProcess
 from perflex.timing.launch.backend import RunLimits
 from perflex.timing.launch.opencl import OpenCLBackend
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from tests.support.building import built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
 
 pytestmark = pytest.mark.device
 
@@ -43,7 +46,7 @@ def backend(default_device: Device) -> Iterator[IsolatedBackend]:
 
 
 def process_of(backend: IsolatedBackend) -> subprocess.Popen[bytes]:
-    return backend.worker()._process
+    return backend.worker()._child._process
 
 
 def gone(pid: int, within: float = 5.0) -> bool:
@@ -72,10 +75,11 @@ def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[De
     bad = {"no end": endless(), "crash": crashing(), "no code": not_compiling()}
     for device in real_devices:
         before = children()
-        jobs: list[Any] = []
+        jobs: list[SizedKernel] = []
         for index, (label, kernel) in enumerate(bad.items()):
-            jobs += [(good(index + 1, f"good{index}"), {"n": 1 << 16}, f"good{index}"), (kernel, {"n": 4096}, label)]
-        jobs.append((good(9, "last"), {"n": 1 << 16}, "last"))
+            fine = SizedKernel(good(index + 1, f"good{index}"), {"n": 1 << 16}, f"good{index}")
+            jobs += [fine, SizedKernel(kernel, {"n": 4096}, label)]
+        jobs.append(SizedKernel(good(9, "last"), {"n": 1 << 16}, "last"))
         outcomes = measure(jobs, device, QUICK)
         failures = {outcome.label: outcome for outcome in outcomes if isinstance(outcome, MeasurementFailure)}
         assert {label: failure.kind for label, failure in failures.items()} == {
@@ -98,8 +102,8 @@ def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[De
 
 def test_results_are_those_of_this_process(backend: IsolatedBackend, default_device: Device) -> None:
     inside = OpenCLBackend(default_device)
-    theirs = backend.prepare(good(), {"n": 1 << 20}, "good")
-    own = inside.prepare(good(), {"n": 1 << 20}, "good")
+    theirs = built(backend, good(), {"n": 1 << 20}, "good")
+    own = built(inside, good(), {"n": 1 << 20}, "good")
     times = np.array([(own.run(1)[0], theirs.run(1)[0]) for _ in range(30)])
     inside.close()
     assert len(theirs.run(3)) == 3
@@ -109,11 +113,11 @@ def test_results_are_those_of_this_process(backend: IsolatedBackend, default_dev
 
 
 def test_after_a_crash_the_others_are_built_again_when_needed(backend: IsolatedBackend) -> None:
-    fine = backend.prepare(good(), {"n": 1000}, "good")
+    fine = built(backend, good(), {"n": 1000}, "good")
     fine.run(1)
     first = process_of(backend)
     with pytest.raises(MeasurementError, match=r"^bad: crashes its process \(SIG") as caught:
-        backend.prepare(crashing(), {"n": 4096}, "bad").run(1)
+        built(backend, crashing(), {"n": 4096}, "bad").run(1)
     assert caught.value.kind == "crash"
     assert first.returncode < 0
     assert len(fine.run(2)) == 2
@@ -122,7 +126,7 @@ def test_after_a_crash_the_others_are_built_again_when_needed(backend: IsolatedB
 
 
 def test_a_worker_that_was_killed_while_idle_is_nobodys_fault(backend: IsolatedBackend) -> None:
-    fine = backend.prepare(good(), {"n": 1000}, "good")
+    fine = built(backend, good(), {"n": 1000}, "good")
     first = process_of(backend)
     first.kill()
     first.wait(5)
@@ -132,7 +136,7 @@ def test_a_worker_that_was_killed_while_idle_is_nobodys_fault(backend: IsolatedB
 
 def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend: IsolatedBackend) -> None:
     backend.limits = RunLimits(launch_s=1000, build_s=60)
-    fine = backend.prepare(good(), {"n": 1000}, "good")
+    fine = built(backend, good(), {"n": 1000}, "good")
     assert fine._limit(1) > 1000
     fine.run(1)
     assert fine._limit(1) < 60
@@ -142,14 +146,14 @@ def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend: IsolatedBackend) 
 def test_after_a_hang_larger_sizes_are_not_tried(backend: IsolatedBackend) -> None:
     kernel = endless()
     with pytest.raises(MeasurementError, match=r"^middle: does not end; .*no end within 3\.2 s"):
-        backend.prepare(kernel, {"n": 4096}, "middle").run(1)
+        built(backend, kernel, {"n": 4096}, "middle").run(1)
     start = time.monotonic()
     with pytest.raises(MeasurementError, match=r"^large: not tried, for middle is the same code") as caught:
-        backend.prepare(kernel, {"n": 8192}, "large")
+        built(backend, kernel, {"n": 8192}, "large")
     assert time.monotonic() - start < 2
     assert caught.value.kind == "hang"
-    backend.prepare(kernel, {"n": 2048}, "small")
-    backend.prepare(good(), {"n": 8192}, "good").run(1)
+    built(backend, kernel, {"n": 2048}, "small")
+    built(backend, good(), {"n": 8192}, "good").run(1)
 
 
 def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(
@@ -176,7 +180,7 @@ def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(
     recorder.add.side_effect = end_worker_at_the_third
     before = children()
     monkeypatch.setattr(WorkerProcess, "__init__", once)
-    jobs: list[Any] = [(good(k, f"good{k}"), {"n": 1000}, f"good{k}") for k in (1, 2, 3)]
+    jobs: list[SizedKernel] = [SizedKernel(good(k, f"good{k}"), {"n": 1000}, f"good{k}") for k in (1, 2, 3)]
     with pytest.raises(DeviceError, match="cannot open"):
         measure(jobs, default_device, QUICK, recorder=recorder)
     assert recorder.add.call_count == 3
@@ -185,12 +189,12 @@ def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(
 
 def test_errors_of_kernels_arrive_as_they_are(backend: IsolatedBackend) -> None:
     with pytest.raises(MissingSizeError, match="parameter n"):
-        backend.prepare(good(), {}, "no size")
+        built(backend, good(), {}, "no size")
     with pytest.raises(MeasurementError, match=r"^no code: does not build on .*no_such_function") as caught:
-        backend.prepare(not_compiling(), {"n": 64}, "no code")
+        built(backend, not_compiling(), {"n": 64}, "no code")
     assert "no_such_function" in str(caught.value.log)
     worker = backend.worker()
-    assert backend.prepare(good(), {"n": 64}, "good").run(1)[0] > 0
+    assert built(backend, good(), {"n": 64}, "good").run(1)[0] > 0
     assert backend.worker() is worker
 
 
@@ -200,7 +204,7 @@ def test_a_source_that_crashes_the_compiler_is_tried_once(
     def crash(self: WorkerProcess, what: str, *_: object) -> None:
         asked.append(what)
         reason = "SIGABRT; its last words: LLVM ERROR: cannot select"
-        raise WorkerLostError(reason, kind="crash")
+        raise ChildLostError(reason, kind="crash")
 
     asked: list[str] = []
     monkeypatch.setattr(WorkerProcess, "ask", crash)
@@ -209,7 +213,7 @@ def test_a_source_that_crashes_the_compiler_is_tried_once(
         with pytest.raises(
             MeasurementError, match=rf"^n={n}: building it crashes the compiler \(SIGABRT; .*LLVM ERROR"
         ):
-            backend.prepare(kernel, {"n": n}, f"n={n}")
+            built(backend, kernel, {"n": n}, f"n={n}")
     assert asked == ["build"]
 
 
@@ -225,7 +229,7 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) ->
         name="sparse",
         index_dtype=np.int64,
     )
-    jobs: list[Any] = [(sparse, {"n": n}, f"n={n}") for n in (10, 1 << 29, 20)]
+    jobs: list[SizedKernel] = [SizedKernel(sparse, {"n": n}, f"n={n}") for n in (10, 1 << 29, 20)]
     for options in (QUICK, replace(QUICK, isolate=False)):
         first, large, last = measure(jobs, roomy, options)
         assert isinstance(first, Timing)
@@ -238,7 +242,7 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) ->
 def test_last_words_of_a_worker_are_told(default_device: Device) -> None:
     worker = WorkerProcess(default_device)
     worker._start()
-    with pytest.raises(WorkerLostError, match=r"^exit code 1; its last words: KeyError: 7$") as caught:
+    with pytest.raises(ChildLostError, match=r"^exit code 1; its last words: KeyError: 7$") as caught:
         worker.ask("run", 7, 1, 10)
     assert caught.value.kind == "crash"
     assert not worker.alive
@@ -248,14 +252,14 @@ def test_a_device_that_is_gone_is_one_clear_error(default_device: Device) -> Non
     missing = replace(default_device, name="Gone With The Wind")
     before = children()
     with pytest.raises(DeviceError, match="Gone With The Wind"):
-        measure([(good(), {"n": 64}, "good")], missing, QUICK)
+        measure([SizedKernel(good(), {"n": 64}, "good")], missing, QUICK)
     assert children() == before
 
 
 def test_a_worker_that_does_not_start_is_one_clear_error(
     default_device: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    jobs: list[Any] = [(good(), {"n": 64}, "good")]
+    jobs: list[SizedKernel] = [SizedKernel(good(), {"n": 64}, "good")]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(DeviceError, match=r"did not start: .*No such file.*isolate=False"):
         measure(jobs, default_device, QUICK)
@@ -266,29 +270,6 @@ def test_a_worker_that_does_not_start_is_one_clear_error(
         measure(jobs, default_device, QUICK)
 
 
-def test_stack_dumps_are_no_last_words() -> None:
-    read, write = os.pipe()
-    with os.fdopen(read, "rb") as stream:
-        words = _LastWords(stream)
-        os.write(write, b"earlier\n")
-        while words.count < 8:
-            time.sleep(0.001)
-        dump = [
-            "LLVM ERROR: Cannot select: intrinsic",
-            "PLEASE submit a bug report to https://x.org and include the crash backtrace.",
-            "Stack dump:",
-            "0.\tRunning pass 'X86 DAG->DAG'",
-            " #0 0x00007f33 llvm::sys::PrintStackTrace (/usr/lib/libLLVM.so+0xd4f4)",
-            "/lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f2]",
-            "",
-        ]
-        os.write(write, "\n".join(dump).encode())
-        os.close(write)
-        words.finish()
-        assert words.since(8) == "LLVM ERROR: Cannot select: intrinsic"
-        assert words.since(words.count) == ""
-
-
 SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
@@ -296,13 +277,14 @@ print("main runs", flush=True)
 import perflex
 from failing_kernels import endless, good
 from perflex.devices.listing import find_device
+from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.measuring import TimingOptions, measure
 
 device = find_device()
 hanging = "hang" in sys.argv
 label = lambda done, total, what: print("at", what, flush=True)
 kernel = endless() if hanging else good()
-[outcome] = measure([(kernel, {{"n": 4096}}, "k")], device, TimingOptions(trials=5, limit_s=50), label)
+[outcome] = measure([SizedKernel(kernel, {{"n": 4096}}, "k")], device, TimingOptions(trials=5, limit_s=50), label)
 print(type(outcome).__name__, getattr(outcome, "reason", ""), flush=True)
 """
 

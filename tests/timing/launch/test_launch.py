@@ -10,18 +10,20 @@ import pytest
 
 from perflex.devices.device import API_NAMES
 from perflex.errors import MeasurementError, MissingSizeError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.launch import plan as _launch_plan
 from perflex.timing.launch.buffers import BufferPool, Slot, assign_slots, sample_data
 from perflex.timing.launch.memory import OpenCLMemory
 from perflex.timing.launch.opencl import OpenCLBackend
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.launch.sizes import check_limits, size_launch
+from tests.support.building import built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
 
 VERSION = (2018, 2)
 
@@ -90,7 +92,7 @@ def test_matmul_is_right_on_every_device(backends: list[OpenCLBackend], *, prefe
     kernel = matmul(prefetch=prefetch)
     for backend in backends:
         for n in (64, 32):
-            runnable = backend.prepare(kernel, {"n": n}, "matmul")
+            runnable = built(backend, kernel, {"n": n}, "matmul")
             times = runnable.run(2)
             a, b, c = (runnable.read(name).reshape(n, n) for name in "abc")
             assert not np.array_equal(a, b)
@@ -103,14 +105,14 @@ def test_programs_of_one_kernel_run_in_order(backends: list[OpenCLBackend]) -> N
     kernel = two_launches()
     assert len(plan_launch(kernel).programs) == 2
     for backend in backends:
-        runnable = backend.prepare(kernel, {"n": 1000}, "twice")
+        runnable = built(backend, kernel, {"n": 1000}, "twice")
         assert runnable.run(1)[0] > 0
         a, b = runnable.read("a"), runnable.read("b")
         np.testing.assert_allclose(b, (a + a[::-1]) / 2, rtol=1e-6)
 
 
 def test_updated_arrays_are_restored_before_each_launch(backend: OpenCLBackend) -> None:
-    runnable = backend.prepare(vector("a[i] = 2*a[i] + b[i]", a=np.float32, b=np.float32), {"n": 100}, "update")
+    runnable = built(backend, vector("a[i] = 2*a[i] + b[i]", a=np.float32, b=np.float32), {"n": 100}, "update")
     runnable.run(5)
     once = runnable.read("a")
     runnable.run(1)
@@ -122,7 +124,7 @@ def test_updated_arrays_are_restored_before_each_launch(backend: OpenCLBackend) 
 
 def test_scalars_are_passed_in_their_type(backend: OpenCLBackend) -> None:
     kernel = vector("b[i] = alpha*a[i] + m", a=np.float64, b=np.float64, alpha=np.float64, m=np.int64)
-    runnable = backend.prepare(kernel, {"n": 50, "m": 7, "alpha": 3}, "scalars")
+    runnable = built(backend, kernel, {"n": 50, "m": 7, "alpha": 3}, "scalars")
     runnable.run(1)
     np.testing.assert_allclose(runnable.read("b"), 3 * runnable.read("a") + 7)
 
@@ -145,7 +147,7 @@ def test_arrays_with_gaps_have_room_for_their_last_element() -> None:
 def test_missing_sizes_are_all_named(backend: OpenCLBackend) -> None:
     kernel = vector("b[i] = a[i] + m", a=np.float32, b=np.float32, m=np.int32)
     with pytest.raises(MissingSizeError, match=r"size parameter m, n; given: \{'k': 3\}") as caught:
-        backend.prepare(kernel, {"k": 3}, "some kernel")
+        built(backend, kernel, {"k": 3}, "some kernel")
     assert caught.value.parameters == ("m", "n")
 
 
@@ -165,7 +167,7 @@ def test_compilers_message_is_kept(backend: OpenCLBackend, tmp_path: Path, monke
     kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
     kernel = lp.register_preamble_generators(kernel, [broken_preamble])
     with pytest.raises(MeasurementError, match=r"broken code: does not build .*nonsense") as caught:
-        backend.prepare(kernel, {"n": 64}, "broken code")
+        built(backend, kernel, {"n": 64}, "broken code")
     assert "\n" not in caught.value.message
     assert "nonsense" in str(caught.value.log)
     assert list(tmp_path.glob("*.cl")) == []
@@ -202,7 +204,7 @@ def test_clipped_loops_are_launched(backend: OpenCLBackend) -> None:
     kernel = lp.add_dtypes(kernel, {"a": np.float64})
     kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
     kernel = lp.split_iname(kernel, "k", 8)
-    runnable = backend.prepare(kernel, {"n": 45}, "clipped")
+    runnable = built(backend, kernel, {"n": 45}, "clipped")
     runnable.run(1)
     np.testing.assert_allclose(runnable.read("b"), np.full(45, runnable.read("a").sum()))
 
@@ -261,11 +263,11 @@ def test_double_precision_needs_a_device_that_has_it(default_device: Device) -> 
 
     without = replace(default_device, double_precision=False)
     kernel = vector("b[i] = 2*a[i]", a=np.float64, b=np.float64)
-    assert launch_request(kernel, {"n": 64}, "x", default_device).label == "x"
+    assert launch_request(SizedKernel(kernel, {"n": 64}, "x"), default_device).label == "x"
     with pytest.raises(MeasurementError, match=r"x: computes in double precision, which .* does not have; use float32"):
-        launch_request(kernel, {"n": 64}, "x", without)
+        launch_request(SizedKernel(kernel, {"n": 64}, "x"), without)
     single = vector("b[i] = 2*a[i]", a=np.float32, b=np.float32)
-    assert launch_request(single, {"n": 64}, "x", without).label == "x"
+    assert launch_request(SizedKernel(single, {"n": 64}, "x"), without).label == "x"
 
 
 def test_code_is_generated_once_per_kernel_object(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,8 +284,8 @@ def test_code_is_generated_once_per_kernel_object(monkeypatch: pytest.MonkeyPatc
 
 def test_one_source_is_built_once(backend: OpenCLBackend) -> None:
     kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
-    first = backend.prepare(kernel, {"n": 64}, "small")
-    second = backend.prepare(kernel, {"n": 128}, "large")
+    first = built(backend, kernel, {"n": 64}, "small")
+    second = built(backend, kernel, {"n": 128}, "large")
     assert len(backend._programs) == 1
     second.run(1)
     first.run(1)

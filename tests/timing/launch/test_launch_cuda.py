@@ -11,17 +11,20 @@ import pytest
 
 from perflex.devices.cuda import load_cupy
 from perflex.errors import DeviceError, MeasurementError, MissingExtraError, MissingSizeError
+from perflex.features.sized_kernel import SizedKernel
+from perflex.timing.launch.backend import backend_of
 from perflex.timing.launch.cuda import CudaBackend
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
 from support.cuda_for_tests import drop_cupy, fake_cupy, fake_gpu, state
+from tests.support.building import built
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from perflex.devices.listing import Device
+    from perflex.devices.device import Device
     from perflex.timing.launch.opencl import OpenCLBackend
 
 __all__ = ["fake_cupy", "fake_gpu"]
@@ -49,7 +52,7 @@ def cuda(fake_gpu: Device) -> Iterator[CudaBackend]:
 
 @pytest.fixture
 def opencl(default_device: Device) -> Iterator[OpenCLBackend]:
-    opened = default_device.backend()
+    opened = backend_of(default_device)
     yield opened
     opened.close()
 
@@ -60,8 +63,8 @@ def outputs(runnable: Any) -> dict[str, np.ndarray]:
 
 
 def agree(kernel: Any, sizes: dict[str, int], cuda: CudaBackend, opencl: OpenCLBackend) -> None:
-    expected = outputs(opencl.prepare(kernel, sizes, "x"))
-    found = outputs(cuda.prepare(kernel, sizes, "x"))
+    expected = outputs(built(opencl, kernel, sizes, "x"))
+    found = outputs(built(cuda, kernel, sizes, "x"))
     assert found.keys() == expected.keys()
     for name, values in expected.items():
         tolerance = 2e-5 if values.dtype == np.float32 else 1e-12
@@ -115,13 +118,13 @@ def test_a_kernel_for_cuda_runs_through_opencl(opencl: OpenCLBackend) -> None:
         "{[i]: 0<=i<n}", "b[i] = sin(a[i])", assumptions="n>=1", lang_version=VERSION, target=lp.CudaTarget()
     )
     kernel = lp.split_iname(lp.add_dtypes(kernel, {"a": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
-    runnable = opencl.prepare(kernel, {"n": 64}, "x")
+    runnable = built(opencl, kernel, {"n": 64}, "x")
     runnable.run(1)
     np.testing.assert_allclose(runnable.read("b"), np.sin(runnable.read("a")), rtol=1e-5)
 
 
 def test_updated_arrays_are_restored_before_each_launch(cuda: CudaBackend) -> None:
-    runnable = cuda.prepare(vector("a[i] = 3*a[i]", a=np.float64), {"n": 100}, "x")
+    runnable = built(cuda, vector("a[i] = 3*a[i]", a=np.float64), {"n": 100}, "x")
     runnable.run(1)
     once = runnable.read("a")
     assert len(runnable.run(4)) == 4
@@ -129,7 +132,7 @@ def test_updated_arrays_are_restored_before_each_launch(cuda: CudaBackend) -> No
 
 
 def test_launches_wait_for_one_another_while_the_stream_is_held(cuda: CudaBackend) -> None:
-    runnable = cuda.prepare(good(), {"n": 64}, "x")
+    runnable = built(cuda, good(), {"n": 64}, "x")
     state().launches.clear()
     runnable.run(1)
     assert state().launches == ["good"]  # may load code, which a held stream would not allow
@@ -143,7 +146,7 @@ def test_launches_wait_for_one_another_while_the_stream_is_held(cuda: CudaBacken
 
 def test_sizes_are_checked_as_for_opencl(cuda: CudaBackend) -> None:
     with pytest.raises(MissingSizeError, match="no value for size parameter n"):
-        cuda.prepare(good(), {}, "x")
+        built(cuda, good(), {}, "x")
 
 
 def unknown_function(_: Any) -> Iterator[tuple[str, str]]:
@@ -153,8 +156,8 @@ def unknown_function(_: Any) -> Iterator[tuple[str, str]]:
 def test_compilers_message_is_kept(cuda: CudaBackend) -> None:
     kernel = lp.register_preamble_generators(good(), [unknown_function])
     with pytest.raises(MeasurementError, match=r"x: does not build on NVIDIA H100.*error: .absent. was not declared"):
-        cuda.prepare(kernel, {"n": 64}, "x")
-    assert cuda.prepare(good(), {"n": 64}, "y").run(1)
+        built(cuda, kernel, {"n": 64}, "x")
+    assert built(cuda, good(), {"n": 64}, "y").run(1)
 
 
 def test_local_memory_and_grids_beyond_the_device_are_refused_with_numbers(fake_gpu: Device) -> None:
@@ -164,15 +167,15 @@ def test_local_memory_and_grids_beyond_the_device_are_refused_with_numbers(fake_
     )
     tile = lp.set_temporary_address_space(lp.add_dtypes(tile, {"a": np.float64}), "t", "local")
     tile = lp.tag_inames(tile, "g:g.0, i:l.0, j:l.0")
-    assert backend.prepare(tile, {"n": 2}, "x").run(1)
+    assert built(backend, tile, {"n": 2}, "x").run(1)
     small = CudaBackend(replace(fake_gpu, local_memory_bytes=1000))
     with pytest.raises(MeasurementError, match=r"x: needs 1024 B of local memory, .* allows 1000 B"):
-        small.prepare(tile, {"n": 2}, "x")
+        built(small, tile, {"n": 2}, "x")
     tall = lp.make_kernel("{[i,j]: 0<=i<32 and 0<=j<n}", "b[j,i] = 1.0", assumptions="n>=1", lang_version=VERSION)
     tall = lp.split_iname(lp.add_dtypes(tall, {"b": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
     tall = lp.tag_inames(tall, "j:g.1")
     with pytest.raises(MeasurementError, match=r"70000 work-groups on axis 1, .* allows 65535 work-groups"):
-        backend.prepare(tall, {"n": 70000}, "x")
+        built(backend, tall, {"n": 70000}, "x")
 
 
 def test_registers_that_a_work_group_lacks_are_told(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,42 +183,42 @@ def test_registers_that_a_work_group_lacks_are_told(cuda: CudaBackend, monkeypat
     wide = lp.make_kernel("{[i]: 0<=i<n}", "b[i] = 2.5", assumptions="n>=1", lang_version=VERSION)
     wide = lp.split_iname(lp.add_dtypes(wide, {"b": np.float32}), "i", 512, outer_tag="g.0", inner_tag="l.0")
     with pytest.raises(MeasurementError, match=r"512 work-items, .* allows 256 .* 255 registers per work-item"):
-        cuda.prepare(wide, {"n": 512}, "x")
+        built(cuda, wide, {"n": 512}, "x")
 
 
 def test_too_many_resources_is_a_kernels_own_failure(cuda: CudaBackend) -> None:
-    runnable = cuda.prepare(good("greedy"), {"n": 64}, "x")
+    runnable = built(cuda, good("greedy"), {"n": 64}, "x")
     with pytest.raises(MeasurementError, match=r"x: needs more registers .* too many resources") as caught:
         runnable.run(1)
     assert caught.value.kind == "prepare"
-    assert cuda.prepare(good(), {"n": 64}, "y").run(1)
+    assert built(cuda, good(), {"n": 64}, "y").run(1)
 
 
 def test_memory_runs_out_for_one_kernel(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_CUDA_ROOM", "100000")
-    large = cuda.prepare(good(), {"n": 100000}, "x")
+    large = built(cuda, good(), {"n": 100000}, "x")
     with pytest.raises(MeasurementError, match=r"x: the device has no room for a buffer of 400000 B") as caught:
         large.run(1)
     assert caught.value.kind == "memory"
-    assert cuda.prepare(good(), {"n": 64}, "y").run(1)
+    assert built(cuda, good(), {"n": 64}, "y").run(1)
 
 
 def test_an_illegal_access_loses_the_device_of_this_process(fake_gpu: Device) -> None:
     backend = CudaBackend(fake_gpu)
-    bad = backend.prepare(good("astray"), {"n": 64}, "x")
-    fine = backend.prepare(good(), {"n": 64}, "y")
+    bad = built(backend, good("astray"), {"n": 64}, "x")
+    fine = built(backend, good(), {"n": 64}, "y")
     with pytest.raises(MeasurementError, match=r"x: the launch failed \(cudaErrorIllegalAddress"):
         bad.run(1)
     assert not backend.responds()
     with pytest.raises(DeviceError, match=r"lost to this process since x .*isolate=True"):
         fine.run(1)
     with pytest.raises(DeviceError, match="lost to this process"):
-        backend.prepare(good(factor=5.0), {"n": 64}, "z")
+        built(backend, good(factor=5.0), {"n": 64}, "z")
 
 
 def test_in_a_process_of_their_own_bad_kernels_fail_alone(fake_gpu: Device) -> None:
     kernels = [good("one"), good("astray"), good("two"), good("greedy"), good("three")]
-    jobs = [(kernel, {"n": 64}, kernel.default_entrypoint.name) for kernel in kernels]
+    jobs = [SizedKernel(kernel, {"n": 64}, kernel.default_entrypoint.name) for kernel in kernels]
     options = TimingOptions(trials=3, min_trials=2, limit_s=0.5, warmups=0)
     outcomes = {outcome.label: outcome for outcome in measure(jobs, fake_gpu, options)}
     assert {name for name, outcome in outcomes.items() if isinstance(outcome, Timing)} == {"one", "two", "three"}
@@ -258,8 +261,8 @@ def test_a_cupy_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.gpu
 def test_kernels_compute_on_a_gpu_what_they_do_on_the_cpu(cuda_device: Device, opencl: OpenCLBackend) -> None:
-    backend = cuda_device.backend()
+    backend = backend_of(cuda_device)
     tags = "matmul_sq dtype:float32 prefetch:True groups_fit:False n:37 lsize_0:8 lsize_1:8"
     kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags.split())[0]
     agree(kernel.kernel, dict(kernel.sizes), backend, opencl)
-    assert all(0 < seconds < 1 for seconds in backend.prepare(good(), {"n": 1 << 20}, "x").run(20))
+    assert all(0 < seconds < 1 for seconds in built(backend, good(), {"n": 1 << 20}, "x").run(20))

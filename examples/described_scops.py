@@ -1,6 +1,10 @@
-"""Scops of single configurations of the shipped descriptions, from which every feature can be counted exactly.
+"""Kernels that loopy never saw, written down as Scops: one configuration of the described convolution or gemm.
 
-The formulas of a description rank many configurations at once; the Scop of one configuration is what they stand for.
+The formulas of a description rank many configurations at once; the Scop of one configuration is what they stand for,
+and every feature can be counted from it exactly::
+
+    scop = described_scop(load_description("gemm"), settings)
+    count_features(scop, {})
 """
 
 from __future__ import annotations
@@ -8,14 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features import scop_from_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from perflex import Description
     from perflex.features import Scop
-    from perflex.search.described.description import Description
-
-__all__ = ["described_scop"]
 
 _ITEMSIZES = {1: "float32", 2: "complex64", 4: "complex128"}
 
@@ -35,8 +38,6 @@ def described_scop(description: Description, settings: Mapping[str, float]) -> S
     UnsupportedKernelError
         The description has no Scops, or the configuration breaks its constraints.
     """
-    from perflex.features import scop_from_yaml
-
     if description.name not in _BUILDERS:
         msg = f"description {description.name!r} has no Scops; those of {' and '.join(_BUILDERS)} have"
         raise UnsupportedKernelError(msg, kernel=description.name)

@@ -1,4 +1,4 @@
-"""What holds for one run of the command line, whichever command it is."""
+"""What commands print to, and how much: results, remarks, warnings and progress."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     import typer
     from rich.console import Console
 
-__all__ = ["Session", "session_of"]
+__all__ = ["Terminal", "terminal_of"]
 
 # Files and pipes have no width to keep to.
 _PIPE_WIDTH = 150
 
 
 @dataclass
-class Session:
-    """Options given before the command.
+class Terminal:
+    """Where one run of the command line prints, by the options that hold for every command.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Session:
             yield show
 
 
-def session_of(context: typer.Context) -> Session:
-    """Return the session that a command runs in."""
-    session = context.find_object(Session)
-    return Session() if session is None else session
+def terminal_of(context: typer.Context) -> Terminal:
+    """Return the terminal that a command prints to."""
+    terminal = context.find_object(Terminal)
+    return Terminal() if terminal is None else terminal

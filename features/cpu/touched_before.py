@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
     from perflex.features.cpu.nests import Axis, Nest, StreamGroup
 
-__all__ = ["covered_groups", "shared_loops"]
+__all__ = ["mark_touched_before", "shared_loops"]
 
 
-def covered_groups(nests: Sequence[Nest]) -> tuple[Nest, ...]:
+def mark_touched_before(nests: Sequence[Nest]) -> tuple[Nest, ...]:
     """Return the nests with those groups marked that touch what an earlier nest in the same loops has touched."""
     result: list[Nest] = []
     for nest in nests:
@@ -25,7 +25,7 @@ def covered_groups(nests: Sequence[Nest]) -> tuple[Nest, ...]:
                 for common in [shared_loops(before, nest)]
                 if common and any(_covers(before, other, nest, group, common) for other in before.groups)
             ]
-            groups.append(replace(group, covered=max(shared)) if shared else group)
+            groups.append(replace(group, touched_before=max(shared)) if shared else group)
         result.append(replace(nest, groups=tuple(groups)))
     return tuple(result)
 

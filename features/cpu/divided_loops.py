@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from perflex.features.cpu.nests import Loop
-    from perflex.features.scop.address_maps import Floor, Piece
+    from perflex.features.scop.address_maps import Conjunction, Floor
 
-__all__ = ["PARTED", "divided_dimension", "in_parts", "loop_divisors"]
+__all__ = ["OUTER_SUFFIX", "divided_dimension", "loop_divisors", "split_divided_loops"]
 
 # What is added to a loop's name for its outer part.
-PARTED = "_div"
+OUTER_SUFFIX = "_div"
 
 
 def divided_dimension(floor: Floor) -> int | None:
@@ -29,7 +29,7 @@ def divided_dimension(floor: Floor) -> int | None:
     return None
 
 
-def loop_divisors(pieces: Iterable[Piece], names: Mapping[str, Sequence[str]]) -> dict[tuple[int, str], int]:
+def loop_divisors(pieces: Iterable[Conjunction], names: Mapping[str, Sequence[str]]) -> dict[tuple[int, str], int]:
     """Return what loops are divided by in subscripts, by launch and name; loops with several divisors are left out.
 
     Parameters
@@ -50,7 +50,7 @@ def loop_divisors(pieces: Iterable[Piece], names: Mapping[str, Sequence[str]]) -
     return {key: divisors.pop() for key, divisors in found.items() if len(divisors) == 1}
 
 
-def in_parts(loops: Sequence[Loop], divisors: Mapping[str, int]) -> tuple[Loop, ...]:
+def split_divided_loops(loops: Sequence[Loop], divisors: Mapping[str, int]) -> tuple[Loop, ...]:
     """Return the loops with those that are divided in two parts; work-groups along their axis keep their extent."""
     result = []
     for loop in loops:
@@ -61,7 +61,7 @@ def in_parts(loops: Sequence[Loop], divisors: Mapping[str, int]) -> tuple[Loop, 
         if divisor is None:
             result.append(loop)
             continue
-        name = f"{loop.name}{PARTED}"
+        name = f"{loop.name}{OUTER_SUFFIX}"
         outer = loop.extent * Fraction(1, divisor)
         result.append(replace(loop, name=name, node=(*loop.node, name), extent=outer, base=name))
         result.append(replace(loop, extent=QuasiPolynomial.constant(divisor)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perflex.errors import ModelSyntaxError
-from perflex.search.described.formula import parse_formula
+from perflex.search.formula import parse_formula
 
 X = np.array([1.0, 2.0, 5.0, 12.0])
 Y = np.array([3.0, 2.0, 4.0, 0.5])

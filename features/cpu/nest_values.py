@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from perflex.features.cpu.nests import Loop, Nest
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
-__all__ = ["Numbers"]
+__all__ = ["NestValues"]
 
 
-class Numbers:
+class NestValues:
     """Evaluates what descriptions say at given sizes.
 
     Parameters

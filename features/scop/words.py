@@ -1,0 +1,51 @@
+"""The words of feature identifiers that a kernel's description uses, too: types, address spaces, operations."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from perflex.errors import UnknownFeatureError
+
+__all__ = ["DIRECTIONS", "DTYPES", "OPERATIONS", "SPACES", "operation_of_function", "read_operation"]
+
+SPACES = ("global", "local", "private")
+DIRECTIONS = ("load", "store")
+
+DTYPES = (
+    "float16", "float32", "float64", "complex64", "complex128",
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
+)  # fmt: skip
+
+OPERATIONS = (
+    "add", "mul", "madd", "div", "floordiv", "mod", "pow", "min", "max", "abs", "cmp", "bit", "shift", "atomic",
+    "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "fma",
+    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "sinpi", "cospi", "hypot", "erf", "erfc", "floor", "ceil", "round", "trunc", "sign", "fmod", "conj",
+)  # fmt: skip
+
+# A function that is none of the above, e.g. a user's own.
+_CALL = re.compile(r"call:[A-Za-z_]\w*")
+
+
+def operation_of_function(name: str) -> str:
+    """Return what a call of a function is called as an operation: its name, or ``call:NAME`` for unknown ones."""
+    return name if name in OPERATIONS else f"call:{name}"
+
+
+def read_operation(identifier: str) -> tuple[str, str]:
+    """Return element type and operation of an identifier ``f_op_<dtype>_<operation>``.
+
+    Raises
+    ------
+    UnknownFeatureError
+        The type or operation is unknown; the message suggests the nearest ones.
+    """
+    dtype, _, kind = identifier.removeprefix("f_op_").partition("_")
+    for what, word, known in (("element type", dtype, DTYPES), ("operation", kind, OPERATIONS)):
+        if word not in known and not (what == "operation" and _CALL.fullmatch(word)):
+            near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+            msg = f"feature {identifier!r} names an unknown {what} {word!r}; {hint}"
+            raise UnknownFeatureError(msg, feature=identifier, suggestions=tuple(near))
+    return dtype, kind

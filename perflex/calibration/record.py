@@ -1,0 +1,82 @@
+"""What a calibration holds, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from perflex.timing.results import TimingSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.expression.model import Model
+    from perflex.fit.result import FitResult
+    from perflex.fit.table import FeatureTable
+
+__all__ = ["CalibrationRecord"]
+
+
+# Its file, intervals and diagnosis read the record; the calibration that users hold adds what rests on those.
+@dataclass(frozen=True, eq=False)
+class CalibrationRecord:
+    """A model with its parameters on one device.
+
+    Attributes
+    ----------
+    model
+        The model.
+    fit
+        Its parameters and how well they fit; holds the measurement kernels with their relative errors.
+    device
+        Facts about the device: ``name``, ``platform``, ``driver`` and more.
+    date
+        When it was made, ISO 8601 in UTC.
+    versions
+        Versions of the software that made it.
+    options
+        How the measurement kernels were timed: trials, statistic and so on.
+    noise_floor
+        Relative spread of repeated timings, a fraction: errors below it mean nothing; None if not known.
+    dropped
+        Label and reason of each measurement kernel that was left out.
+    machine
+        Name of the machine that the features were computed for; empty if none needs one.
+    table
+        The values that were fitted, a row per measurement kernel; None where they were not kept, as in files of
+        earlier versions.
+    """
+
+    model: Model
+    fit: FitResult
+    device: Mapping[str, Any] = field(default_factory=dict)
+    date: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    noise_floor: float | None = None
+    dropped: tuple[tuple[str, str], ...] = ()
+    machine: str = ""
+    table: FeatureTable | None = None
+
+    @property
+    def params(self) -> Mapping[str, float]:
+        """Value of each parameter, in the units of ``fit.parameters``."""
+        return self.fit
+
+    @property
+    def timing(self) -> TimingSummary | None:
+        """How measuring went; None where that is not known, as in files of earlier versions."""
+        known = {entry.name: self.options[entry.name] for entry in fields(TimingSummary) if entry.name in self.options}
+        return TimingSummary(**known) if known else None
+
+    @property
+    def sub_group_size(self) -> int:
+        """Work-items per sub-group that the features are counted with."""
+        return self.fit.sub_group_size
+
+    def __repr__(self) -> str:
+        name = self.device.get("name", "unknown device")
+        driver = self.device.get("driver", "")
+        heading = f"{self.model}\non {name}{f' ({driver})' if driver else ''}, {self.date or 'no date'}"
+        floor = "" if self.noise_floor is None else f"\nnoise floor {100 * self.noise_floor:.2g} %"
+        return f"{heading}\n{self.fit!r}{floor}"

@@ -1,0 +1,272 @@
+"""Child processes that may crash or hang: started, waited for or asked within a limit, ended with all they started.
+
+Each is a new interpreter with an entry of its own, neither a fork (drivers do not survive that) nor a spawn of
+`multiprocessing` (which runs the user's main module again). It leads a session and process group of its own: Ctrl-C in
+a terminal reaches the parent alone, and ending the group ends the compilers that drivers start.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from multiprocessing import Pipe
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["AskedProcess", "ChildLostError", "ChildProcess", "StreamReader", "signal_name"]
+
+# How long a process that is asked to end may take, and one that ends of itself, or a killed one that a driver holds.
+_GRACE_S = 0.3
+_END_LIMIT_S = 2.0
+# Enough of standard error for the line that tells what happened, however long a dump follows.
+_TAIL_BYTES = 1 << 14
+_LAST_WORDS = 300
+# What compilers' crash handlers write after the line that tells something.
+_STACK_DUMP = re.compile(r"PLEASE submit a bug report|Stack dump|#?\d+[.:]?\s|/\S+\(\S*\+0x|\S+\[0x")
+
+
+class ChildLostError(Exception):
+    """A process is no more; ``kind`` is ``"hang"`` where it had to be ended, else ``"crash"``."""
+
+    def __init__(self, reason: str, *, kind: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.kind = kind
+
+
+class ChildProcess:
+    """A Python process that does its work without being asked, and prints what comes out.
+
+    Parameters
+    ----------
+    words
+        Options, module or script, and arguments of the interpreter.
+    variables
+        Environment variables that it gets besides the parent's.
+    keeps_output
+        Whether what it prints on standard output is read; else it is thrown away.
+    pass_fds
+        File descriptors that it inherits.
+
+    Raises
+    ------
+    OSError
+        No process can be started.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        variables: Mapping[str, str] | None = None,
+        *,
+        keeps_output: bool = False,
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        path = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self._process = subprocess.Popen(  # noqa: S603 - perflex's own modules
+            [sys.executable, *words],
+            stdin=subprocess.PIPE,  # its end tells a child that the parent is gone
+            stdout=subprocess.PIPE if keeps_output else subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=os.environ | path | dict(variables or {}),
+            pass_fds=tuple(pass_fds),
+            start_new_session=True,
+        )
+        self._errors = StreamReader(self._process.stderr, _TAIL_BYTES)
+        self._output = StreamReader(self._process.stdout) if keeps_output else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """As `subprocess.Popen.returncode`: negative for a signal, None before the end was waited for."""
+        return self._process.returncode
+
+    @property
+    def output(self) -> bytes:
+        """What it has printed so far."""
+        return b"" if self._output is None else self._output.tail
+
+    def last_words(self, begun: int = 0) -> str:
+        """Return the last telling line on standard error, leaving out so many bytes at the beginning."""
+        return self._errors.last_line(begun)
+
+    def wait(self, limit_s: float) -> bool:
+        """Let it end by itself within a limit, then end what is left of its process group.
+
+        Returns
+        -------
+        bool
+            Whether it ended by itself.
+        """
+        by_itself = self._ends_within(limit_s)
+        if self._process.returncode is None:
+            # Before the exit code is taken, for after that the group's number could be another's.
+            self._signal(signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):  # a driver can keep even a killed process as long as it likes
+                self._process.wait(_END_LIMIT_S)
+        self._close_input()
+        for reader in (self._errors, self._output):
+            if reader is not None:
+                reader.finish()
+        return by_itself
+
+    def end(self, *, at_once: bool = True) -> None:
+        """End it and all it started, at once or with some time to end by itself now that the parent is done."""
+        self._close_input()
+        if at_once and self._process.returncode is None:
+            self._signal(signal.SIGTERM)
+        self.wait(_GRACE_S if at_once else _END_LIMIT_S)
+
+    def _close_input(self) -> None:
+        with suppress(OSError):
+            self._process.stdin.close()  # type: ignore[union-attr]
+
+    def _has_ended(self) -> bool:
+        """Return whether it has ended, without taking the exit code."""
+        if self._process.returncode is not None:
+            return True
+        with suppress(ChildProcessError):  # somebody else has taken the exit code
+            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+        return True
+
+    def _ends_within(self, limit_s: float) -> bool:
+        end, pause = time.monotonic() + limit_s, 0.001
+        while not self._has_ended():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, 0.02)
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+class AskedProcess(ChildProcess):
+    """A Python process that answers requests one by one, over a connection whose file descriptor is its last argument.
+
+    Parameters
+    ----------
+    words
+        Options, module or script, and arguments of the interpreter.
+
+    Raises
+    ------
+    OSError
+        No process can be started.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._connection, theirs = Pipe()
+        self._answered = False
+        with theirs:  # only the child is to hold it open, so that its end shows here
+            try:
+                super().__init__([*words, str(theirs.fileno())], pass_fds=[theirs.fileno()])
+            except OSError:
+                self._connection.close()
+                raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process can be asked anything."""
+        return not self._connection.closed and not self._has_ended()
+
+    def ask(self, request: object, limit_s: float) -> Any:
+        """Send a request and return the answer.
+
+        Raises
+        ------
+        ChildLostError
+            The process crashed, or gave no answer within the limit and was ended.
+        """
+        # What it wrote before has nothing to do with this request, unless it never got so far as to answer one.
+        begun = self._errors.count if self._answered else 0
+        self._answered = False
+        try:
+            self._connection.send(request)
+            if not self._connection.poll(limit_s):
+                reason = f"no end within {limit_s:.3g} s"
+                raise ChildLostError(reason, kind="hang")
+            answer = self._connection.recv()
+            self._answered = True
+        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+            raise ChildLostError(self._how_it_ended(begun), kind="crash") from error
+        finally:
+            # After an interrupt, too: the answer is still to come, and would be taken for that of the next request.
+            if not self._answered:
+                self.end()
+        return answer
+
+    def end(self, *, at_once: bool = True) -> None:
+        """End it and all it started, at once or with some time to end by itself now that the parent is done."""
+        if not self._connection.closed:
+            self._connection.close()
+            super().end(at_once=at_once)
+
+    def _how_it_ended(self, begun: int) -> str:
+        """Wait for the end that it comes to by itself, and say how, with what it wrote on standard error last."""
+        self._connection.close()
+        # Standard input stays open meanwhile: its end would end the process in another way than its own.
+        self.wait(_END_LIMIT_S)
+        code, last = self.exit_code, self.last_words(begun)
+        ending = "ended without a word"
+        if code is not None:
+            ending = signal_name(-code) if code < 0 else f"exit code {code}"
+        if code == -signal.SIGKILL:
+            ending += ", as the system does when memory runs out"
+        return f"{ending}; its last words: {last}" if last else ending
+
+
+class StreamReader:
+    """Reads a stream to its end, so that its writer never waits, and keeps all of it or the last bytes.
+
+    Attributes
+    ----------
+    count
+        Bytes read so far.
+    tail
+        What is kept of them.
+    """
+
+    def __init__(self, stream: Any, most_bytes: int = sys.maxsize) -> None:
+        self._stream = stream
+        self._most_bytes = most_bytes
+        self.tail = b""
+        self.count = 0
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while data := os.read(self._stream.fileno(), 1 << 16):
+            self.tail = (self.tail + data)[-self._most_bytes :]
+            self.count += len(data)
+
+    def finish(self) -> None:
+        """Wait for the end of the stream and close it; a process that was left behind may hold it open."""
+        self._thread.join(_END_LIMIT_S)
+        if not self._thread.is_alive():
+            self._stream.close()
+
+    def last_line(self, begun: int = 0) -> str:
+        """Return the last telling line of what came after the first `begun` bytes."""
+        new = max(0, self.count - begun)
+        text = self.tail[-new:].decode(errors="replace") if new else ""
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not _STACK_DUMP.match(line.strip())]
+        return lines[-1][:_LAST_WORDS] if lines else ""
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name, ``SIGSEGV``, or its number where it has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

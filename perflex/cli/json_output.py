@@ -1,0 +1,49 @@
+"""The one writer of JSON: what ``--json`` of any command prints."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from numbers import Real
+from pathlib import PurePath
+from typing import Any
+
+import typer
+
+__all__ = ["as_json", "picked", "print_json"]
+
+
+def as_json(value: Any) -> Any:
+    """Return dictionaries, lists, texts and numbers that say what an object does.
+
+    Parameters
+    ----------
+    value
+        A dataclass, whose fields become keys; mappings, sequences and arrays of such; texts, numbers and None. What is
+        not a finite number becomes None, for JSON knows neither nan nor infinity.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif hasattr(value, "tolist"):  # arrays and numbers of numpy, which need not be imported to be recognised
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: as_json(entry) for key, entry in value.items()}
+    if isinstance(value, (str, PurePath)):
+        return str(value)
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    return [as_json(entry) for entry in value]
+
+
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """Return some attributes of an object by name, properties as well as fields."""
+    return {name: getattr(value, name) for name in names}
+
+
+def print_json(value: Any) -> None:
+    """Print an object on standard output as `as_json` gives it."""
+    typer.echo(json.dumps(as_json(value), indent=2))

@@ -1,0 +1,132 @@
+"""The target of a count: sub-groups, machine and build, which a feature's value depends on beside kernel and sizes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perflex.errors import MachineError
+from perflex.machines.lookup import load_machine, machine_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from perflex.machines.machine import Machine
+    from perflex.machines.resources import Resources
+
+__all__ = ["DEFAULT_SUB_GROUP_SIZE", "Target", "resolve_target", "using_machine"]
+
+# Work-items per sub-group where no device says otherwise: NVIDIA's warp, on which the paper counts.
+DEFAULT_SUB_GROUP_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a kernel runs on, and how it is built for that.
+
+    Attributes
+    ----------
+    sub_group_size
+        Work-items per sub-group.
+    machine
+        For features that need one; None where there is none.
+    registers
+        32-bit registers per work-item as the user states them; None for those of the build.
+    resources
+        What the built kernel takes; None where it was not built.
+    """
+
+    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE
+    machine: Machine | None = None
+    registers: int | None = None
+    resources: Resources | None = None
+
+    @property
+    def registers_per_item(self) -> int | None:
+        """32-bit registers per work-item, as stated, else as built; None where they limit nothing."""
+        if self.registers is not None or self.resources is None:
+            return self.registers
+        return self.resources.registers
+
+    def need_machine(self, feature: str = "") -> Machine:
+        """Return the machine, which there must be.
+
+        Parameters
+        ----------
+        feature
+            What needs it, for the message.
+
+        Raises
+        ------
+        MachineError
+            There is none; the message says how to choose one.
+        """
+        if self.machine is None:
+            what = f"feature {feature} needs" if feature else "this needs"
+            names = ", ".join(machine_names())
+            msg = f"{what} a machine; pass machine=NAME (--machine NAME on the command line): {names}, or a YAML file"
+            raise MachineError(msg, feature=feature)
+        return self.machine
+
+
+_chosen: ContextVar[Target | None] = ContextVar("perflex_machine", default=None)
+
+
+@contextmanager
+def using_machine(place: str | Path | Machine | None, *, registers: int | None = None) -> Iterator[Machine | None]:
+    """Compute features that need a machine for this one, in the block and this thread.
+
+    Parameters
+    ----------
+    place
+        A machine, its name, or its file; None leaves things as they are.
+    registers
+        32-bit registers per work-item of the kernels; by default they limit nothing.
+
+    Raises
+    ------
+    MachineError, FileFormatError
+        There is no such machine, or its file is wrong.
+    """
+    if place is None:
+        yield None
+        return
+    machine = load_machine(place)
+    token = _chosen.set(Target(machine=machine, registers=registers))
+    try:
+        yield machine
+    finally:
+        _chosen.reset(token)
+
+
+def resolve_target(
+    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
+    machine: str | Path | Machine | None = None,
+    *,
+    otherwise: str = "",
+) -> Target:
+    """Return the target that an entry point counts for; what it calls takes the target and looks nothing up.
+
+    Parameters
+    ----------
+    sub_group_size
+        Work-items per sub-group.
+    machine
+        A machine, its name, or its file; by default that of `using_machine`.
+    otherwise
+        Name of the machine where neither is there; empty for none.
+
+    Raises
+    ------
+    MachineError, FileFormatError
+        There is no such machine, or its file is wrong.
+    """
+    if machine is not None:
+        return Target(sub_group_size, load_machine(machine))
+    chosen = _chosen.get()
+    if chosen is not None:
+        return Target(sub_group_size, chosen.machine, chosen.registers)
+    return Target(sub_group_size, load_machine(otherwise) if otherwise else None)

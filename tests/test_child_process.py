@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from perflex.child_process import AskedProcess, ChildLostError, ChildProcess, StreamReader, signal_name
+
+ANSWERING = """
+import os, signal, subprocess, sys, time
+from multiprocessing.connection import Connection
+
+with Connection(int(sys.argv[1])) as connection:
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            break
+        if request == "hang":
+            helper = subprocess.Popen(["sleep", "60"])
+            print(helper.pid, file=sys.stderr, flush=True)
+            time.sleep(60)
+        elif request == "crash":
+            print("about to crash", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGSEGV)
+        elif request == "write":
+            print("some remark", file=sys.stderr, flush=True)
+        connection.send(request)
+"""
+
+
+@pytest.fixture
+def child() -> AskedProcess:
+    return AskedProcess(["-c", ANSWERING])
+
+
+def gone(pid: int) -> bool:
+    """Whether a process is no more, or a zombie that somebody else has to bury."""
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_requests_are_answered_until_the_end(child: AskedProcess) -> None:
+    assert [child.ask(request, 20) for request in (1, "two", (3, None))] == [1, "two", (3, None)]
+    assert child.alive
+    child.end(at_once=False)
+    assert not child.alive
+    assert child.exit_code == 0
+    child.end()
+
+
+def test_what_hangs_is_ended_with_what_it_started(child: AskedProcess) -> None:
+    child.ask(1, 20)
+    with pytest.raises(ChildLostError, match=r"^no end within 1 s$") as caught:
+        child.ask("hang", 1)
+    assert caught.value.kind == "hang"
+    assert not child.alive
+    assert gone(int(child.last_words()))
+
+
+def test_a_crash_is_told_with_the_last_words_of_that_request(child: AskedProcess) -> None:
+    child.ask("write", 20)
+    with pytest.raises(ChildLostError, match=r"^SIGSEGV; its last words: about to crash$") as caught:
+        child.ask("crash", 20)
+    assert caught.value.kind == "crash"
+
+
+def test_a_process_that_was_killed_may_have_run_out_of_memory(child: AskedProcess) -> None:
+    child.ask("write", 20)
+    threading.Timer(0.3, os.kill, (child._process.pid, signal.SIGKILL)).start()
+    with pytest.raises(ChildLostError, match=r"^SIGKILL, as the system does when memory runs out; its last"):
+        child.ask("hang", 20)
+
+
+def test_an_interrupted_process_is_not_asked_again(child: AskedProcess) -> None:
+    child.ask(1, 20)
+    pid = child._process.pid
+    threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        child.ask("hang", 20)
+    assert not child.alive
+    assert gone(pid)
+
+
+def test_a_process_that_does_not_start_is_told_with_its_words() -> None:
+    child = AskedProcess(["-c", "raise SystemExit('no such module')"])
+    with pytest.raises(ChildLostError, match=r"^exit code 1; its last words: no such module$"):
+        child.ask(1, 20)
+
+
+def test_output_and_end_of_a_process_that_is_not_asked() -> None:
+    fine = ChildProcess(["-c", "import os; print(os.environ['SOME'])"], {"SOME": "value"}, keeps_output=True)
+    assert fine.wait(20)
+    assert (fine.exit_code, fine.output, fine.last_words()) == (0, b"value\n", "")
+    failing = ChildProcess(["-c", "1 / 0"])
+    assert failing.wait(20)
+    assert (failing.exit_code, failing.last_words()) == (1, "ZeroDivisionError: division by zero")
+    code = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True); input()"
+    slow = ChildProcess(["-c", code], keeps_output=True)
+    assert not slow.wait(1)
+    assert slow.exit_code == -signal.SIGKILL
+    assert gone(int(slow.output))
+
+
+def test_signals_have_names_or_numbers() -> None:
+    assert (signal_name(11), signal_name(99)) == ("SIGSEGV", "signal 99")
+
+
+def test_stack_dumps_are_no_last_words() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as stream:
+        words = StreamReader(stream)
+        os.write(write, b"earlier\n")
+        while words.count < 8:
+            time.sleep(0.001)
+        dump = [
+            "LLVM ERROR: Cannot select: intrinsic",
+            "PLEASE submit a bug report to https://x.org and include the crash backtrace.",
+            "Stack dump:",
+            "0.\tRunning pass 'X86 DAG->DAG'",
+            " #0 0x00007f33 llvm::sys::PrintStackTrace (/usr/lib/libLLVM.so+0xd4f4)",
+            "/lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f2]",
+            "",
+        ]
+        os.write(write, "\n".join(dump).encode())
+        os.close(write)
+        words.finish()
+        assert words.last_line(8) == "LLVM ERROR: Cannot select: intrinsic"
+        assert words.last_line(words.count) == ""

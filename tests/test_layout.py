@@ -1,0 +1,187 @@
+"""The house: where files lie, how large they may be, and which names are public. See docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[1]
+# Folder and import name of each part of the distribution.
+ROOTS = {
+    "perflex": "perflex",
+    "features": "perflex.features",
+    "models": "perflex.models",
+    "calib_data": "perflex.calib_data",
+    "uipick": "uipick",
+}
+PUBLIC_MODULES = {"perflex", "perflex.errors", "perflex.features", "perflex.models", "perflex.testing", "uipick"}
+GROUND = {
+    "child_process.py",
+    "errors.py",
+    "isl.py",
+    "pictures.py",
+    "progress.py",
+    "text_table.py",
+    "version.py",
+    "yaml_file.py",
+}
+FACE = {"__init__.py", "__main__.py", "testing.py"}
+MODULE_LINES = 400
+BODY_LINES = 60
+PARAMETERS = 8
+# Functions with more parameters, and why.
+MANY_PARAMETERS: dict[str, str] = {}
+
+
+def sources() -> list[Path]:
+    return sorted(chain.from_iterable((TOP / root).rglob("*.py") for root in ROOTS))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(path: Path) -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Return the functions of a file with their qualified names, e.g. ``perflex/fit/fitting.py:fit_model``."""
+    found: list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]] = []
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = getattr(child, "name", "")
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found.append((f"{path.relative_to(TOP)}:{prefix}{name}", child))
+            inner = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+            visit(child, f"{prefix}{name}." if inner else prefix)
+
+    visit(parsed(path), "")
+    return found
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return sum(argument.arg not in {"self", "cls"} for argument in given)
+
+
+def test_every_package_is_listed_for_the_wheel() -> None:
+    listed = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    there = {
+        ".".join([name, *folder.parent.relative_to(TOP / root).parts])
+        for root, name in ROOTS.items()
+        for folder in (TOP / root).rglob("__init__.py")
+    }
+    assert sorted(there) == sorted(listed)
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    folders = {path.parent for path in sources()}
+    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
+
+
+def test_only_the_ground_and_the_face_lie_in_perflex_itself() -> None:
+    assert {path.name for path in (TOP / "perflex").glob("*.py")} == GROUND | FACE
+
+
+def test_rooms_hold_a_docstring_and_no_code() -> None:
+    # The faces of public packages, and models/ with its reader, are the exceptions.
+    public = {TOP / root / "__init__.py" for root in ROOTS}
+    rooms = [path for path in sources() if path.name == "__init__.py" and path not in public]
+    allowed = (ast.Import, ast.ImportFrom, ast.Expr, ast.Assign)
+    assert [path for path in rooms if ast.get_docstring(parsed(path)) is None] == []
+    assert [path for path in rooms if not all(isinstance(node, allowed) for node in parsed(path).body)] == []
+
+
+def test_modules_are_small() -> None:
+    lengths = {str(path.relative_to(TOP)): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert {name: lines for name, lines in lengths.items() if lines > MODULE_LINES} == {}
+
+
+def test_functions_are_short() -> None:
+    long = {name: body_lines(node) for path in sources() for name, node in functions(path)}
+    assert {name: lines for name, lines in long.items() if lines > BODY_LINES} == {}
+
+
+def test_functions_with_many_parameters_are_listed_with_a_reason() -> None:
+    many = {name for path in sources() for name, node in functions(path) if parameters(node) > PARAMETERS}
+    assert many == set(MANY_PARAMETERS)
+    assert all(MANY_PARAMETERS.values())
+
+
+def public_names(module: str) -> set[str]:
+    code = f"import {module} as m; print(*m.__all__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=TOP)
+    return {*done.stdout.split(), "__version__"}
+
+
+def shown_code() -> dict[str, str]:
+    """Return the Python code that users read: examples, and code blocks of README and docs."""
+    code = {str(path.relative_to(TOP)): path.read_text(encoding="utf-8") for path in (TOP / "examples").glob("*.py")}
+    for page in [TOP / "README.md", *(TOP / "docs").rglob("*.md")]:
+        blocks = re.findall(r"^```(?:python|py)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+        code |= {f"{page.relative_to(TOP)} block {number}": block for number, block in enumerate(blocks, 1)}
+    return code
+
+
+def test_what_users_read_imports_public_names_only() -> None:
+    public = {module: public_names(module) for module in PUBLIC_MODULES}
+    wrong = []
+    for place, code in shown_code().items():
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names if alias.name.split(".")[0] in {"perflex", "uipick"}]
+                wrong += [f"{place}: {module}" for module in modules if module not in PUBLIC_MODULES]
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in {"perflex", "uipick"}:
+                known = public.get(node.module or "", set())
+                names = [alias.name for alias in node.names]
+                wrong += [
+                    f"{place}: {node.module}.{name}"
+                    for name in names
+                    if name not in known and f"{node.module}.{name}" not in PUBLIC_MODULES
+                ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", ["perflex", "uipick"])
+def test_public_names_resolve(package: str) -> None:
+    code = f"import {package} as p; assert list(p.__all__) == sorted(p.__all__); [getattr(p, n) for n in p.__all__]"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=TOP)
+
+
+def test_importing_perflex_loads_none_of_its_rooms(tmp_path: Path) -> None:
+    code = (
+        "import sys, perflex, uipick\n"
+        "heavy = {'loopy', 'sympy', 'scipy', 'numpy', 'islpy', 'pyopencl', 'matplotlib', 'typer', 'rich', 'msgspec'}\n"
+        "print(*sorted(heavy & set(sys.modules)), *sorted(m for m in sys.modules if m.startswith('perflex.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.split() == ["perflex.version"]
+
+
+def test_few_tests_reach_into_other_rooms() -> None:
+    """Tests import public names, or names of the room that they lie in; helpers of tests count as tests."""
+    reaching = set()
+    for path in (TOP / "tests").rglob("*.py"):
+        inside = path.relative_to(TOP / "tests").parts
+        if inside[0] in {"bench", "fake_cuda"}:
+            continue
+        room = ("uipick" if inside[0] == "uipick" else f"perflex.{inside[0]}") if len(inside) > 1 else ""
+        for node in ast.walk(parsed(path)):
+            if not isinstance(node, ast.ImportFrom) or (node.module or "").split(".")[0] not in {"perflex", "uipick"}:
+                continue
+            own = room and (node.module or "").startswith(room)
+            if not own and node.module not in {*PUBLIC_MODULES, "perflex.__main__", "perflex.version"}:
+                reaching.add("/".join(inside))
+    assert len(reaching) <= 40, sorted(reaching)
