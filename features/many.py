@@ -12,7 +12,7 @@ from perflex.errors import ExecutorError, UnsupportedKernelError
 from perflex.store.store import current_store, using_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from perflex.features import Amount, Feature
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from perflex.machines.target import Target
     from perflex.progress import Progress
 
-__all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in_portions"]
+__all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in_portions", "in_workers"]
 
 _Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 # So many portions of work for each core: few enough to be sent quickly, many enough to keep all workers busy.
 _PORTIONS = 12
@@ -180,6 +181,49 @@ def _portions(kernels: Sequence[Any]) -> Iterator[list[int]]:
     groups = list(by_kernel.values())
     for portion in in_portions(groups):
         yield [number for group in portion for number in group]
+
+
+def in_workers(
+    executor: Executor,
+    work: Callable[[Sequence[_Item], str], list[_Result]],
+    items: Sequence[_Item],
+    report: Callable[[int], None] | None = None,
+) -> list[_Result]:
+    """Return what an executor's workers make of items, in their order.
+
+    Parameters
+    ----------
+    executor
+        Whose workers.
+    work
+        Called there with some of the items and the place of the store that is in use here, which no other thread or
+        process knows of. Returns a result for each item.
+    items
+        What to work on.
+    report
+        Called with the number of items done as work proceeds.
+
+    Raises
+    ------
+    ExecutorError
+        The executor failed.
+    """
+    used = current_store()
+    store = str(used.path) if used is not None and getattr(executor, "workers_share_files", True) else "off"
+    done: list[_Result] = []
+    pending: list[Future[list[_Result]]] = []
+    try:
+        pending.extend(executor.submit(work, portion, store) for portion in in_portions(items))
+        for future in pending:
+            if report is not None:
+                report(len(done))
+            done += future.result()
+    except EXECUTOR_FAULTS as error:
+        raise explained_fault(error, executor) from error
+    finally:
+        for future in pending:
+            future.cancel()
+    return done
 
 
 def in_portions(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:

@@ -39,6 +39,7 @@ from .search.described.description import Description as Description
 from .search.described.description_file import load_description as load_description
 from .search.described.hybrid import HybridPredictor as HybridPredictor
 from .search.described.space import DescribedSpace as DescribedSpace
+from .search.described.space_file import load_described_space as load_described_space
 from .search.pruning.promise import Promise as Promise
 from .search.pruning.pruned import Pruning as Pruning
 from .search.pruning.pruning import prune as prune

@@ -19,6 +19,7 @@ from perflex.cli.layers import layers
 from perflex.cli.machine import machine
 from perflex.cli.predict import predict, rank
 from perflex.cli.prune import prune
+from perflex.cli.prune_table import prune_table
 from perflex.cli.roofline import roofline
 from perflex.cli.store import store
 from perflex.cli.terminal import terminal_of
@@ -74,6 +75,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     predict: "perflex predict matmul.yaml examples/matmul.py:prefetching n=1056",
     rank: "perflex rank matmul.yaml examples/matmul.py:prefetching examples/matmul.py:naive n=1056",
     prune: "perflex prune matmul.yaml examples/matmul_space.py:space n=512 --keep 5%",
+    prune_table: "perflex prune-table cache.json convolution --samples 100 --keep 5%",
     volumes: "perflex volumes examples/stencil.py:star25 --machine V100 nx=640 ny=512 nz=512",
     layers: "perflex layers examples/jacobi.py:seven_point --machine Gold-6248 M=10000 N=600",
     block: "perflex block examples/jacobi.py:seven_point --machine Gold-6248 M=1000 N=600 --criterion L2=plane",

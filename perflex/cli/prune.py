@@ -1,18 +1,18 @@
-"""``perflex prune``: which few of many variants are worth being compiled and run."""
+"""``perflex prune``: which few variants of a loopy kernel are worth being compiled and run."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.json_output import print_json
 from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
@@ -27,131 +27,103 @@ if TYPE_CHECKING:
     from perflex.search.spaces.candidates import Candidates
     from perflex.search.spaces.space import VariantSpace
 
-__all__ = ["prune", "read_keep"]
+__all__ = ["SHOWN", "JsonOption", "KeepOption", "OutOption", "SeedOption", "prune", "read_keep"]
 
-_SHOWN = 20
+SHOWN = 20
 _WORD = re.compile(r"(?P<kind>promise)(?::(?P<loss>[^,]*)(?:,(?P<confidence>.*))?)?|(?P<share>[\d.]+)%|(?P<number>\d+)")
+_TABLES = (".json", ".csv", ".json.gz", ".csv.gz")
+
+KeepOption = Annotated[
+    str, typer.Option("--keep", help="5%, a number, or promise[:loss,confidence] such as promise:0.05,0.95.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Of what is drawn by chance.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Folder for table (CSV) and picture (PNG).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def _moved(value: str | None) -> None:
+    """Stop where the command is given what `perflex prune-table` is for, as both were one command once."""
+    if value is not None:
+        from perflex.cli.arguments import ArgumentError
+
+        msg = "measured configurations have a command of their own: perflex prune-table TABLE DESCRIPTION"
+        raise ArgumentError(msg, word=value)
 
 
 def prune(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
-    calibration: Annotated[Path | None, typer.Argument(help="A calibration file.")] = None,
-    space: Annotated[
-        str | None, typer.Argument(help="SPACE.py:name of a VariantSpace, or of a function that returns one.")
-    ] = None,
+    calibration: Annotated[Path, typer.Argument(help="A calibration file.")],
+    space: Annotated[str, typer.Argument(help="SPACE.py:name of a VariantSpace, or of a function that returns one.")],
     sizes: Annotated[list[str] | None, typer.Argument(help="name=value sizes.")] = None,
     *,
-    keep: Annotated[
-        str, typer.Option("--keep", help="5%, a number, or promise[:loss,confidence] such as promise:0.05,0.95.")
-    ] = "10%",
+    keep: KeepOption = "10%",
     measure: Annotated[
         int | None,
         typer.Option("--measure", min=1, help="Time so many variants drawn by chance first, then what is kept."),
     ] = None,
     device: Annotated[str | None, typer.Option("--device", help="Where to time; by default the model's.")] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that describe variants.")] = 1,
-    described: Annotated[
-        str | None,
-        typer.Option(
-            "--description", help="Description of a kernel from elsewhere: a name or a YAML file; needs --space."
-        ),
-    ] = None,
-    measured: Annotated[
-        Path | None,
-        typer.Option("--space", help="Measured configurations: Kernel Tuner's cache, a T4 file, or a table (CSV)."),
-    ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option("--samples", min=1, help="Take so many of --space as measured, and judge by the others."),
-    ] = None,
-    analytic: Annotated[
-        bool, typer.Option("--analytic", help="With --description: no learned correction (extra learn).")
-    ] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of the variants drawn by chance.")] = 0,
+    seed: SeedOption = 0,
     machine: MachineOption = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for table (CSV) and picture (PNG).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+    moved: Annotated[
+        str | None, typer.Option("--description", "--space", hidden=True, is_eager=True, callback=_moved)
+    ] = None,
 ) -> None:
-    """Choose the few variants of a space that are worth being compiled and run, and say why.
+    """Choose the few variants of a loopy kernel that are worth being compiled and run, and say why.
 
-    The variants are those of a loopy kernel (CALIBRATION SPACE [SIZES]), or configurations of a kernel that a
-    description tells of (--description, --space).
+    Configurations of other kernels, measured by a tuner, are pruned by 'perflex prune-table'.
     """
-    from perflex.cli.arguments import require_writable_folder
+    from perflex.calibration.calibration import Calibration
+    from perflex.cli.arguments import read_sizes, require_writable_folder
+    from perflex.search.pruning.batch import random_batch
+    from perflex.search.pruning.report import check_pruning, draw_pruning
+    from perflex.search.spaces.candidates import candidates_of
 
-    _require_one_kind(calibration, space, described, measured)
-    wanted = read_keep(keep)
+    del moved
+    if space.endswith(_TABLES):
+        _moved(space)
+    terminal, wanted = terminal_of(context), read_keep(keep)
     if out is not None:
         require_writable_folder(out)
-    session = terminal_of(context)
-    if described is not None and measured is not None:
-        from perflex.cli.prune_described import prune_description
-
-        _refuse({"--measure": measure is not None, "--workers": workers != 1}, "a loopy space")
-        prune_description(
-            session, described, measured, wanted, samples=samples, learned=not analytic, device=device,
-            machine=machine, seed=seed, out=out, as_json=as_json,
-        )  # fmt: skip
-    elif calibration is not None and space is not None:
-        _refuse({"--samples": samples is not None, "--analytic": analytic}, "--description")
-        run = (wanted, measure, device, seed)
-        _prune_space(session, calibration, space, sizes or [], machine, workers, run, out, as_json=as_json)
-
-
-def _prune_space(  # noqa: PLR0913 - what the command was given
-    session: Terminal,
-    calibration: Path,
-    space: str,
-    sizes: list[str],
-    machine: str | None,
-    workers: int,
-    run: tuple[Keep, int | None, str | None, int],
-    out: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    from perflex.calibration.calibration import Calibration
-    from perflex.cli.arguments import read_sizes
-    from perflex.search.pruning.report import check_pruning, draw_pruning
-
     loaded, found = Calibration.load(calibration), _space(space)
-    with session.warnings_shown():
-        candidates = _described(session, found, loaded, read_sizes(sizes), machine, workers)
-        pruning, times = _prune_loopy(session, candidates, loaded, *run)
+    with terminal.warnings_shown():
+        with _pool(workers) as executor, terminal.progress("prune:") as progress:
+            given = read_sizes(sizes or [])
+            candidates = candidates_of(found, loaded, given, machine=machine, executor=executor, progress=progress)
+        batch = [] if measure is None else random_batch(candidates, measure, seed)
+        pruning, times = _measured(terminal, candidates, loaded, wanted, batch, device)
     check = check_pruning(pruning, times) if times else None
     if out is not None:
         pruning.to_csv(out / "pruning.csv")
         draw_pruning(pruning, out / "pruning.png", times)
     if as_json:
-        typer.echo(json.dumps(_content(pruning, check), indent=2))
+        print_json(_content(pruning, check))
     else:
-        _show(session, pruning, check)
+        _show(terminal, pruning, check)
 
 
-def _require_one_kind(
-    calibration: Path | None, space: str | None, described: str | None, measured: Path | None
-) -> None:
-    from perflex.cli.arguments import ArgumentError
+def _measured(
+    terminal: Terminal,
+    candidates: Candidates,
+    calibration: Calibration,
+    keep: Keep,
+    batch: list[int],
+    device: str | None,
+) -> tuple[Pruning, dict[str, float]]:
+    """Prune, measuring a batch before and the kept variants after where there is a batch."""
+    from perflex.search.pruning.batch import measure_variants
+    from perflex.search.pruning.pruning import prune as pruned
 
-    if (described is None) != (measured is None):
-        lacking = "--description" if described is None else "--space"
-        msg = f"{lacking} is missing: a kernel from elsewhere needs --description and --space"
-        raise ArgumentError(msg)
-    if described is not None and calibration is not None:
-        msg = f"{calibration} is too much: with --description there is neither a calibration nor a loopy space"
-        raise ArgumentError(msg)
-    if described is None and (calibration is None or space is None):
-        msg = "give a calibration file and SPACE.py:name, or --description and --space for a kernel from elsewhere"
-        raise ArgumentError(msg)
-
-
-def _refuse(options: dict[str, bool], home: str) -> None:
-    from perflex.cli.arguments import ArgumentError
-
-    for option, given in options.items():
-        if given:
-            msg = f"{option} goes only with {home}; leave it out"
-            raise ArgumentError(msg)
+    if not batch:
+        return pruned(candidates, calibration, keep=keep), {}
+    with terminal.progress("measure:") as progress:
+        measured = measure_variants(candidates, batch, calibration, device, progress)
+        pruning = pruned(candidates, calibration, keep=keep, measured=measured)
+        left = [variant.number for variant in pruning.kept if math.isnan(variant.measured)]
+        times = measured | measure_variants(candidates, left, calibration, device, progress)
+    return pruning, times
 
 
 def read_keep(word: str) -> Keep:
@@ -200,20 +172,6 @@ def _space(reference: str) -> VariantSpace:
     return found
 
 
-def _described(
-    session: Terminal,
-    space: VariantSpace,
-    calibration: Calibration,
-    sizes: dict[str, int],
-    machine: Path | str | None,
-    workers: int,
-) -> Candidates:
-    from perflex.search.spaces.candidates import candidates_of
-
-    with _pool(workers) as executor, session.progress("prune:") as progress:
-        return candidates_of(space, calibration, sizes, machine=machine, executor=executor, progress=progress)
-
-
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
     if workers == 1:
@@ -224,66 +182,37 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
         yield executor
 
 
-def _prune_loopy(
-    session: Terminal,
-    candidates: Candidates,
-    calibration: Calibration,
-    keep: Keep,
-    measure: int | None,
-    device: str | None,
-    seed: int,
-) -> tuple[Pruning, dict[str, float]]:
-    """Prune, measuring a batch before and the kept variants after where that is asked for."""
-    from perflex.search.pruning.batch import drawn, timed
-    from perflex.search.pruning.pruning import prune as pruned
-
-    if measure is None:
-        return pruned(candidates, calibration, keep=keep), {}
-    with session.progress("measure:") as progress:
-        batch = timed(candidates, drawn(candidates, measure, seed), calibration, device, progress)
-        pruning = pruned(candidates, calibration, keep=keep, measured=batch)
-        left = [variant.number for variant in pruning.kept if math.isnan(variant.measured)]
-        times = batch | timed(candidates, left, calibration, device, progress)
-    return pruning, times
-
-
 def _content(pruning: Pruning, check: PruningCheck | None) -> dict[str, Any]:
-    def plain(value: Any) -> Any:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    decision = pruning.decision
     content: dict[str, Any] = {
         "variants": len(pruning.variants),
         "kept": [variant.name for variant in pruning.kept],
-        "explanation": decision.explanation,
-        "met": decision.met,
+        "explanation": pruning.decision.explanation,
+        "met": pruning.decision.met,
         "excluded": dict(pruning.excluded),
-        "table": [{name: plain(value) for name, value in row.items()} for row in pruning.table()],
+        "table": pruning.table(),
     }
-    if check is not None:
-        content["check"] = {name: plain(value) for name, value in vars(check).items()}
-    return content
+    return content if check is None else {**content, "check": check}
 
 
-def _show(session: Terminal, pruning: Pruning, check: PruningCheck | None) -> None:
+def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> None:
     from rich.table import Table
 
     table = Table("", "variant", "predicted", "95 % interval", "ratio", "dominates", "measured")
-    for variant in pruning.kept[:_SHOWN]:
+    for variant in pruning.kept[:SHOWN]:
         interval = "" if math.isnan(variant.low) else f"{_ms(variant.low)} to {_ms(variant.high)}"
         measured = "" if math.isnan(variant.measured) else _ms(variant.measured)
         dominates = f"{variant.dominating} {100 * variant.share:.0f} %"
         row = (_ms(variant.predicted), interval, f"{variant.ratio:.2f}", dominates, measured)
         table.add_row(str(variant.rank), variant.name, *row)
-    session.output.print(table)
+    terminal.output.print(table)
     lines = [pruning.decision.explanation]
-    if len(pruning.kept) > _SHOWN:
-        lines.insert(0, f"and {len(pruning.kept) - _SHOWN} more are kept; --out writes all")
+    if len(pruning.kept) > SHOWN:
+        lines.insert(0, f"and {len(pruning.kept) - SHOWN} more are kept; --out writes all")
     lines += [f"left out: {cause} ({count})" for cause, count in pruning.excluded.items()]
     if check is not None:
         lines.append(str(check))
     for line in lines:
-        session.output.print(line, markup=False, soft_wrap=True)
+        terminal.output.print(line, markup=False, soft_wrap=True)
 
 
 def _ms(seconds: float) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from perflex.errors import FileFormatError
 from perflex.search.described.description_file import load_description
 from perflex.search.described.space import DescribedSpace
-from perflex.search.described.space_file import read_space
+from perflex.search.described.space_file import load_described_space
 
 KEY = ("kernel", "gpu", "method", "samples", "seed")
 
@@ -31,7 +31,7 @@ def one_core():
 def space_of(path):
     """Return a measured space and its times, shape ``(n,)``, one per kernel."""
     description = load_description(Path(path).parent.name)
-    measured = read_space(path, description)
+    measured = load_described_space(path, description)
     space = DescribedSpace(description, measured.settings, Path(path).name.split(".")[0])
     return space, measured.times
 

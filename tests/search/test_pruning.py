@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import math
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from perflex import Calibration, Model, Promise, Pruning, VariantSpace, prune, rank
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.errors import CalibrationError, PerflexError, UnsupportedKernelError
+from perflex.errors import CalibrationError, PerflexError, PerflexWarning, UnsupportedKernelError
 from perflex.fit.table import FeatureTable
 from perflex.search.pruning.costs import dominating, feature_kind, model_costs
 from perflex.search.pruning.pruning import _require_positive
@@ -30,20 +33,20 @@ MODEL = Model(
 LAW = {"p_launch": 1e-6, "p_group": 2e-8, "p_mul": 1e-9, "p_load": 1e-11, "p_store": 1e-11}
 
 
-def made(error: float = 0.0, rows: int = 60) -> Calibration:
+def made(error: float = 0.0, rows: int = 60, model: Model = MODEL) -> Calibration:
     """A calibration from invented kernels that obey the law up to errors."""
     chance = np.random.default_rng(0)
     inputs = np.exp(chance.uniform(0, 8, (rows, 5)))
     inputs[:, 0] = 1
     seconds = inputs @ np.array(list(LAW.values())) * np.exp(error * chance.normal(size=rows))
     table = FeatureTable(
-        MODEL.output_feature,
-        tuple(MODEL.all_features()),
+        model.output_feature,
+        tuple(model.all_features()),
         tuple(f"k{number % 6}({number})" for number in range(rows)),
         np.column_stack([seconds, inputs]),
         groups=tuple(f"k{number % 6}" for number in range(rows)),
     )
-    return calibration_from_table(MODEL, table)
+    return calibration_from_table(model, table)
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +201,23 @@ def test_kernels_that_cannot_be_described_are_left_out_and_told(calibration: Cal
         pytest.raises(UnsupportedKernelError, match="none of the 1"),
     ):
         prune({"bad": kernels["bad"]}, calibration, {"n": 1024})
+
+
+@pytest.mark.parametrize("pool", [None, ThreadPoolExecutor, ProcessPoolExecutor])
+def test_what_the_model_has_no_feature_for_is_told_wherever_it_is_counted(pool: Any) -> None:
+    expression = MODEL.expression.replace("f_op_float32_mul", "f_op_float32_add")
+    calibration = made(model=Model(MODEL.output_feature, expression))
+    kernels = {"first": scaled(lsize=16, repeats=1), "second": scaled(lsize=32, repeats=2)}
+    with ExitStack() as stack:
+        own = {"mp_context": get_context("spawn")} if pool is ProcessPoolExecutor else {}
+        executor = None if pool is None else stack.enter_context(pool(1, **own))
+        caught = stack.enter_context(pytest.warns(PerflexWarning, match="no feature for"))
+        found = prune(kernels, calibration, {"n": 1024}, keep=1, executor=executor)
+    assert [str(each.message) for each in caught] == [
+        f"{name}: the model has no feature for f_op_float32_mul; the prediction leaves it out" for name in kernels
+    ]
+    alone = prune(kernels, made(), {"n": 1024}, keep=1)
+    assert {each.name for each in found.variants} == {each.name for each in alone.variants} == set(kernels)
 
 
 def test_table_csv_and_repr(pruning: Pruning, tmp_path: Path) -> None:

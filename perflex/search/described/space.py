@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from perflex.search.spaces.building import settings_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -25,28 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["DescribedSpace", "ReadingFit"]
 
-_Item = TypeVar("_Item")
 
-
-class _OnDemand(Sequence[_Item], Generic[_Item]):
+class _OnDemand(Sequence[Any]):
     """What a function gives for each number: spaces have 100,000 configurations, of which few are looked at."""
 
-    def __init__(self, item: Callable[[int], _Item], length: int) -> None:
+    def __init__(self, item: Callable[[int], Any], length: int) -> None:
         self._item = item
         self._numbers = range(length)
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    @overload
-    def __getitem__(self, place: int) -> _Item: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[_Item]: ...
-
-    def __getitem__(self, place: int | slice) -> _Item | Sequence[_Item]:
-        if isinstance(place, slice):
-            return [self._item(number) for number in self._numbers[place]]
+    def __getitem__(self, place: Any) -> Any:
         return self._item(self._numbers[place])
 
 
@@ -97,41 +86,6 @@ class DescribedSpace:
     times: NDArray[np.float64] | None = None
     excluded: Mapping[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def load(
-        cls,
-        path: Path | str,
-        description: Description | Path | str,
-        *,
-        device: str | None = None,
-        machine: Machine | None = None,
-    ) -> DescribedSpace:
-        """Read measured configurations: a cache file of Kernel Tuner, a T4 file, or a table (CSV).
-
-        Parameters
-        ----------
-        path
-            The file, see `perflex.search.described.space_file.read_space`.
-        description
-            The kernel's description, its name or its file.
-        device
-            Name of the device; without, the one in the file.
-        machine
-            Facts of the device, if it is to be another machine than the name finds.
-
-        Raises
-        ------
-        FileFormatError
-            A file cannot be read, or holds no valid configuration.
-        """
-        from perflex.search.described.description import Description
-        from perflex.search.described.description_file import load_description
-        from perflex.search.described.space_file import read_space
-
-        known = description if isinstance(description, Description) else load_description(description)
-        found = read_space(path, known)
-        return replace(found, device=found.device if device is None else device, machine=machine)
-
     def __len__(self) -> int:
         """Return the number of configurations."""
         return len(next(iter(self.settings.values())))
@@ -165,7 +119,8 @@ class DescribedSpace:
             The number is no whole one, or so many were not measured.
         """
         there = np.flatnonzero(np.isfinite(self.known))
-        whole = isinstance(count, (int, np.integer)) and not isinstance(count, bool)
+        given: object = count
+        whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
         if not whole or not 1 <= count <= len(there):
             msg = (
                 f"{count!r} samples cannot be drawn from {len(there)} measured configurations; "

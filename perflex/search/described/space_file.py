@@ -9,12 +9,15 @@ import json
 import math
 import zlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex.errors import FileFormatError
+from perflex.search.described.description import Description
+from perflex.search.described.description_file import load_description
 from perflex.search.described.space import DescribedSpace
 
 if TYPE_CHECKING:
@@ -22,17 +25,24 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.search.described.description import Description
+    from perflex.machines.machine import Machine
 
-__all__ = ["read_space"]
+
+__all__ = ["load_described_space"]
 
 _UNITS = {"s": 1e3, "seconds": 1e3, "ms": 1.0, "milliseconds": 1.0, "us": 1e-3, "microseconds": 1e-3, "ns": 1e-6}
 _TABLE_TIMES = ("time_ms_median", "time_ms")
 _MAX_BYTES = 2**30
 
 
-def read_space(path: Path | str, description: Description) -> DescribedSpace:
-    """Read a measured space.
+def load_described_space(
+    path: Path | str,
+    description: Description | Path | str,
+    *,
+    device: str | None = None,
+    machine: Machine | None = None,
+) -> DescribedSpace:
+    """Read configurations of a described kernel with their times, from a tuner's file.
 
     Configurations that are the same kernel (the same settings, or settings that differ in tunables without effect)
     become one with the median of their times; failed ones and those that break the description's constraints are left
@@ -44,7 +54,11 @@ def read_space(path: Path | str, description: Description) -> DescribedSpace:
         A cache file of Kernel Tuner or a T4 result file (``.json``), or a table (``.csv``), each also as ``.gz``.
         A table has a column for each tunable and ``time_ms_median`` or ``time_ms``.
     description
-        The kernel's description.
+        The kernel's description, its name or its file.
+    device
+        Name of the device; without, the one in the file.
+    machine
+        Facts of the device, if it is to be another machine than the name finds.
 
     Raises
     ------
@@ -52,17 +66,19 @@ def read_space(path: Path | str, description: Description) -> DescribedSpace:
         The file cannot be read or is of no such format, states no unit or an unknown one, lacks a tunable, or holds
         no valid configuration.
     """
+    family = description if isinstance(description, Description) else load_description(description)
     path = Path(path)
     text = _text(path)
     name = path.name.removesuffix(".gz")
     if name.endswith(".csv"):
-        rows, device = _table(text, path), path.name.split(".")[0]
+        rows, stated = _table(text, path), path.name.split(".")[0]
     elif name.endswith(".json"):
-        rows, device = _json(text, path)
+        rows, stated = _json(text, path)
     else:
         msg = f"{path} is neither .json nor .csv (nor .gz of them); convert it"
         raise FileFormatError(msg, path=path)
-    return _joined(list(rows), description, path, device)
+    found = _joined(list(rows), family, path)
+    return replace(found, device=stated if device is None else device, machine=machine)
 
 
 def _text(path: Path) -> str:
@@ -171,9 +187,7 @@ def _t4_time(measurement: Mapping[str, Any] | None, path: Path) -> Any:
     return "not measured" if value is None else value * _UNITS[unit]
 
 
-def _joined(
-    rows: list[tuple[dict[str, Any], Any]], description: Description, path: Path, device: str
-) -> DescribedSpace:
+def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, path: Path) -> DescribedSpace:
     excluded: Counter[str] = Counter()
     good: list[tuple[list[float], float]] = []
     stated = {name for settings, _ in rows for name in settings}
@@ -203,7 +217,6 @@ def _joined(
         names,
         description,
         path,
-        device,
         excluded,
     )
 
@@ -221,7 +234,6 @@ def _kernels(  # one step of _joined
     names: list[str],
     description: Description,
     path: Path,
-    device: str,
     excluded: Counter[str],
 ) -> DescribedSpace:
     settings = dict(zip(names, table.T, strict=True))
@@ -248,7 +260,6 @@ def _kernels(  # one step of _joined
     return DescribedSpace(
         description,
         {name: column[first[rank]] for name, column in settings.items()},
-        device,
         times=medians[rank],
         excluded=dict(excluded),
     )

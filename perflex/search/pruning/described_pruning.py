@@ -83,8 +83,8 @@ class DescribedPruning(Pruning):
 
     @cached_property
     def _dominating(self) -> tuple[list[str], Array]:
-        names, times = list(self.costs), 1e-3 * self.prediction.analytic.predicted
-        parts = np.array(list(self.costs.values())) / times
+        shares = _shares(self.candidates, self.prediction)
+        names, parts = list(shares), np.array(list(shares.values()))
         return [names[place] for place in parts.argmax(axis=0)], parts.max(axis=0)
 
     def table(self) -> list[dict[str, Any]]:
@@ -133,11 +133,14 @@ def prune_described(
     # Five more fits are worth it only for a promise, which rests on predictions of what the fit did not see.
     found = predictor.predict(index, space.known[index], unseen=isinstance(keep, Promise))
     decision = decide(keep, found.predicted, index, space.known[index], order=found.order, unseen=found.unseen)
-    analytic = found.analytic
-    shares = analytic.fit.shares(space.readings[analytic.reading])
-    costs = {name: 1e-3 * analytic.predicted * share for name, share in shares.items()}
+    costs = {name: 1e-3 * found.analytic.predicted * share for name, share in _shares(space, found).items()}
     unknown = np.full(len(space), np.nan)
     return DescribedPruning(space, 1e-3 * found.predicted, unknown, unknown, times, costs, decision, found)
+
+
+def _shares(space: DescribedSpace, found: HybridPrediction) -> dict[str, Array]:
+    """Return the share of each cost in the analytic model's time, shape ``(n,)``."""
+    return found.analytic.fit.shares(space.readings[found.analytic.reading])
 
 
 def _numbers(space: DescribedSpace, measured: ArrayLike) -> Indices:

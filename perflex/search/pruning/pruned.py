@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from perflex.search.described.space import DescribedSpace
 from perflex.search.pruning.costs import dominating
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -149,58 +149,54 @@ class Pruning:
         return np.argsort(self.predicted, kind="stable")
 
     @cached_property
-    def _ranks(self) -> Indices:
-        ranks = np.empty(len(self._ranked), dtype=np.intp)
-        ranks[self._ranked] = np.arange(1, len(ranks) + 1)
-        return ranks
-
-    @cached_property
     def _dominating(self) -> tuple[list[str], Array]:
         return dominating(self.costs)
 
+    @cached_property
+    def _fastest(self) -> float:
+        return float(self.predicted.min())
+
+    @cached_property
+    def _fastest_measured(self) -> float:
+        return float(np.nanmin(self.measured))
+
     def _listed(self, numbers: Indices) -> tuple[PrunedVariant, ...]:
-        kept = set(self.decision.kept.tolist())
-        settings: Sequence[Mapping[str, Any]]
-        if isinstance(self.candidates, DescribedSpace):
-            settings = self.candidates.configurations
-        else:
-            settings = getattr(self.candidates, "settings", ())
-        names, fastest = self.candidates.names, float(self.predicted.min())
-        kinds, shares = self._dominating
+        described = isinstance(self.candidates, DescribedSpace)
+        settings = getattr(self.candidates, "configurations" if described else "settings", ())
+        names = self.candidates.names
+        (kinds, shares), kept = self._dominating, set(self.decision.kept.tolist())
+        ranks = np.argsort(self._ranked)
         return tuple(
-            self._explained(
-                PrunedVariant(
-                    rank=int(self._ranks[number]),
-                    name=names[number],
-                    kept=number in kept,
-                    reason="",
-                    predicted=float(self.predicted[number]),
-                    low=float(self.low[number]),
-                    high=float(self.high[number]),
-                    ratio=float(self.predicted[number]) / fastest,
-                    dominating=kinds[number],
-                    share=float(shares[number]),
-                    costs={kind: float(cost[number]) for kind, cost in self.costs.items()},
-                    measured=float(self.measured[number]),
-                    settings=settings[number] if settings else {},
-                    number=number,
-                )
+            PrunedVariant(
+                rank=int(ranks[number]) + 1,
+                name=names[number],
+                kept=number in kept,
+                reason=self._reason(number, kept=number in kept),
+                predicted=float(self.predicted[number]),
+                low=float(self.low[number]),
+                high=float(self.high[number]),
+                ratio=float(self.predicted[number]) / self._fastest,
+                dominating=kinds[number],
+                share=float(shares[number]),
+                costs={kind: float(cost[number]) for kind, cost in self.costs.items()},
+                measured=float(self.measured[number]),
+                settings=settings[number] if settings else {},
+                number=number,
             )
             for number in numbers.tolist()
         )
 
-    def _explained(self, variant: PrunedVariant) -> PrunedVariant:
-        if not math.isnan(variant.measured):
-            times = variant.measured / float(np.nanmin(self.measured))
-            reason = "the fastest measured" if variant.kept else f"measured {times:.3g} times the fastest"
-        elif variant.kept:
-            reason = "predicted among the fastest"
-        else:
-            reason = f"predicted {variant.ratio:.3g} times the fastest"
-            if math.isfinite(self.decision.threshold_ratio):
-                reason += ", beyond what the promise needs"
-            reason += f"; {variant.dominating} dominates ({100 * variant.share:.0f} %)"
-        return replace(variant, reason=reason)
+    def _reason(self, number: int, *, kept: bool) -> str:
+        if not math.isnan(self.measured[number]):
+            times = self.measured[number] / self._fastest_measured
+            return "the fastest measured" if kept else f"measured {times:.3g} times the fastest"
+        if kept:
+            return "predicted among the fastest"
+        kinds, shares = self._dominating
+        promised = ", beyond what the promise needs" if math.isfinite(self.decision.threshold_ratio) else ""
+        ratio = self.predicted[number] / self._fastest
+        cause = f"{kinds[number]} dominates ({100 * shares[number]:.0f} %)"
+        return f"predicted {ratio:.3g} times the fastest{promised}; {cause}"
 
     def table(self) -> list[dict[str, Any]]:
         """Return one dictionary per variant, fastest predicted first; times in seconds."""

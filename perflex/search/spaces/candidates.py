@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import CalibrationError, PerflexWarning, UnsupportedKernelError
-from perflex.features.many import EXECUTOR_FAULTS, explained_fault, in_portions
+from perflex.features.many import in_workers
 from perflex.features.values import feature_values, kernel_of
 from perflex.machines.target import using_machine
 from perflex.progress import progress_shown
 from perflex.search.spaces.extraction import ExtractedSpace
 from perflex.search.spaces.space import VariantSpace
-from perflex.store.store import current_store, using_store
+from perflex.store.store import using_store
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -225,35 +225,16 @@ class _Counting:
 def _counted(
     counting: _Counting, rows: Sequence[_Row], executor: Executor | None, report: Progress | None
 ) -> Iterator[_Counted]:
-    if executor is not None:
-        yield from _in_executor(counting, rows, executor, report)
-        return
-    for number, (name, kernel, sizes) in enumerate(rows):
+    def tell(done: int) -> None:
         if report is not None:
-            report(number, len(rows), name)
+            report(done, len(rows), rows[done][0])
+
+    if executor is not None:
+        yield from in_workers(executor, counting.count_portion, rows, tell)
+        return
+    for number, (_, kernel, sizes) in enumerate(rows):
+        tell(number)
         yield counting.count(kernel, sizes)
-
-
-def _in_executor(
-    counting: _Counting, rows: Sequence[_Row], executor: Executor, report: Progress | None
-) -> list[_Counted]:
-    used = current_store()
-    shared = getattr(executor, "workers_share_files", True)
-    store = str(used.path) if used is not None and shared else "off"
-    counted: list[_Counted] = []
-    pending: list[Future[list[_Counted]]] = []
-    try:
-        pending.extend(executor.submit(counting.count_portion, portion, store) for portion in in_portions(rows))
-        for future in pending:
-            if report is not None:
-                report(len(counted), len(rows), rows[len(counted)][0])
-            counted += future.result()
-    except EXECUTOR_FAULTS as error:
-        raise explained_fault(error, executor) from error
-    finally:
-        for future in pending:
-            future.cancel()
-    return counted
 
 
 def _of_kernels(

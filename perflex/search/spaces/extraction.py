@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import PerflexWarning, SpaceError, UnsupportedKernelError
-from perflex.features.many import EXECUTOR_FAULTS, explained_fault, in_portions
+from perflex.features.many import in_workers
 from perflex.features.values import target_of
 from perflex.progress import progress_shown
 from perflex.search.spaces.building import NotBuiltError, built, settings_text
-from perflex.store.store import current_store, using_store
+from perflex.store.store import using_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -129,7 +129,7 @@ def extract_space(
                 _tell(report, number, len(settings))
                 rows.append(work.row(each))
         else:
-            rows = _in_executor(work, settings, executor, report)
+            rows = in_workers(executor, work.portion, settings, lambda done: _tell(report, done, len(settings)))
         _tell(report, len(settings), len(settings))
     return _collected(space, features, sizes, settings, rows, excluded)
 
@@ -167,6 +167,11 @@ class _Work:
         numbers = tuple([float(values[name]) for name in self.features])
         return _Row(key, numbers, tuple(uncounted(self.features, kernel, self.sizes)))
 
+    def portion(self, portion: Sequence[Settings], store: str) -> list[_Row]:
+        """Work in a worker, where the caller's store is not set."""
+        with using_store(store), _rare_collections():
+            return [self.row(settings) for settings in portion]
+
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
@@ -177,31 +182,6 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def _portion(work: _Work, portion: Sequence[Settings], store: str) -> list[_Row]:
-    """Work in a worker, which may be another process."""
-    with using_store(store), _rare_collections():
-        return [work.row(settings) for settings in portion]
-
-
-def _in_executor(work: _Work, settings: Sequence[Settings], executor: Executor, report: Progress | None) -> list[_Row]:
-    used = current_store()
-    shared = getattr(executor, "workers_share_files", True)
-    store = str(used.path) if used is not None and shared else "off"
-    rows: list[_Row] = []
-    pending: list[Future[list[_Row]]] = []
-    try:
-        pending += [executor.submit(_portion, work, portion, store) for portion in in_portions(settings)]
-        for future in pending:
-            _tell(report, len(rows), len(settings))
-            rows += future.result()
-    except EXECUTOR_FAULTS as error:
-        raise explained_fault(error, executor) from error
-    finally:
-        for future in pending:
-            future.cancel()
-    return rows
 
 
 def _collected(

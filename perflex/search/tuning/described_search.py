@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.errors import CalibrationError
 from perflex.search.described.hybrid import HybridPredictor
 from perflex.search.tuning.predictors import Forecast
 
@@ -36,34 +37,21 @@ _PLAUSIBLE = 0.2
 
 
 class DescribedSearch:
-    """Chooses configurations of a described space by its hybrid prediction.
+    """Chooses configurations of a described space by its hybrid prediction; has the members of `FeatureSearch`.
 
     Parameters
     ----------
-    space
-        The space.
-    predictor
-        What predicts it from measurements; by default with the learned correction.
+    space, predictor
+        The space, and what predicts it; by default with the learned correction.
     first
         Configurations in the first batch, by default 25.
     seed
         Of the first batch, of the groups that are drawn later, and of the default predictor.
     unseen
         Whether forecasts are to say how well measured configurations are predicted unseen, which a promise rests on.
-
-    Attributes
-    ----------
-    first
-        The first batch, in the order in which to measure it.
-    fewest
-        How many measured configurations a forecast needs: priors make one enough.
-
-    Raises
-    ------
-    MissingExtraError
-        The predictor learns a correction, and scikit-learn is not installed.
     """
 
+    # Priors make one measurement enough for a forecast.
     fewest = 1
 
     def __init__(
@@ -89,21 +77,11 @@ class DescribedSearch:
         return Forecast(logs, np.zeros(len(logs)), unseen)
 
     def following(self, forecast: Forecast, times: Mapping[int, float], pending: set[int], count: int) -> list[int]:
-        """Return what to measure next, see `most_promising`; it looks farther away the longer nothing faster is found.
-
-        Parameters
-        ----------
-        forecast
-            The latest.
-        times
-            Of what was measured, in that order; nan for what failed.
-        pending
-            What is being measured.
-        count
-            How many.
-        """
+        """Return what to measure next, see `most_promising`; the longer nothing faster is found, the farther away."""
         del forecast  # made from the latest prediction, which has the analytic one beside it
-        assert self._latest is not None  # noqa: S101 - the tuner forecasts first
+        if self._latest is None:
+            msg = "nothing is predicted yet; forecast first"
+            raise CalibrationError(msg)
         numbers = list(times)
         best = min((time, number) for number, time in times.items() if np.isfinite(time))[1]
         fruitless = len(numbers) - 1 - numbers.index(best)

@@ -85,9 +85,9 @@ class FeatureSearch:
         forecast
             The latest.
         times
-            Of what was measured; nan for what failed.
+            Of what was measured, in that order; nan for what failed.
         pending
-            What is being measured.
+            What is being measured: like what was, it is not chosen.
         count
             How many.
         """

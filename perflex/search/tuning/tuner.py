@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["Proposal", "SearchMethod", "Tuner", "TunerStep"]
+__all__ = ["Proposal", "Tuner", "TunerStep"]
 
 _FIRST_SHARE = 0.3
 _MOST_FIRST = 60
@@ -76,37 +76,6 @@ class TunerStep:
     seconds: float
     best: float
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-
-class SearchMethod(Protocol):
-    """What a kind of space is searched by: its first batch, its forecasts, and what they say to measure next.
-
-    Attributes
-    ----------
-    first
-        The first batch, in the order in which to measure it.
-    fewest
-        How many measured variants a forecast needs.
-    """
-
-    first: list[int]
-    fewest: int
-
-    def together(self, measured: int) -> int:
-        """Return how many to ask for at a time after so many measurements."""
-        ...
-
-    def forecast(self, measured: Indices, seconds: Array) -> Forecast:
-        """Do what `Predictor.forecast` says."""
-        ...
-
-    def following(self, forecast: Forecast, times: Mapping[int, float], pending: set[int], count: int) -> list[int]:
-        """Return what to measure next, given the latest forecast and the times so far, nan for what failed."""
-        ...
-
-    def spare(self, known: set[int], count: int) -> list[int]:
-        """Return what to measure while too little is known for a forecast."""
-        ...
 
 
 class Tuner:
@@ -174,7 +143,7 @@ class Tuner:
         self.budget_s = math.inf if budget_s is None else budget_s
         size = None if first is None else min(first, self.budget)
         expected = prior_of(prior, self._count)
-        self.method: SearchMethod
+        self.method: FeatureSearch | DescribedSearch
         if isinstance(table, DescribedSpace):
             if expected is not None or not isinstance(predictor, HybridPredictor | None):
                 msg = "a described space has its own prior and predictor; for others give its table, `space.inputs(0)`"

@@ -14,7 +14,7 @@ import pytest
 from perflex import DescribedSpace, HybridPredictor, Promise, prune
 from perflex.errors import CalibrationError, FileFormatError
 from perflex.search.described.description_file import load_description
-from perflex.search.described.space_file import read_space
+from perflex.search.described.space_file import load_described_space
 from support.described_data import convolution_space, times_of
 
 DESCRIPTION = """
@@ -78,18 +78,18 @@ def check_small(found):
 def test_cache_files(small, tmp_path):
     path = tmp_path / "cache.json"
     path.write_text(json.dumps(cache(ROWS)))
-    found = read_space(path, small)
+    found = load_described_space(path, small)
     check_small(found)
     assert found.device == "A GPU"
     packed = tmp_path / "cache.json.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    check_small(read_space(packed, small))
+    check_small(load_described_space(packed, small))
 
 
 def test_cache_that_was_left_open(small, tmp_path):
     path = tmp_path / "cache.json"
     path.write_text(json.dumps(cache(ROWS))[:-2] + ",")
-    check_small(read_space(path, small))
+    check_small(load_described_space(path, small))
 
 
 def test_t4_files_and_units(small, tmp_path):
@@ -104,19 +104,19 @@ def test_t4_files_and_units(small, tmp_path):
 
     path = tmp_path / "t4.json"
     path.write_text(json.dumps({"results": list(results("us"))}))
-    check_small(read_space(path, small))
+    check_small(load_described_space(path, small))
     for unit in ("", "parsec"):
         path.write_text(json.dumps({"results": list(results(unit))}))
         with pytest.raises(FileFormatError, match="unit"):
-            read_space(path, small)
+            load_described_space(path, small)
 
 
 def test_tables(small, tmp_path):
     path = tmp_path / "GPU.csv"
     with path.open("w", newline="") as stream:
         csv.writer(stream).writerows([("items", "depth", "time_ms"), *ROWS])
-    check_small(read_space(path, small))
-    assert read_space(path, small).device == "GPU"
+    check_small(load_described_space(path, small))
+    assert load_described_space(path, small).device == "GPU"
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_bad_files_are_named(small, tmp_path, name, content, message):
     path = tmp_path / name
     path.write_text(content)
     with pytest.raises(FileFormatError, match=message) as caught:
-        read_space(path, small)
+        load_described_space(path, small)
     assert str(path) in str(caught.value)
     with pytest.raises(FileFormatError, match="cannot read"):
-        read_space(tmp_path / "nothing.json", small)
+        load_described_space(tmp_path / "nothing.json", small)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_description_is_a_name_or_a_file():
 def test_the_same_settings_of_two_sizes_are_two_kernels(small, tmp_path):
     path = tmp_path / "sizes.csv"
     path.write_text("items,depth,size,time_ms\n64,1,1024,1\n64,1,4096,4\n64,1,4096,6\n")
-    found = read_space(path, small)
+    found = load_described_space(path, small)
     assert found.settings["size"].tolist() == [1024, 4096]
     assert found.times.tolist() == [1.0, 5.0]
 
@@ -195,7 +195,7 @@ def test_rows_that_only_fail_to_be_numbers_are_counted(small, tmp_path):
     document = cache(rows)
     document["cache"] |= {"none": None, "short": {"items": 64, "time": 1.0}}
     path.write_text(json.dumps(document))
-    found = read_space(path, small)
+    found = load_described_space(path, small)
     assert found.times.tolist() == [3.0]
     assert found.excluded == {"failed or without a time": 1, "settings that are no numbers": 4}
 
@@ -203,13 +203,13 @@ def test_rows_that_only_fail_to_be_numbers_are_counted(small, tmp_path):
 def test_tables_of_spreadsheets_and_damaged_archives(small, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("items,depth,time_ms\n64,1,3\n", encoding="utf-8-sig")
-    assert read_space(path, small).times.tolist() == [3.0]
+    assert load_described_space(path, small).times.tolist() == [3.0]
     content = bytearray(gzip.compress(json.dumps(cache(ROWS * 20)).encode()))
     content[20:30] = b"\xff" * 10
     packed = tmp_path / "a.json.gz"
     packed.write_bytes(bytes(content))
     with pytest.raises(FileFormatError, match="cannot read"):
-        read_space(packed, small)
+        load_described_space(packed, small)
 
 
 def test_model_that_gives_no_time(small, tmp_path):

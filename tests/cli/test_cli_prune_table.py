@@ -1,4 +1,4 @@
-"""``perflex prune --description``: table, files, JSON, and combinations that make no sense."""
+"""``perflex prune-table``: table, files, JSON, and what it cannot do; what `perflex prune` says of such tables."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def space(tmp_path_factory):
     return str(path)
 
 
-def run(*words):
-    return CliRunner().invoke(app, ["prune", *words])
+def run(*words, command="prune-table"):
+    return CliRunner().invoke(app, [command, *words])
 
 
 def test_table_and_files_of_a_described_kernel(space, tmp_path):
-    words = ("--space", space, "--description", "convolution", "--samples", "60", "--analytic", "--keep", "5%")
+    words = (space, "convolution", "--samples", "60", "--analytic", "--keep", "5%")
     found = run(*words, "--out", str(tmp_path))
     assert found.exit_code == 0, found.output
     assert "10 of 200 configurations of convolution kept, 60 measured" in found.output
@@ -42,7 +42,7 @@ def test_table_and_files_of_a_described_kernel(space, tmp_path):
 
 def test_json_of_a_described_kernel(space):
     pytest.importorskip("sklearn")
-    words = ("--space", space, "--description", "convolution", "--samples", "40", "--keep", "3", "--json")
+    words = (space, "convolution", "--samples", "40", "--keep", "3", "--json")
     content = json.loads(run(*words).output)
     assert (content["configurations"], content["batch"], content["kept"]) == (200, 40, 3)
     assert set(content["errors"]) == {"analytic", "with the correction"}
@@ -53,19 +53,35 @@ def test_json_of_a_described_kernel(space):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give a calibration file and SPACE.py:name, or --description and --space"),
-        (("c.yaml",), "give a calibration file and SPACE.py:name"),
-        (("--space", "x.json"), "--description is missing"),
-        (("--description", "gemm"), "--space is missing"),
-        (("c.yaml", "--space", "x.json", "--description", "gemm"), "c.yaml is too much"),
-        (("--space", "x.json", "--description", "gemm", "--measure", "3"), "--measure goes only with a loopy space"),
-        (("c.yaml", "s.py:space", "--samples", "3"), "--samples goes only with --description"),
-        (("--space", "missing.json", "--description", "gemm"), "cannot read missing.json"),
-        (("--space", "x.json", "--description", "nonesuch"), "there is no description 'nonesuch'"),
+        (("missing.json", "gemm"), "cannot read missing.json"),
+        (("x.json", "nonesuch"), "there is no description 'nonesuch'"),
+        (("x.json",), "Missing argument 'description'"),
+        (("x.json", "gemm", "--measure", "3"), "No such option: --measure"),
     ],
 )
-def test_combinations_that_make_no_sense(words, message):
+def test_what_cannot_be_read(words, message):
     found = run(*words)
     assert found.exit_code != 0
-    text = found.output + str(found.exception or "")
-    assert message in " ".join(text.split())
+    assert message in " ".join((found.output + str(found.exception or "")).split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--space", "x.json", "--description", "gemm"),
+        ("c.yaml", "--description", "gemm"),
+        ("c.yaml", "x.json"),
+        ("c.yaml", "x.csv.gz", "n=3"),
+    ],
+)
+def test_tables_have_their_own_command(words):
+    found = run(*words, command="prune")
+    assert found.exit_code != 0
+    assert "perflex prune-table TABLE DESCRIPTION" in str(found.exception)
+
+
+@pytest.mark.parametrize("command", ["prune", "prune-table"])
+def test_help_has_an_example(command):
+    text = " ".join(run("--help", command=command).output.split())
+    assert f"Example: perflex {command} " in text
+    assert "--description" not in text
