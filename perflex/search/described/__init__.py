@@ -1,1 +1,1 @@
-"""Kernels that loopy never saw: described by formulas over their tunables, and pruned by what was measured."""
+"""Kernels that loopy never saw: described by formulas over their tunables, predicted from what was measured."""
