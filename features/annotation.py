@@ -11,8 +11,6 @@ from perflex.errors import UnsupportedKernelError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["ANYWHERE", "AnnotatedKernel", "CountingOptions", "InstructionCounts", "annotate"]
-
 BRANCHES = ("both", "domain")
 # The stand-in of an access that may touch any element of its array.
 ANYWHERE = "anywhere"

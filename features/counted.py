@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perflex.features.counting.certainty import Certainty
 
-__all__ = ["CountedFeature", "CountedFootprint", "Quantity"]
-
 
 @dataclass(frozen=True)
 class CountedFeature:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from perflex.features.scop.scop import Scop
 
-__all__ = ["uncounted", "warn_uncounted"]
-
 _LISTED = 12
 
 

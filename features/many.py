@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from perflex.machines.target import Target
     from perflex.progress import Progress
 
-__all__ = ["EXECUTOR_FAULTS", "CountedRow", "count_rows", "explained_fault", "in_portions", "in_workers"]
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.target import Target
 
-__all__ = ["access_identifier", "access_notes", "count_features"]
-
-
 _PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
 
 

@@ -10,8 +10,6 @@ from perflex.errors import CalibrationError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["SizedKernel", "sized_kernels"]
-
 
 @dataclass(frozen=True)
 class SizedKernel:

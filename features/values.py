@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE, Target, resolve_target
+from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
+from perflex.machines.target import Target as Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from perflex.machines import Machine
-
-__all__ = ["Target", "feature_values", "kernel_feature_values", "kernel_of", "target_of", "with_own_sizes"]
+    from perflex.machines.machine import Machine
 
 
 def kernel_of(kernel: Any) -> Any:

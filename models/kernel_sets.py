@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from perflex.models import ModelDescription
     from uipick import MatchCondition, MeasurementKernel
 
-__all__ = ["measurement_kernels"]
-
 
 def measurement_kernels(description: ModelDescription, scale: float = 1.0) -> list[MeasurementKernel]:
     """Generate the measurement kernels of a model description, sized for a device.

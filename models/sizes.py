@@ -10,8 +10,6 @@ from perflex.yaml_file import Fields, Finite
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["MATRIX_SIZES", "SizeRule", "scaled_sizes", "split_sizes"]
-
 _BLOCK = 32768
 
 

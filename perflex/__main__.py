@@ -19,8 +19,6 @@ from perflex.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
-
 _EVERYWHERE = ("--quiet", "-q", "--debug")
 _FAILED_WORK = 1
 _BAD_INPUT = 2

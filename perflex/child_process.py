@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["AskedProcess", "ChildLostError", "ChildProcess", "StreamReader", "signal_name"]
-
 # How long a process that is asked to end may take, and one that ends of itself, or a killed one that a driver holds.
 _GRACE_S = 0.3
 _END_LIMIT_S = 2.0

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["Progress", "progress_bar", "progress_shown"]
-
 # Is called with steps done, steps in all, and what is being done.
 Progress: TypeAlias = "Callable[[int, int, str], None]"
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-__all__ = ["table_lines"]
-
 
 def table_lines(rows: Sequence[Sequence[str]], *, left: Container[int] = (0,), indent: str = "") -> list[str]:
     """Return the lines of a table, columns two blanks apart.

@@ -1,5 +1,3 @@
 """The version of perflex."""
 
-__all__ = ["__version__"]
-
 __version__ = "0.1.0"

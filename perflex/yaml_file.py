@@ -20,8 +20,6 @@ from perflex.errors import FileFormatError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Fields", "Finite", "Positive", "Section", "read_yaml", "write_yaml"]
-
 _Schema = TypeVar("_Schema", bound="Fields")
 
 # YAML has numbers that are none.

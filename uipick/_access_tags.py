@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import loopy as lp
     from pymbolic.primitives import Expression, Variable
 
-__all__ = ["tag_accesses"]
-
 
 class _Tagger(IdentityMapper):  # type: ignore[misc]
     def __init__(self, tags: Mapping[str, str]) -> None:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import loopy as lp
     from pymbolic.primitives import Expression, If
 
-__all__ = ["Access", "check_one_launch", "check_regular", "global_accesses", "global_arrays", "launch_instructions"]
-
 
 @dataclass(frozen=True)
 class Access:

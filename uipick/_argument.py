@@ -10,8 +10,6 @@ from perflex.errors import TagError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Argument", "Criterion", "Value", "multiples_of"]
-
 Value = int | str | bool
 Kind = Literal["int", "bool", "dtype", "str"]
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from uipick._generator import Generator
     from uipick._measurement_kernel import MeasurementKernel
 
-__all__ = ["KernelCollection", "MatchCondition"]
-
 
 class MatchCondition(Enum):
     """When a generator matches the generator tags that the user gives (paper Section 7.1)."""

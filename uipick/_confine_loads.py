@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import loopy as lp
     from pymbolic.primitives import Expression
 
-__all__ = ["confine_loads"]
-
 
 class _Confiner(IdentityMapper):  # type: ignore[misc]
     """Puts expressions for group ids into the subscripts of some arrays."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from uipick._argument import Argument, Value
 
-__all__ = ["Constraint", "Generator"]
-
 
 @dataclass(frozen=True)
 class Constraint:

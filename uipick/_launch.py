@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import loopy as lp
     from pymbolic.primitives import Expression
 
-__all__ = ["Launch", "launch_of", "work_items"]
-
 
 @dataclass(frozen=True)
 class Launch:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["MeasurementKernel"]
-
 
 @dataclass(frozen=True)
 class MeasurementKernel:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from uipick._accesses import Access
     from uipick._launch import Launch
 
-__all__ = ["remove_work"]
-
 
 def remove_work(
     kernel: lp.TranslationUnit, remove_vars: Collection[str] = (), keep_tags: Collection[str] | None = None

@@ -10,8 +10,6 @@ from perflex.errors import TagError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["FilterTags", "parse_tags"]
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _VALUE = re.compile(r"[A-Za-z_0-9.+-]+")
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from perflex.features.counting.counts import AccessCounts
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
-__all__ = ["ACCESS", "AccessPattern", "PatternConstraint", "parse_pattern"]
-
 ACCESS = "f_mem_access"
 
 _CONSTRAINT = re.compile(r"(<=|>=|<|>|=)?(.+)")

@@ -10,8 +10,6 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from perflex.features.scop.scop import Barrier, Scop
 
-__all__ = ["reached_by_each", "reached_by_groups"]
-
 
 def reached_by_groups(scop: Scop, barrier: Barrier) -> QuasiPolynomial:
     """Return how many times work-groups reach a barrier, over the launch."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perflex.features.scop.scop import Statement
 
-__all__ = ["Certainty", "certainty_of_statement"]
-
 
 @dataclass(frozen=True)
 class Certainty:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from perflex.features.scop.scop import Access, Array, Barrier, Scop, Statement
 
-__all__ = ["AccessCounts", "ScopCounts", "counts_of"]
-
 _Value = TypeVar("_Value")
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from perflex.features.scop.scop import Access, Array, Scop, Statement
 
-__all__ = ["Footprint", "footprint_certainty", "footprint_of", "select_accesses", "touched_elements"]
-
 _Value = TypeVar("_Value")
 _Access_co = TypeVar("_Access_co", bound="CountedAccess", covariant=True)
 

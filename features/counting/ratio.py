@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from perflex.features.scop.scop import Scop
 
-__all__ = ["Ratio"]
-
 _MOST_CASES = 3
 # Longer formulas tell people nothing.
 _LONGEST = 160

@@ -16,8 +16,6 @@ from perflex.features.polynomials.polynomial import sum_text
 if TYPE_CHECKING:
     from perflex.features.polynomials.polynomial import Polynomial
 
-__all__ = ["quotient_text"]
-
 # Coefficients by exponents in the order of a list of variables, as division needs them.
 _Dense = dict[tuple[int, ...], Fraction]
 

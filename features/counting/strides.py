@@ -10,8 +10,6 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from perflex.features.scop.scop import Access, Scop, Statement
 
-__all__ = ["index_strides"]
-
 _Strides = tuple[QuasiPolynomial | None, ...]
 
 

@@ -10,8 +10,6 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from perflex.features.scop.scop import Launch
 
-__all__ = ["sub_groups_of"]
-
 
 def sub_groups_of(domain: Any, launch: Launch, sub_group_size: int) -> Any:
     """Return the sub-groups that execute a set of work-item instances, each once per iteration of the loops.

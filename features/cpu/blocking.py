@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from perflex.features.cpu.nests import StreamGroup
 
-__all__ = ["blocked_nests"]
-
 
 def blocked_nests(nests: Nests, names: Sequence[str]) -> Nests:
     """Return the nests with loops blocked as in Listing 3 of YaskSite: loops over blocks outside of all others.

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from perflex.features.cpu.nests import Nests
     from perflex.features.cpu.reuse import Place
     from perflex.features.cpu.rules import Rules
-    from perflex.machines import CacheLevel
-
-__all__ = ["conditions_of"]
+    from perflex.machines.levels import CacheLevel
 
 _LARGEST = 2**62
 

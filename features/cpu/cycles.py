@@ -12,9 +12,8 @@ import numpy as np
 from perflex.features.cpu.traced import larger, select
 
 if TYPE_CHECKING:
-    from perflex.machines import CacheLevel, Machine
-
-__all__ = ["cache_cycles", "memory_cycles", "memory_penalty"]
+    from perflex.machines.levels import CacheLevel
+    from perflex.machines.machine import Machine
 
 
 def cache_cycles(level: CacheLevel, loads: Any, stores: Any) -> Any:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from perflex.features.cpu.nests import Loop
     from perflex.features.scop.address_maps import Conjunction, Floor
 
-__all__ = ["OUTER_SUFFIX", "divided_dimension", "loop_divisors", "split_divided_loops"]
-
 # What is added to a loop's name for its outer part.
 OUTER_SUFFIX = "_div"
 

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
     from perflex.features.cpu.nests import Nests
     from perflex.features.scop.scop import Scop
-    from perflex.machines import Machine
-
-__all__ = ["estimate_ecm"]
+    from perflex.machines.machine import Machine
 
 
 def estimate_ecm(

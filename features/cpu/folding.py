@@ -13,8 +13,6 @@ from perflex.features.cpu.stream_groups import halos_of, ordered_streams
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["folded_nests"]
-
 
 def folded_nests(nests: Nests, fold: Mapping[str, int]) -> Nests:
     """Return the nests with a folded layout: offsets shrink, rows grow (Eq. 11).

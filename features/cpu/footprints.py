@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from perflex.features.cpu.nest_values import NestValues
     from perflex.features.cpu.nests import Nest
 
-__all__ = ["Footprints", "Window", "outermost"]
-
 # A window of time: iterations of each loop of a nest, outermost first; the first that is not zero is positive.
 Window = tuple[int, ...]
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from perflex.features.cpu.nests import Loop, Nest
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
-__all__ = ["NestValues"]
-
 
 class NestValues:
     """Evaluates what descriptions say at given sizes.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
-__all__ = ["Axis", "Loop", "Nest", "Nests", "Step", "Stream", "StreamGroup"]
-
 
 @dataclass(frozen=True)
 class Loop:

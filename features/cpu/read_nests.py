@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.address_maps import Conjunction
     from perflex.features.scop.scop import Scop, Statement
 
-__all__ = ["read_nests"]
-
 
 def read_nests(scop: Scop, lanes: int = 1) -> Nests:
     """Return the nests of a kernel.

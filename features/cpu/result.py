@@ -10,8 +10,6 @@ from perflex.features.polynomials.computed_once import computed_once
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MEMORY", "Condition", "EcmEstimate", "LevelTraffic"]
-
 MEMORY = "memory"
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from perflex.features.cpu.nest_values import NestValues
     from perflex.features.cpu.nests import Nests
 
-__all__ = ["Place", "Reuse", "unit_window"]
-
 # A nest, and a window in it.
 Place = tuple[int, Window]
 

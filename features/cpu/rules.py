@@ -9,9 +9,7 @@ from perflex.features.cpu.traced import select
 from perflex.features.cpu.traffic import Beyond
 
 if TYPE_CHECKING:
-    from perflex.machines import CacheLevel
-
-__all__ = ["CONVENTIONS", "Rules"]
+    from perflex.machines.levels import CacheLevel
 
 CONVENTIONS = ("reference", "paper")
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.address_maps import AccessMap, Column, Conjunction, Row
     from perflex.features.scop.scop import Scop, Statement
 
-__all__ = ["dimension_names", "groups_of", "halos_of", "ordered_streams"]
-
 # Elements of one row that are nearer than this lie in the same cache line.
 _NEAR_BYTES = 64
 _SAMPLE = 1009

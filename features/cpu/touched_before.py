@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from perflex.features.cpu.nests import Axis, Nest, StreamGroup
 
-__all__ = ["mark_touched_before", "shared_loops"]
-
 
 def mark_touched_before(nests: Sequence[Nest]) -> tuple[Nest, ...]:
     """Return the nests with those groups marked that touch what an earlier nest in the same loops has touched."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
-__all__ = ["Traced", "at_least", "inequality", "is_multiple", "larger", "select", "smaller", "trace"]
-
 
 class Traced:
     """A polynomial over named sizes, and its value at the sizes that were given.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from perflex.features.cpu.nests import StreamGroup
     from perflex.features.cpu.reuse import Reuse
 
-__all__ = ["Beyond", "GroupPlan", "Traffic", "plan"]
-
 
 @dataclass(frozen=True)
 class Beyond:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.target import Target
 
-__all__ = ["BLOCK_UNITS", "BlockFamily", "BlockFeature"]
-
 BLOCK_UNITS = {
     "f_block_points": "point",
     "f_block_loads": "load",

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.target import Target
 
-__all__ = ["BuildFamily", "BuildFeature", "needs_build"]
-
 _UNITS = {"f_registers": "register", "f_private_bytes": "B", "f_spill_bytes": "B"}
 _FIELDS = {"f_registers": "registers", "f_private_bytes": "private_bytes", "f_spill_bytes": "spill_bytes"}
 

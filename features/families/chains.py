@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop, Statement
     from perflex.machines.target import Target
 
-__all__ = ["ChainFamily", "ChainFeature"]
-
 _PREFIX = "f_chain_"
 
 

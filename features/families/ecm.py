@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.machines.target import Target
 
-__all__ = ["EcmFamily", "EcmFeature"]
-
 _IDENTIFIER = re.compile(r"f_ecm_(vol|cycles)_([a-z][a-z0-9]*)")
 _USUAL = ("l1", "l2", "l3", "mem")
 _KEPT = 64
@@ -103,7 +101,7 @@ class EcmFeature:
 def _estimated(scop: Scop, sizes: Sizes, machine: Machine) -> Mapping[str, Any]:
     import numpy as np
 
-    from perflex.features.cpu import estimate_ecm
+    from perflex.features.cpu.estimate import estimate_ecm
 
     used = {name: np.asarray(sizes[name]) for name in scop.parameters if name in sizes}
     key = (tuple((name, array.shape, array.tobytes()) for name, array in sorted(used.items())), machine)

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.target import Target
 
-__all__ = ["Amount", "Feature", "FeatureFamily", "UserFeature", "user_features"]
-
 # Either one number per size parameter, or one array of a common shape per size parameter.
 Sizes = Mapping[str, Any]
 

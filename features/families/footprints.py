@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.target import Target
 
-__all__ = ["FootprintFamily", "FootprintFeature"]
-
 FOOTPRINT = "f_mem_footprint"
 
 

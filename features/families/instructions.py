@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.target import Target
 
-__all__ = ["INSTRUCTION_FEATURES", "InstructionFamily", "InstructionFeature"]
-
 _WARP = "sub-group instruction"
 INSTRUCTION_FEATURES = {
     **{f"f_inst_{kind}": _WARP for kind in INSTRUCTION_CLASSES},

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.target import Target
 
-__all__ = ["LaunchFamily", "LaunchFeature"]
-
 _UNITS = {
     "f_sync_barrier_local": "barrier per work-item",
     "f_sync_barrier_global": "barrier per work-item",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.machines.target import Target
 
-__all__ = ["RESIDENCY_FEATURES", "VOLUME_FEATURES", "MachineFamily", "MachineFeature", "needs_machine"]
-
 _KEPT = 64
 
 
@@ -48,7 +46,7 @@ def _residency(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers
 
 
 def _volumes(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
-    from perflex.features.gpu import estimate_volumes
+    from perflex.features.gpu.estimate import estimate_volumes
 
     values = estimate_volumes(scop, sizes, machine, registers=registers).features()
     return {identifier: float(values[identifier]) for identifier in VOLUME_FEATURES}

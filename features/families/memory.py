@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.target import Target
 
-__all__ = ["MemoryAccessFamily", "MemoryAccessFeature", "describe_access"]
-
 
 @dataclass(frozen=True)
 class MemoryAccessFeature:

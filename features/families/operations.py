@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.target import Target
 
-__all__ = ["OperationFamily", "OperationFeature"]
-
 
 @dataclass(frozen=True)
 class OperationFeature:

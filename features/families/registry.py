@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from perflex.features.families.feature import Feature, FeatureFamily, Sizes
     from perflex.features.scop.scop import Scop
 
-__all__ = ["parse_feature", "register_family", "register_feature", "unregister_feature"]
-
 # The first that knows an identifier has it.
 _families: list[FeatureFamily] = [
     OperationFamily(),

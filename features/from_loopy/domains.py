@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from perflex.features.from_loopy.trips import TripCounts
 
-__all__ = ["DomainMaker", "Instances", "align_parameters", "assumptions_on"]
-
 
 def align_parameters(isl_object: Any, parameters: Sequence[str]) -> Any:
     """Give an isl object the parameters in the given order, so that equal things compare equal."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from perflex.features.from_loopy.work import KernelFacts
 
-__all__ = ["ExpressionReader"]
-
 # Library functions under the names that OpenCL and C give them -> the operation's name in features.
 _FUNCTION_NAMES = {
     "fabs": "abs",

@@ -23,8 +23,6 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Array, Barrier, Launch, Scop
 from perflex.isl import ISL_LOCK, isl
 
-__all__ = ["extract_scop"]
-
 # By identity, as long as the kernel lives: comparing kernels by value is slow.
 _scops: dict[tuple[int, CountingOptions], Scop] = {}
 _PLAINLY = CountingOptions()

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from perflex.features.annotation import CountingOptions
     from perflex.features.from_loopy.work import RawAccess
 
-__all__ = ["ElementType", "KernelTypes", "StatementFacts", "strides_of"]
-
 
 @dataclass(frozen=True)
 class ElementType:

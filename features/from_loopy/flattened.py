@@ -15,8 +15,6 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Flattened", "flattened_axes"]
-
 _KINDS = isl.dim_type
 # Size parameters that are multiplied, sorted; a power has its name several times.
 Product = tuple[str, ...]

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Place", "Program", "read_linearization"]
-
 
 @dataclass(frozen=True)
 class Place:

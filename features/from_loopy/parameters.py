@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from perflex.features.annotation import CountingOptions
 
-__all__ = ["size_parameters"]
-
 
 def size_parameters(kernel: Any, options: CountingOptions) -> tuple[str, ...]:
     """Return the arguments that loop bounds, shapes, strides or subscripts depend on, sorted."""

@@ -13,8 +13,6 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["affine_in_parameters", "parameter_space", "polynomial_in_parameters", "quasi_affine"]
-
 
 def parameter_space(parameters: Sequence[str]) -> Any:
     """Return the isl set space without dimensions and with the given parameters."""

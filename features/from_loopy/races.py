@@ -15,8 +15,6 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["spare_race_check"]
-
 # With no more pairs of instructions, loopy's check takes less time than ours.
 _FEW = 3
 

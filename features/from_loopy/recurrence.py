@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from perflex.features.from_loopy.work import KernelFacts
 
-__all__ = ["path_from"]
-
 
 def path_from(facts: KernelFacts, expr: Any, name: str) -> list[tuple[str, str]] | None:
     """Return the operations (kind, dtype) between a variable and the value of `expr`.

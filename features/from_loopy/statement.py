@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from perflex.features.from_loopy.subscript import AccessMaker
     from perflex.features.from_loopy.trips import TripCounts
 
-__all__ = ["StatementMaker"]
-
 
 @dataclass(frozen=True)
 class StatementMaker:

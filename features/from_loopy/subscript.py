@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from perflex.features.from_loopy.facts import KernelTypes
     from perflex.features.from_loopy.work import RawAccess
 
-__all__ = ["AccessMaker", "parsed_by_user", "rewritten"]
-
 _KINDS = isl.dim_type
 
 

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = [
-    "factors",
-    "flat_factors",
-    "flat_terms",
-    "is_constant",
-    "is_number",
-    "is_product",
-    "is_square",
-    "operands",
-    "terms_of",
-]
-
 _OPERANDS = (
     "children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child", "condition",
     "then", "else_", "shiftee", "shift",

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from perflex.features.annotation import CountingOptions
 
-__all__ = ["TripCounts"]
-
 _KINDS = isl.dim_type
 
 

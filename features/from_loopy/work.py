@@ -6,8 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["KernelFacts", "RawAccess", "Where", "Work"]
-
 
 @dataclass(frozen=True)
 class RawAccess:

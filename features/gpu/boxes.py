@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from perflex.features.gpu.intervals import Intervals
 
-__all__ = ["Atoms"]
-
 
 class Atoms:
     """A common decomposition of several unions of products.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.machine import Machine
 
-__all__ = ["estimate_volumes"]
-
 
 def estimate_volumes(
     scop: Scop,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from perflex.features.gpu.resolved import ResolvedAccess, ResolvedLaunch
 
-__all__ = ["Box", "Layout", "Toucher"]
-
 Box = tuple[tuple[int, int], ...]
 BoxProduct = tuple[Intervals, ...]
 # Accesses with the same key see the same axes of the same array.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.machines.residency import Residency
 
-__all__ = ["Wave", "filled_groups", "launch_residency", "wave_of"]
-
 
 @dataclass(frozen=True)
 class Wave:

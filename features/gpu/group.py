@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from perflex.features.gpu.resolved import Form, ResolvedAccess, ResolvedLaunch, ResolvedPiece
 
-__all__ = ["PERIOD", "Instructions", "instructions"]
-
 # Neither banks, lines nor segments tell addresses apart that differ by a multiple of this.
 PERIOD = 1024
 _MOST_ADDRESSES = 8_000_000

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from perflex.features.gpu.resolved import Form, Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
 
-__all__ = ["Imager", "instances"]
-
-
 _MOST_POINTS = 4_000_000
 
 

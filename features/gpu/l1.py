@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from perflex.features.gpu.resolved import ResolvedLaunch
     from perflex.machines.machine import Machine
 
-__all__ = ["GroupVolumes", "Lines", "average_group"]
-
 
 @dataclass(frozen=True)
 class Lines:

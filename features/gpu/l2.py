@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from perflex.features.gpu.footprints import Toucher
     from perflex.features.gpu.geometry import Wave
 
-__all__ = ["WaveVolumes", "wave_volumes"]
-
 
 @dataclass(frozen=True)
 class WaveVolumes:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from perflex.features.gpu.resolved import ResolvedLaunch
     from perflex.machines.machine import Machine
 
-__all__ = ["local_wavefronts"]
-
 
 def local_wavefronts(launch: ResolvedLaunch, machine: Machine) -> dict[tuple[str, str], float]:
     """Return the cycles that accesses of local arrays take in a launch, by array and direction.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from perflex.features.gpu.rules import Curve
 
-__all__ = ["FittedCurve", "fit_capacity_curve"]
-
 _PARAMETERS = 3
 # Values of c to start from: the fit has several minima.
 _STEEPNESS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.address_maps import AccessMap, AddressMaps, Conjunction, Row
     from perflex.features.scop.scop import Scop
 
-__all__ = ["Form", "ResolvedAccess", "ResolvedLaunch", "ResolvedPiece", "resolve"]
-
 Ranges = tuple[tuple[int, int], ...]
 
 

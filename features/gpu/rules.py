@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from perflex.features.gpu.l2 import WaveVolumes
     from perflex.features.gpu.resolved import ResolvedLaunch
 
-__all__ = ["VARIANTS", "Curve", "Oversubscription", "Parts", "Rates", "as_volumes", "gompertz"]
-
 VARIANTS = ("current", "paper2022")
 Curve = tuple[float, float, float]
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from perflex.features.gpu.result import Volumes
     from perflex.machines.machine import Machine
 
-__all__ = ["current_cycles", "current_volumes"]
-
 _L1_MISS_PAPER = (0.73, 4.6, 0.34)
 _L1_MISS_LATER = (0.66, 6.77, 1.45)
 _OVERLAP_MISS = (1.0, 37.1, 3.2)

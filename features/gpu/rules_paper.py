@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from perflex.features.gpu.result import Volumes
     from perflex.machines.machine import Machine
 
-__all__ = ["paper_cycles", "paper_volumes"]
-
 _FAR = 1024
 # The curves of the paper's tool at the time of the paper; the first and fourth predict misses, the others hits.
 _L1_MISS = (0.73, 4.6, 0.34)

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from perflex.features.gpu.resolved import ResolvedLaunch
 
-__all__ = ["alike", "first_groups", "whole_grid"]
-
 Group = tuple[int, ...]
 
 

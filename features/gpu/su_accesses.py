@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from perflex.features.scop.scop import Access, Scop, Statement
 
-__all__ = ["StencilAccess", "global_accesses"]
-
 _MOST_POINTS = 65536
 
 

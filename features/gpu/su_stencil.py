@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from perflex.features.scop.scop import Launch, Scop
 
-__all__ = ["LoadedArray", "SuStencil", "recognise_stencil"]
-
 _AXES = "xyz"
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.machines.residency import Residency
 
-__all__ = ["SuConstants", "SuVolumes", "su_volumes"]
-
 
 @dataclass(frozen=True)
 class SuConstants:

@@ -19,17 +19,7 @@ if TYPE_CHECKING:
 
     from perflex.features.gpu.resolved import ResolvedLaunch
     from perflex.features.scop.scop import Scop
-    from perflex.machines import Machine
-
-__all__ = [
-    "cache_transactions",
-    "global_transactions",
-    "l1_transactions",
-    "local_factor",
-    "local_transactions",
-    "require_gpu",
-    "uses_local",
-]
+    from perflex.machines.machine import Machine
 
 
 def l1_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[str, float]:

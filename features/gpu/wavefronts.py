@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["IDLE", "bank_conflicts", "distinct"]
-
 # The address of a work-item that does not execute the instruction.
 IDLE = np.int64(1) << 60
 

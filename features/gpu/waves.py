@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.machines.machine import Machine
 
-__all__ = ["wave_values"]
-
 
 def wave_values(
     scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None = None

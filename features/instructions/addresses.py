@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     # Whether something is met for the first time.
     _New = Callable[..., bool]
 
-__all__ = ["address_work"]
-
 _DIVISION = 3
 _UNKNOWN = 2
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from perflex.features.instructions.nest import CountedNest
     from perflex.features.scop.scop import Scop, Statement
 
-__all__ = ["INSTRUCTION_CLASSES", "Executed", "instructions_of"]
-
 INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
 
 _CLASS_OF = {"float16": "fp32", "float32": "fp32", "complex64": "fp32", "float64": "fp64", "complex128": "fp64"}

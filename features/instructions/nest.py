@@ -11,8 +11,6 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop, Statement
 
-__all__ = ["MOST_UNROLLED", "CountedLoop", "CountedNest", "nests_of"]
-
 # Compilers unroll loops with up to so many iterations, if the number is known to them.
 MOST_UNROLLED = 32
 

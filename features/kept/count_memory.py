@@ -11,8 +11,6 @@ from perflex.isl import ISL_LOCK
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CountMemory"]
-
 _Value = TypeVar("_Value")
 
 

@@ -20,8 +20,6 @@ import numpy as np
 
 from perflex.isl import isl
 
-__all__ = ["kernel_key"]
-
 _Writer = Callable[[Any], str]
 
 

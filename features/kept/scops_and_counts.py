@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.store.store import Store
 
-__all__ = ["counting_version", "keep_counts", "keep_scop", "kept_counts", "kept_scop", "scop_key"]
-
 # Counts of so many states of the package stay in the store.
 _KEPT_VERSIONS = 8
 

@@ -9,8 +9,6 @@ from threading import Lock
 
 from perflex.child_process import AskedProcess, ChildLostError
 
-__all__ = ["CardProcess", "card_process"]
-
 # A loaded machine gives a process less than all of a core.
 _PATIENCE = 20.0
 _START_S = 60.0

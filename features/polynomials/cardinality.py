@@ -22,8 +22,6 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SUM_LIMIT", "TooManyOperationsError", "card", "card_at", "limited"]
-
 # Seconds of processor time for a count, symbolic or at given sizes.
 _SYMBOLIC_S = 0.4
 _FIXED_S = 8.0

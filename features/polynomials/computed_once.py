@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["computed_once"]
-
 _Value = TypeVar("_Value")
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["connected"]
-
 
 def connected(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
     """Return the unions of sets that share members, directly or by way of others."""

@@ -10,8 +10,6 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ParsedWhenRead"]
-
 
 class ParsedWhenRead:
     """A frozen dataclass, some of whose fields may be given as isl's text and are parsed when first read."""

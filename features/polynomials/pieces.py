@@ -11,8 +11,6 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Affine", "Piece", "Term", "bound_of", "names_of", "piece_from_record", "piece_record", "read_piece"]
-
 
 @dataclass(frozen=True)
 class Affine:

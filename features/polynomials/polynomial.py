@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from perflex.features.polynomials.pieces import Affine, Piece
 
-__all__ = ["Monomial", "Polynomial", "floor_text", "sum_text"]
-
 # Sorted pairs (name, exponent).
 Monomial = tuple[tuple[str, int], ...]
 

@@ -18,8 +18,6 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["QuasiPolynomial"]
-
 # A value per size parameter: integers (exact, unbounded) or integer arrays of one common shape.
 Sizes = "Mapping[str, int | np.ndarray]"
 

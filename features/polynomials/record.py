@@ -8,8 +8,6 @@ from perflex.features.polynomials.pieces import piece_record
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
 
-__all__ = ["polynomial_from_record", "polynomial_record"]
-
 
 def polynomial_record(polynomial: QuasiPolynomial) -> list[Any]:
     """Return a quasi-polynomial as a list of texts, numbers and lists; `polynomial_from_record` restores it."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Access, Scop, Statement
 
-__all__ = ["AccessMap", "AddressMaps", "Conjunction", "Floor", "Row", "describe"]
-
 # Column (kind, position): ("c", 0) the constant, ("p", i) a size, ("d", i) an instance dimension, ("f", i) a floor.
 Column = tuple[str, int]
 Row = tuple[tuple[Column, int], ...]

@@ -25,8 +25,6 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-__all__ = ["Access", "Array", "Barrier", "Launch", "Operation", "Recurrence", "Scop", "Statement"]
-
 _Value = TypeVar("_Value")
 
 

@@ -15,8 +15,6 @@ from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation
 from perflex.features.scop.yaml import scop_document
 from perflex.isl import isl
 
-__all__ = ["content_hash", "scop_from_text", "scop_to_text", "text_hash"]
-
 
 def scop_to_text(scop: Scop) -> str:
     """Return the Scop as JSON; `scop_from_text` restores an equal Scop."""

@@ -7,8 +7,6 @@ import re
 
 from perflex.errors import UnknownFeatureError
 
-__all__ = ["DIRECTIONS", "DTYPES", "OPERATIONS", "SPACES", "operation_of_function", "read_operation"]
-
 SPACES = ("global", "local", "private")
 DIRECTIONS = ("load", "store")
 

@@ -12,8 +12,6 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 from perflex.isl import isl
 
-__all__ = ["scop_document", "scop_from_yaml", "scop_to_yaml"]
-
 SCHEMA = "perflex-scop/1"
 
 

@@ -30,13 +30,11 @@ if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
-    from perflex.machines import Machine
+    from perflex.machines.machine import Machine
     from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
-
-__all__ = ["calibrate", "calibration_from_table"]
 
 _VERSIONED = ("perflex", "loopy", "islpy-barvinok", "pyopencl", "numpy", "scipy")
 
@@ -122,7 +120,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
             table = gather(tuple(model.all_features()), kernels, measuring)
             spent: dict[str, Any] = {}
         else:
-            from perflex.calibration.budget import measure_within_budget
+            from perflex.calibration.budget.sequential import measure_within_budget
 
             table, bought = measure_within_budget(
                 model, kernels, budget_s, measuring, guess=guess, relative=relative, nonnegative=nonnegative

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.interval import PredictionInterval
-    from perflex.machines import Machine, Target
-
-__all__ = ["Calibration"]
+    from perflex.machines.machine import Machine
+    from perflex.machines.target import Target
 
 
 class Calibration(CalibrationRecord):

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from perflex.calibration.record import CalibrationRecord
     from perflex.yaml_file import Section
 
-__all__ = ["FORMAT", "calibration_content", "fitted_rows", "read_calibration_parts"]
-
-
 FORMAT = "perflex-calibration/1"
 _Value = TypeVar("_Value")
 _Unit = TypeVar("_Unit")

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from perflex.store.records import Recorder
     from perflex.timing.launch.backend import TimedDevice
 
-__all__ = ["REFERENCE_RATE", "multiply_add_rate"]
-
 # The shipped models' sizes suit a device of this many single-precision multiply-adds per second.
 REFERENCE_RATE = 1.7e11
 _PILOT = ("flops_madd_pattern", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "m:64")

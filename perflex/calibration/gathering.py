@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.features import Feature
-    from perflex.machines import Machine
+    from perflex.machines.machine import Machine
     from perflex.machines.resources import Resources
     from perflex.machines.target import Target
     from perflex.progress import Progress
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.results import TimingSummary
-
-__all__ = ["Measuring", "gather", "gather_feature_values", "target_on"]
 
 _LISTED = 12
 
@@ -238,8 +236,8 @@ def _built(
 
     if measuring.device is None or not any(needs_build(parse_feature(name)) for name in names):
         return rows, None, []
-    from perflex.timing.measuring import MeasurementFailure
     from perflex.timing.resource_use import resource_use
+    from perflex.timing.results import MeasurementFailure
 
     found = resource_use(rows, measuring.device, measuring.timing, measuring.progress)
     kept, built, failed = [], [], []
@@ -307,14 +305,15 @@ class _Times:
 
 
 def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring) -> _Times:
-    from perflex.timing.measuring import MeasurementFailure, measure
+    from perflex.timing.measuring import measure
+    from perflex.timing.results import MeasurementFailure
 
     timing, progress = measuring.timing, measuring.progress
     with recording(str(device), [row.label for row in rows], measuring.recorder) as recorder:
         if measuring.measure_executor is None:
             outcomes = measure(rows, device, timing, progress, recorder)
         else:
-            from perflex.timing.executors import measure_on
+            from perflex.timing.executors.rounds import measure_on
 
             outcomes = measure_on(measuring.measure_executor, rows, device, timing, progress, recorder)
     seconds = np.full(len(rows), np.nan)

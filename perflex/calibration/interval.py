@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Values = float | NDArray[np.float64]
 
-__all__ = ["PredictionInterval", "interval_at"]
-
 # A parameter matters if doubling it changes the prediction by more than this share.
 _MATTERS = 1e-3
 

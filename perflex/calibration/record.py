@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
 
-__all__ = ["CalibrationRecord"]
-
 
 # Its file, intervals and diagnosis read the record; the calibration that users hold adds what rests on those.
 @dataclass(frozen=True, eq=False)

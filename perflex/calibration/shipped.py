@@ -8,8 +8,6 @@ from pathlib import Path
 from perflex.calibration.calibration import Calibration
 from perflex.errors import FileFormatError
 
-__all__ = ["calibration_names", "load_calibration"]
-
 _HOME = "perflex.calib_data"
 _SUFFIX = ".yaml"
 

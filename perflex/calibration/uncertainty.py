@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "FreedParameter",
-    "free_parameters",
-    "predictive_covariance",
-    "residual_deviation",
-    "vector",
-    "without_bound",
-]
-
 # Below this length relative to its own, what is left of a column beside the others is rounding.
 _INDISTINGUISHABLE = 1e-7
 # Beyond this many deviations the tail's moment is its asymptote; the closed form would cancel.

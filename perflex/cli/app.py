@@ -28,8 +28,6 @@ from perflex.cli.volumes import volumes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="perflex",
     help="Calibrated cost models for OpenCL and GPU kernels.",

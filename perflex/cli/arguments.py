@@ -22,18 +22,6 @@ if TYPE_CHECKING:
 
     from perflex.features import AnnotatedKernel, Scop
 
-__all__ = [
-    "ArgumentError",
-    "load_kernel",
-    "load_object",
-    "read_pairs",
-    "read_seconds",
-    "read_sizes",
-    "require_writable_file",
-    "require_writable_folder",
-]
-
-
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
 
 

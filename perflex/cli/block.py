@@ -11,9 +11,7 @@ from perflex.cli.json_output import print_json
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from perflex.analysis.blocks import BlockChoice
-
-__all__ = ["block"]
+    from perflex.analysis.blocks.choice import BlockChoice
 
 
 def block(  # noqa: PLR0913 - one parameter per option
@@ -35,7 +33,7 @@ def block(  # noqa: PLR0913 - one parameter per option
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Choose block sizes of a stencil such that caches hold rows or planes of a block, without running it."""
-    from perflex.analysis.blocks import choose_block
+    from perflex.analysis.blocks.choice import choose_block
     from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
 

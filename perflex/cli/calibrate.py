@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
 
-__all__ = ["calibrate"]
-
 
 def calibrate(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
@@ -67,7 +65,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     from perflex.models.kernel_sets import measurement_kernels
     from perflex.store.resume import recording
     from perflex.store.store import using_store
-    from perflex.timing.measuring import TimingOptions
+    from perflex.timing.options import TimingOptions
 
     terminal = terminal_of(context)
     budget_s = read_seconds(budget, "--budget") if budget else None
@@ -122,7 +120,7 @@ def _cluster(address: str) -> Iterator[Executor | None]:
     if not address:
         yield None
         return
-    from perflex.timing.executors import dask_executor
+    from perflex.timing.executors.dask import dask_executor
 
     with dask_executor(address) as executor:
         yield executor

@@ -13,8 +13,6 @@ from perflex.errors import TagError
 if TYPE_CHECKING:
     from uipick import Generator
 
-__all__ = ["catalog"]
-
 
 def catalog(
     context: typer.Context,

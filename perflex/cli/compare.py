@@ -11,8 +11,6 @@ from perflex.cli.json_output import print_json
 from perflex.cli.terminal import terminal_of
 from perflex.text_table import table_lines
 
-__all__ = ["compare"]
-
 
 def compare(
     context: typer.Context,
@@ -32,7 +30,8 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> None:
     """Compare two tables: median, 90th percentile and worst error, bias and rank correlation; and draw them."""
-    from perflex.analysis.volumes import compare_rows, comparison_table, draw_comparison, read_rows
+    from perflex.analysis.volumes.compare import compare_rows, comparison_table, read_rows
+    from perflex.analysis.volumes.picture import draw_comparison
     from perflex.cli.arguments import ArgumentError, require_writable_file
 
     columns = [column.strip() for column in shape.split(",") if column.strip()]

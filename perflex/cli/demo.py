@@ -12,9 +12,7 @@ from perflex.cli.terminal import terminal_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from perflex.studies.evaluation import DeviceEvaluation
-
-__all__ = ["demo"]
+    from perflex.studies.evaluation.run import DeviceEvaluation
 
 
 def demo(
@@ -31,7 +29,7 @@ def demo(
     from perflex.cli.arguments import require_writable_folder
     from perflex.devices.listing import find_device
     from perflex.studies.demo import run_demo, write_demo
-    from perflex.timing.measuring import TimingOptions
+    from perflex.timing.options import TimingOptions
 
     terminal = terminal_of(context)
     # All that can be wrong with the options shows before the device is opened.

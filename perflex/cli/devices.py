@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from perflex.devices.device import DeviceInfo
 
-__all__ = ["devices"]
-
 
 def devices(
     context: typer.Context,

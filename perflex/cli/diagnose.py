@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from perflex.calibration.diagnosis import Diagnosis, ParameterDiagnosis
-
-__all__ = ["diagnose"]
+    from perflex.calibration.diagnosis.result import Diagnosis, ParameterDiagnosis
 
 _COLOURS = {"problem": "red", "warning": "yellow", "remark": "default"}
 _WORST_KERNELS = 10
@@ -38,8 +36,9 @@ def diagnose(
 ) -> None:
     """Judge a calibration: what is wrong, what its parameters rest on, how it predicts what it has not seen."""
     from perflex.calibration.calibration import Calibration
-    from perflex.calibration.diagnosis import aicc_differences, draw_diagnosis
-    from perflex.calibration.diagnosis import diagnose as judge
+    from perflex.calibration.diagnosis.compare import aicc_differences
+    from perflex.calibration.diagnosis.judge import diagnose as judge
+    from perflex.calibration.diagnosis.pictures import draw_diagnosis
     from perflex.cli.arguments import require_writable_folder
 
     terminal = terminal_of(context)

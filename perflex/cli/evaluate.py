@@ -13,9 +13,7 @@ from perflex.cli.terminal import terminal_of
 if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
     from perflex.devices.device import Device
-    from perflex.studies.evaluation import DeviceEvaluation
-
-__all__ = ["evaluate"]
+    from perflex.studies.evaluation.run import DeviceEvaluation
 
 
 class StudyName(StrEnum):
@@ -55,8 +53,10 @@ def evaluate(
 ) -> None:
     """Calibrate, predict and measure the paper's studies; write tables and pictures."""
     from perflex.cli.arguments import require_writable_folder
-    from perflex.studies.evaluation import STUDIES, evaluate_device, write_evaluation
-    from perflex.timing.measuring import TimingOptions
+    from perflex.studies.evaluation.files import write_evaluation
+    from perflex.studies.evaluation.run import evaluate_device
+    from perflex.studies.evaluation.studies import STUDIES
+    from perflex.timing.options import TimingOptions
 
     terminal = terminal_of(context)
     # Before minutes of measuring, not after them.

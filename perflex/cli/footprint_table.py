@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from perflex.features import CountedFootprint, Quantity
 
-__all__ = ["HEADING", "footprint_lines"]
-
 HEADING = "footprints of global arrays: distinct elements touched (AFR: accesses per element)"
 _COLUMNS = ("accesses", "elements", "bytes", "AFR")
 # Longer formulas have lines of their own.

@@ -12,8 +12,6 @@ from typing import Any
 
 import typer
 
-__all__ = ["as_json", "picked", "print_json"]
-
 
 def as_json(value: Any) -> Any:
     """Return dictionaries, lists, texts and numbers that say what an object does.

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.cli.terminal import Terminal
-    from perflex.features.cpu import Condition, EcmEstimate
-
-__all__ = ["layers"]
+    from perflex.features.cpu.result import Condition, EcmEstimate
 
 # What JSON tells of a layer condition.
 _CONDITION = ("level", "loop", "inequality", "largest", "symbol", "met", "needed_bytes", "cache_bytes")
@@ -57,8 +55,8 @@ def layers(  # noqa: PLR0913 - one parameter per option
     from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
     from perflex.cli.volume_series import series_sizes
     from perflex.features import extract_scop
-    from perflex.features.cpu import estimate_ecm
-    from perflex.machines import load_machine
+    from perflex.features.cpu.estimate import estimate_ecm
+    from perflex.machines.lookup import load_machine
 
     where = load_machine(machine)
     scop = extract_scop(load_kernel(kernel))

@@ -13,9 +13,8 @@ from perflex.cli.terminal import terminal_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.machines import Machine, Source
-
-__all__ = ["machine"]
+    from perflex.machines.machine import Machine
+    from perflex.machines.units import Source
 
 machine = typer.Typer(
     no_args_is_help=True, help="List machines, show the facts of one with their sources, detect this one."
@@ -27,7 +26,7 @@ def list_(
     context: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False
 ) -> None:
     """List the machines that come with perflex."""
-    from perflex.machines import load_machine, machine_names
+    from perflex.machines.lookup import load_machine, machine_names
 
     machines = [load_machine(name) for name in machine_names()]
     if as_json:
@@ -47,7 +46,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object, in SI units.")] = False,
 ) -> None:
     """Show what is known of a machine, and from where."""
-    from perflex.machines import load_machine
+    from perflex.machines.lookup import load_machine
     from perflex.machines.machine import FACTS
 
     found = load_machine(name)

@@ -13,9 +13,7 @@ from perflex.cli.terminal import terminal_of
 from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
-    from perflex.studies.machine_detect import Detected
-
-__all__ = ["detect"]
+    from perflex.studies.machine_detect.detect import Detected
 
 
 class Overlap(StrEnum):

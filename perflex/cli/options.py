@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["MachineOption", "RegistersOption"]
-
 MachineOption = Annotated[
     str | None,
     typer.Option("--machine", help="Machine for features that need one: a name of 'perflex machine list', or a file."),

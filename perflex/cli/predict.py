@@ -15,8 +15,6 @@ from perflex.cli.terminal import terminal_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["predict", "rank"]
-
 _FILE = typer.Argument(help="A calibration file.")
 _JSON = typer.Option("--json", help="Print JSON instead of a table.")
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from perflex.search.spaces.candidates import Candidates
     from perflex.search.spaces.space import VariantSpace
 
-__all__ = ["SHOWN", "JsonOption", "KeepOption", "OutOption", "SeedOption", "prune", "read_keep"]
-
 SHOWN = 20
 _WORD = re.compile(r"(?P<kind>promise)(?::(?P<loss>[^,]*)(?:,(?P<confidence>.*))?)?|(?P<share>[\d.]+)%|(?P<number>\d+)")
 _TABLES = (".json", ".csv", ".json.gz", ".csv.gz")

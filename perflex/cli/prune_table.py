@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
     from perflex.search.pruning.described_pruning import DescribedPruning
 
-__all__ = ["prune_table"]
-
 
 def prune_table(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
@@ -53,7 +51,7 @@ def prune_table(  # noqa: PLR0913 - one parameter per option
     import numpy as np
 
     from perflex.cli.arguments import require_writable_folder
-    from perflex.machines import load_machine
+    from perflex.machines.lookup import load_machine
     from perflex.search.described.hybrid import HybridPredictor
     from perflex.search.described.space_file import load_described_space
     from perflex.search.pruning.promise import Promise

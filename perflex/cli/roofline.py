@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
     from perflex.features import Scop
-    from perflex.machines import Machine
-
-__all__ = ["roofline"]
+    from perflex.machines.machine import Machine
 
 
 class TimeKind(StrEnum):
@@ -64,7 +62,7 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     from perflex.analysis.roofline.table import ceiling_lines, place_lines
     from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import require_writable_folder
-    from perflex.machines import load_machine, machine_of_device
+    from perflex.machines.lookup import load_machine, machine_of_device
 
     terminal = terminal_of(context)
     where = load_machine(machine)
@@ -125,7 +123,9 @@ def _measured(
     from perflex.errors import MeasurementError
     from perflex.features import Scop
     from perflex.features.sized_kernel import SizedKernel
-    from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
+    from perflex.timing.measuring import measure
+    from perflex.timing.options import TimingOptions
+    from perflex.timing.results import MeasurementFailure
 
     described = [name for name, kernel in kernels.items() if isinstance(kernel, Scop)]
     if described:

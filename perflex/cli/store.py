@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from perflex.store.removal import Removal
     from perflex.store.verify import Verdict
 
-__all__ = ["store"]
-
 store = typer.Typer(no_args_is_help=True, help="Show, export, check and thin the measurements that were kept.")
 
 _StoreOption = Annotated[

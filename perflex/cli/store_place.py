@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from perflex.store.samples import MeasurementStore
     from perflex.store.verify import Verdict
 
-__all__ = ["existing_store", "time_before", "verified"]
-
 _AGE = re.compile(r"\s*(\d{1,6})\s*([hdwy])\s*")
 _SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 

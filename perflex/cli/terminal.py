@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import typer
     from rich.console import Console
 
-__all__ = ["Terminal", "terminal_of"]
-
 # Files and pipes have no width to keep to.
 _PIPE_WIDTH = 150
 

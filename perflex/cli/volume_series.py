@@ -13,12 +13,10 @@ from perflex.text_table import table_lines
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.analysis.volumes import SeriesRow
+    from perflex.analysis.volumes.series import SeriesRow
     from perflex.cli.terminal import Terminal
     from perflex.features import Scop
-    from perflex.machines import Machine
-
-__all__ = ["print_series", "series_sizes"]
+    from perflex.machines.machine import Machine
 
 _SERIES = re.compile(r"\s*([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)\s*=\s*(\d+)\s*:\s*(\d+)\s*:\s*(\d+)\s*")
 
@@ -91,7 +89,7 @@ def print_series(
     members
         Sizes and volumes by feature identifier.
     """
-    from perflex.analysis.volumes import series_row
+    from perflex.analysis.volumes.series import series_row
 
     rows = [series_row(scop, sizes, machine, values, registers) for sizes, values in members]
     if as_json:

@@ -16,11 +16,9 @@ from perflex.text_table import table_lines
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.analysis.volumes import Limits
+    from perflex.analysis.volumes.limiters import Limits
     from perflex.features import Scop
-    from perflex.machines import Machine
-
-__all__ = ["volumes"]
+    from perflex.machines.machine import Machine
 
 
 class Variant(StrEnum):
@@ -56,8 +54,8 @@ def volumes(  # noqa: PLR0913 - one parameter per option
     from perflex.cli.arguments import load_kernel, read_sizes
     from perflex.cli.volume_series import print_series, series_sizes
     from perflex.features import extract_scop
-    from perflex.features.gpu import estimate_volumes
-    from perflex.machines import load_machine
+    from perflex.features.gpu.estimate import estimate_volumes
+    from perflex.machines.lookup import load_machine
 
     where = load_machine(machine)
     scop = extract_scop(load_kernel(kernel))
@@ -107,7 +105,7 @@ def _parts(volumes: Any) -> dict[str, float]:
 def _limits(
     values: Mapping[str, float], scop: Scop, sizes: Mapping[str, int], machine: Machine
 ) -> tuple[Limits | None, str]:
-    from perflex.analysis.volumes import limits_of
+    from perflex.analysis.volumes.limiters import limits_of
     from perflex.errors import MachineError
 
     try:

@@ -15,8 +15,6 @@ from perflex.errors import DeviceError, MissingExtraError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["cuda_absence", "cupy_is_installed", "cupy_name", "first_line", "load_cupy", "properties_of"]
-
 _REASON_LENGTH = 300
 # What wheels of CuPy are called, and CuPy built from source.
 _DISTRIBUTIONS = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")

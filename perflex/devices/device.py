@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["API_NAMES", "Api", "Device", "DeviceInfo"]
-
 Api: TypeAlias = Literal["opencl", "cuda"]
 
 API_NAMES: Mapping[Api, str] = {"opencl": "OpenCL", "cuda": "CUDA"}

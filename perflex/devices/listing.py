@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
     from perflex.devices.device import DeviceInfo
 
-__all__ = [
-    "default_device",
-    "describe",
-    "driver_problems",
-    "find_device",
-    "list_devices",
-    "mark_default",
-    "pick",
-    "working",
-]
-
 
 def list_devices() -> tuple[DeviceInfo, ...]:
     """Return every device of the machine's drivers and the embedded one, probed once per process.

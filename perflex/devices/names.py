@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from perflex.devices.device import Device
 
-__all__ = ["matching", "short_names", "split_spec"]
-
 _SEPARATORS = re.compile(r"[\s_:]+")
 _WORD = re.compile(r"[a-z0-9]+")
 # Words that many devices share come last when a short name is looked for.

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["CUDA_LIBRARY", "OPENCL_LIBRARY", "Found", "find_library"]
-
 CUDA_LIBRARY = "libcuda.so.1"
 OPENCL_LIBRARY = "libnvidia-opencl.so.1"
 

@@ -13,8 +13,6 @@ from perflex.devices.device import Device, DeviceInfo
 from perflex.devices.nvidia import CUDA_LIBRARY, find_library
 from perflex.devices.vendors import Vendor, find_vendors, show_to_loader, vendor_folder
 
-__all__ = ["survey"]
-
 # CPU drivers compile the probe kernel in seconds on a loaded machine; longer is taken for a hang.
 _TIME_LIMIT_S = 20.0
 

@@ -25,8 +25,6 @@ from perflex.devices.nvidia import OPENCL_LIBRARY, find_library
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Vendor", "embedded_libraries", "find_vendors", "show_to_loader", "vendor_folder"]
-
 _LOADER_VARIABLE = "OCL_ICD_VENDORS"
 # What OCL_ICD_VENDORS was before perflex set it, so that child processes start from the same place.
 _ORIGINAL_VARIABLE = "PERFLEX_ORIGINAL_ICD_VENDORS"

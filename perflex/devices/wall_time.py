@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from perflex.devices.device import Api, Device
 
-__all__ = ["device_of", "is_device_specific", "is_wall_time", "wall_time_identifier"]
-
 # OpenCL's is the paper's name (Section 2.2).
 _PREFIXES: Mapping[Api, str] = {"opencl": "f_cl_wall_time", "cuda": "f_cuda_wall_time"}
 

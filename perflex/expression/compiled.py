@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["CompiledExpression", "to_sympy"]
-
 _LARGEST_EXACT = 2.0**53
 # Enough decimal digits for any double; sympy would otherwise keep 15.
 _DIGITS = 17

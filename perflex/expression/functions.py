@@ -12,9 +12,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FUNCTIONS", "Function", "overlap", "partial_overlap", "smooth_maximum"]
-
-
 # Keeps shares and imbalances of vanishing costs finite, with their first derivatives (its square is above 1e-308).
 _VANISHING = 1e-140
 

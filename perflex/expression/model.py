@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from perflex.expression.compiled import CompiledExpression
     from perflex.machines.target import Target
 
-__all__ = ["HasParams", "Model"]
-
 _WALL_TIME = re.compile(r"f_(cl|cuda)_wall_time(_|$)")
 
 

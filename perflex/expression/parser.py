@@ -25,8 +25,6 @@ from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Su
 if TYPE_CHECKING:
     from perflex.errors import ModelSyntaxError
 
-__all__ = ["parse_expression"]
-
 _MAX_DEPTH = 50
 _MAX_EXPONENT = 100
 # Size of the written-out expression (composite functions repeat their arguments); bounds the work in sympy.

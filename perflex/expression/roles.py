@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, children, names, walk
 
-__all__ = ["Monomial", "Roles", "find_roles"]
-
 _MAX_TERMS = 10_000
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from perflex.errors import ModelSyntaxError
 
-__all__ = ["Token", "require_text", "syntax_error", "tokenize"]
-
 _MAX_LENGTH = 100_000
 _MAX_DIGITS = 40
 _SHOWN = 60

@@ -18,21 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "Call",
-    "Name",
-    "Node",
-    "Number",
-    "Power",
-    "Product",
-    "Sum",
-    "as_column",
-    "children",
-    "evaluate",
-    "names",
-    "walk",
-]
-
 Value = float | np.floating | np.ndarray
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from perflex.errors import CalibrationError, PerflexWarning
 from perflex.expression.roles import Roles, find_roles
 from perflex.fit.identify import Identification, ambiguous, covariance, identify
-from perflex.fit.minimise import Solution, minimise
+from perflex.fit.minimise import minimise
 from perflex.fit.problem import Problem, pose
-from perflex.fit.result import FitResult, FitStatus, ParameterEstimate, geometric_mean_error
+from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
+from perflex.fit.scaled import Solution
 from perflex.fit.starts import cost_columns, start_points
 from perflex.fit.units import parameter_units
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
-
-__all__ = ["FitResult", "fit_model", "geometric_mean_error"]
 
 # Residual norms that differ by less than this share are of the same minimum.
 _SAME_OPTIMUM = 1e-6

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Identification", "ambiguous", "covariance", "identify"]
-
 # Of singular values of columns of length one, relative to the largest.
 _RANK_TOLERANCE = 1e-10
 # Of a column, relative to its reference.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
 
-__all__ = ["Solution", "minimise", "minimise_bounded"]
-
 
 def minimise(
     residual: Function,

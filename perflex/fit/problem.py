@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
 
-__all__ = ["Problem", "pose", "require_fittable"]
-
 
 @dataclass(frozen=True)
 class Problem:

@@ -14,8 +14,6 @@ from perflex.text_table import table_lines
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FitResult", "FitStatus", "ParameterEstimate", "geometric_mean_error"]
-
 _LEAST_ERROR = 1e-6
 
 

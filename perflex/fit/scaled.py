@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Function", "ScaledProblem", "Solution"]
-
 Function = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
 
 # As far as doubles allow; starts that are only compared need not go so far.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["cost_columns", "start_points"]
-
 # Every combination is evaluated before any fit, so that only few fits are needed.
 _MAX_COMBINATIONS = 64
 _LEAST_SHARE = 1e-3

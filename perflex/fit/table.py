@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from perflex.timing.results import TimingSummary
 
-__all__ = ["FeatureInfo", "FeatureTable", "scale_features_by_output"]
-
 
 @dataclass(frozen=True)
 class FeatureInfo:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from perflex.expression.roles import Monomial, Roles
     from perflex.fit.table import FeatureInfo
 
-__all__ = ["ParameterUnit", "output_unit", "parameter_units"]
-
 
 @dataclass(frozen=True)
 class ParameterUnit:

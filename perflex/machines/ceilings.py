@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perflex.machines.units import Source
 
-__all__ = ["CEILING_LEVELS", "PublishedCeiling"]
-
 # Warp-level instructions, and the levels that transactions go to.
 CEILING_LEVELS = ("instructions", "l1", "local", "l2", "dram")
 

@@ -8,8 +8,6 @@ import msgspec
 
 from perflex.yaml_file import Fields, Finite
 
-__all__ = ["LEVEL_UNITS", "Curve", "Entry", "Level", "MachineFile", "Quantity", "SourceEntry", "Stream"]
-
 
 class Entry(Fields, frozen=True):
     """What every fact has: the key of its source."""

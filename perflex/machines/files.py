@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from perflex.machines.entries import Entry, Level, Quantity, Stream
     from perflex.yaml_file import Section
 
-__all__ = ["FORMAT", "read_machine"]
-
 FORMAT = "perflex-machine/1"
 # Names that results use for what is no cache.
 _NO_CACHE = ("mem", "memory")

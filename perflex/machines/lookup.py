@@ -11,8 +11,6 @@ from perflex.errors import MachineError
 from perflex.machines.files import read_machine
 from perflex.machines.machine import Machine
 
-__all__ = ["load_machine", "machine_names", "machine_of_device"]
-
 _SUFFIXES = (".yaml", ".yml")
 _HOME = "perflex.calib_data"
 

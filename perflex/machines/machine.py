@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from perflex.machines.levels import CacheLevel, MemoryStream
     from perflex.machines.units import Source
 
-__all__ = ["FACTS", "KINDS", "Fact", "Machine"]
-
 KINDS = ("gpu", "cpu")
 
 

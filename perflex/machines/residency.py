@@ -11,8 +11,6 @@ from perflex.errors import MachineError, WorkGroupTooLargeError
 if TYPE_CHECKING:
     from perflex.machines.machine import Machine
 
-__all__ = ["Residency", "residency"]
-
 
 @dataclass(frozen=True)
 class Residency:

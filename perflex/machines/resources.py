@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Resources", "most_of", "resources_in_log"]
-
 _FUNCTION = re.compile(r"(?:Compiling entry function|Function properties for) '?(\w+)'?")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SPILLS = re.compile(r"(\d+) bytes spill stores")

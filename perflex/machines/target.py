@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.machines.resources import Resources
 
-__all__ = ["DEFAULT_SUB_GROUP_SIZE", "Target", "resolve_target", "using_machine"]
-
 # Work-items per sub-group where no device says otherwise: NVIDIA's warp, on which the paper counts.
 DEFAULT_SUB_GROUP_SIZE = 32
 

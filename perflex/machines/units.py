@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["UNITS", "Source"]
-
 # What each unit is in SI units; units of one dimension can stand for one another in a file.
 UNITS: Mapping[str, Mapping[str, float]] = {
     unit: group

@@ -18,8 +18,6 @@ import numpy as np
 
 from perflex.errors import ModelSyntaxError
 
-__all__ = ["COLUMNS", "SCALARS", "Arithmetic", "Formula", "parse_formula"]
-
 Values = Mapping[str, Any]
 Part = Callable[[Values], Any]
 

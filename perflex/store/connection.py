@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = [
-    "DamageError",
-    "UnusableError",
-    "abandon",
-    "companion",
-    "connect",
-    "is_damage",
-    "require_own",
-    "store_fault",
-    "transaction",
-]
-
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # Another process may be writing; so long one statement waits for it.
 _BUSY_S = 5.0

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from perflex.store.recovery import Salvaged
 
-__all__ = ["StoreFile"]
-
 _Result = TypeVar("_Result")
 
 _COMPANIONS = ("-wal", "-shm")

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["folder_lock"]
-
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.005
 

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
 
     from perflex.store.samples import MeasurementStore
 
-__all__ = [
-    "COLUMNS",
-    "CountsSize",
-    "KernelOverview",
-    "all_rows",
-    "counts_size",
-    "overview",
-    "utc",
-    "write_rows",
-]
-
 
 def write_rows(store: MeasurementStore, stream: TextIO, *, as_json: bool) -> int:
     """Write every sample and failure, a line each, and return how many there are.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Failure", "MeasurementKey", "Recorder", "Sample", "numbers_in_words"]
-
 
 @dataclass(frozen=True)
 class MeasurementKey:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Salvaged", "insert", "is_foreign", "mend_order", "salvage"]
-
 _Row: TypeAlias = tuple[Any, ...]
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"

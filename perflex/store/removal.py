@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from perflex.store.samples import MeasurementStore
 
-__all__ = ["Removal", "Selection", "remove", "selected"]
-
 
 @dataclass(frozen=True)
 class Selection:

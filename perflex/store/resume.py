@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from perflex.store.records import Failure, MeasurementKey, Recorder, Sample
     from perflex.store.samples import MeasurementStore
 
-__all__ = ["RecordOnly", "RunRecorder", "recorder_for", "recording", "work_digest"]
-
 
 def work_digest(device: str, labels: Iterable[str]) -> str:
     """Return what names a piece of work: measuring these kernels on this device, in any order."""

@@ -16,22 +16,6 @@ from perflex.store.records import Failure, MeasurementKey, Sample
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "FAILURE_COLUMNS",
-    "KEY_COLUMNS",
-    "SAMPLE_COLUMNS",
-    "failure_of",
-    "failure_row",
-    "is_sound_failure",
-    "is_sound_key",
-    "is_sound_sample",
-    "key_number",
-    "key_of",
-    "key_row",
-    "sample_of",
-    "sample_row",
-]
-
 KEY_COLUMNS = ("number", "kernel", "sizes", "device", "driver", "conditions", "label")
 SAMPLE_COLUMNS = ("key", "session", "round", "seconds", "launches", "started", "checksum")
 FAILURE_COLUMNS = ("key", "session", "kind", "message", "started", "after", "checksum")

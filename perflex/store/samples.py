@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from perflex.store.records import Failure, MeasurementKey, Sample
     from perflex.store.store import StorePlace
 
-__all__ = ["MeasurementStore"]
-
 _Result = TypeVar("_Result")
 
 # So long other processes may write without a pause.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["APPLICATION", "MIGRATIONS"]
-
 # Marks the file as perflex's own ("pflx").
 APPLICATION = 0x70666C78
 

@@ -25,8 +25,6 @@ from perflex.store.file import StoreFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Store", "StorePlace", "current_store", "store_at", "using_store"]
-
 StorePlace: TypeAlias = "str | Path | Store"
 
 _VARIABLE = "PERFLEX_STORE"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Verdict", "verify"]
-
 _MOST_PROBLEMS = 20
 _READINGS = 3
 _PAUSE_S = 0.05

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FRAME_HEADER", "WAL_HEADER", "frames", "log_is_damaged"]
-
 WAL_HEADER = 32
 FRAME_HEADER = 24
 _MAGIC = 0x377F0682

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FileFormatError, MeasurementError
-from perflex.studies.evaluation import STUDIES, evaluate_device
 from perflex.studies.evaluation.pictures import draw_study
+from perflex.studies.evaluation.run import evaluate_device
+from perflex.studies.evaluation.studies import STUDIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
 
     from perflex.devices.device import Device
     from perflex.progress import Progress
-    from perflex.studies.evaluation import DeviceEvaluation, Study, StudyResult
+    from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
+    from perflex.studies.evaluation.studies import Study
     from perflex.timing.options import TimingOptions
-
-__all__ = ["MODEL", "SIZES", "VARIANTS", "DemoRow", "demo_rows", "demo_study", "demo_summary", "run_demo", "write_demo"]
 
 MODEL = "matmul_sq"
 SIZES = (288, 416, 544, 672, 800, 928)

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.timing.measuring import Timing
+from perflex.timing.results import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.fit.table import FeatureTable
-    from perflex.timing.measuring import MeasurementFailure
+    from perflex.timing.results import MeasurementFailure
     from uipick import MeasurementKernel
-
-__all__ = ["drift", "reference_times"]
 
 _REFERENCES = 8
 

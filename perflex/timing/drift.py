@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from perflex.store.records import Sample
 
-__all__ = ["Corrected", "assess_drift", "reference_count"]
-
 Moment: TypeAlias = "tuple[str, int]"
 
 _FEWEST_ROUNDS = 8

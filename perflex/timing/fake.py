@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from perflex.devices.device import Api
     from perflex.features.sized_kernel import SizedKernel
 
-__all__ = ["CostLaw", "FakeDevice"]
-
 CostLaw = Callable[[str, Mapping[str, int]], float]
 
 

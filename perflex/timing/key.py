@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.options import TimingOptions
 
-__all__ = ["measurement_key"]
-
 # Part of every key. It counts what changes measured times of one kernel under one loopy: how code is generated,
 # buffers are filled and launches are timed. Samples taken otherwise are not mixed.
 _SCHEME = 1

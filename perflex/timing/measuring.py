@@ -18,7 +18,7 @@ from perflex.timing.key import measurement_key
 from perflex.timing.launch.backend import RunLimits, backend_of
 from perflex.timing.launch.request import LaunchRequest
 from perflex.timing.options import TimingOptions
-from perflex.timing.results import Drift, Measured, MeasurementFailure, Timing
+from perflex.timing.results import Measured, MeasurementFailure, Timing
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 from perflex.timing.statistics import estimate
 
@@ -32,19 +32,6 @@ if TYPE_CHECKING:
     from perflex.store.records import Recorder
     from perflex.timing.launch.backend import Backend, TimedDevice
     from perflex.timing.results import FailureKind
-
-__all__ = [
-    "Drift",
-    "Measured",
-    "MeasurementFailure",
-    "Timing",
-    "TimingOptions",
-    "chosen_device",
-    "entries_of",
-    "measure",
-    "open_backend",
-    "outcomes_of",
-]
 
 # Failures that cost a process each time.
 _NOT_AGAIN: Mapping[str, FailureKind] = {"hang": "hang", "crash": "crash"}

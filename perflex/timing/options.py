@@ -7,8 +7,6 @@ from typing import Literal
 
 from perflex.errors import MeasurementError
 
-__all__ = ["TimingOptions"]
-
 
 @dataclass(frozen=True)
 class TimingOptions:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from perflex.errors import DeviceError, PerflexError
 from perflex.timing.launch.request import request_for
-from perflex.timing.measuring import TimingOptions, open_backend
+from perflex.timing.measuring import open_backend
+from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from perflex.machines.resources import Resources
     from perflex.progress import Progress
     from perflex.timing.launch.backend import TimedDevice
-
-__all__ = ["resource_use"]
 
 
 def resource_use(

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from perflex.errors import PerflexError
 
-__all__ = ["Drift", "FailureKind", "Measured", "MeasurementFailure", "Timing", "TimingSummary"]
-
 # What went wrong decides what is tried again: a hang or crash costs a process each time, other failures little.
 FailureKind: TypeAlias = Literal["prepare", "run", "limit", "hang", "crash", "memory"]
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from perflex.timing.options import TimingOptions
     from perflex.timing.results import FailureKind
 
-__all__ = ["Entry", "Session", "ShareReport", "reference_suitability", "start", "time_in_rounds"]
-
 # Is called with the share of the work that is done, from 0 to 1, and the label of the kernel at work.
 ShareReport: TypeAlias = "Callable[[float, str], None]"
 

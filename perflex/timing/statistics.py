@@ -12,8 +12,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Estimate", "estimate", "interval_ranks", "stray_samples"]
-
 _LEVEL = 0.95
 # A stray sample lies so many standard deviations (estimated from the median absolute deviation) and at least this
 # fraction above the median, and strays are at most this share of all samples.

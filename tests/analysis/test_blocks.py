@@ -16,7 +16,7 @@ import yaml
 
 from perflex import choose_block, load_machine
 from perflex.__main__ import main
-from perflex.analysis.blocks import read_grids
+from perflex.analysis.blocks.grids import read_grids
 from perflex.analysis.blocks.required_cache import needed_bytes
 from perflex.errors import BlockError, UnsupportedKernelError
 from perflex.features import extract_scop

@@ -8,23 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex.analysis.volumes import (
-    LIMITERS,
-    SeriesRow,
-    compare_rows,
-    comparison_table,
-    draw_comparison,
-    draw_series,
-    layers_fit,
-    level_without_layer_reuse,
-    limits_of,
-    read_rows,
-    series_row,
-    shape_colour,
-)
+from perflex.analysis.volumes.compare import compare_rows, comparison_table, read_rows
+from perflex.analysis.volumes.limiters import LIMITERS, limits_of
+from perflex.analysis.volumes.picture import draw_comparison, draw_series, shape_colour
+from perflex.analysis.volumes.series import SeriesRow, layers_fit, level_without_layer_reuse, series_row
 from perflex.errors import FileFormatError, MachineError, UnsupportedKernelError
 from perflex.features import extract_scop, scop_from_yaml
-from perflex.machines import load_machine
+from perflex.machines.lookup import load_machine
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 

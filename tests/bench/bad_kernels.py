@@ -54,7 +54,7 @@ def calibrations(device: Device) -> bool:
     from perflex.devices.wall_time import wall_time_identifier
     from perflex.models import load_model
     from perflex.models.kernel_sets import measurement_kernels
-    from perflex.timing.measuring import TimingOptions
+    from perflex.timing.options import TimingOptions
 
     description = load_model("matmul_sq")
     model = description.model(wall_time_identifier(device))

@@ -24,7 +24,9 @@ from block_kernels import blocked_stencil
 from perflex import Calibration, calibrate_blocks, choose_block, load_machine
 from perflex.devices.listing import find_device
 from perflex.features.sized_kernel import SizedKernel
-from perflex.timing.measuring import Timing, TimingOptions, measure
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import Timing
 
 # Planes from half a megabyte on; grids from 28 to 113 MB.
 GRIDS = ((192, 96, 96), (384, 192, 48), (384, 384, 48), (768, 384, 24))

@@ -38,7 +38,9 @@ from perflex.fit.result import geometric_mean_error
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.studies.demo import demo_study
-from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

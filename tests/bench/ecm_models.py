@@ -20,7 +20,7 @@ from perflex.devices.listing import find_device
 from perflex.fit.result import geometric_mean_error
 from perflex.fit.table import FeatureTable
 from perflex.models import load_model
-from perflex.timing.measuring import TimingOptions
+from perflex.timing.options import TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection
 
 STENCIL = ["stencil3d", "points:7,25", "variant:plain", "dtype:float32", "lsize_0:64", "lsize_1:4", "chunk:1"]

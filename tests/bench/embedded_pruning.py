@@ -39,7 +39,7 @@ FOUND = ("seed", "measured", "cost_s", "extract_s", "variant")
 
 
 def timing() -> object:
-    from perflex.timing.measuring import TimingOptions
+    from perflex.timing.options import TimingOptions
 
     return TimingOptions(trials=7, min_trials=3, budget_s=0.1)
 
@@ -110,7 +110,8 @@ def time_again(path: Path, which: str, device: str) -> None:
     from perflex.devices.listing import find_device
     from perflex.search.spaces.building import settings_text
     from perflex.store.store import using_store
-    from perflex.timing.measuring import TimingOptions, measure
+    from perflex.timing.measuring import measure
+    from perflex.timing.options import TimingOptions
 
     rows, space = read_rows(path), load_space(which)
     fastest = sorted((name for name in rows if math.isfinite(rows[name]["s"])), key=lambda name: rows[name]["s"])

@@ -116,7 +116,7 @@ def main() -> int:
 
 def _setting(arguments: argparse.Namespace) -> Setting:
     from perflex.devices.listing import find_device
-    from perflex.machines import machine_of_device
+    from perflex.machines.lookup import machine_of_device
 
     device = find_device(arguments.device)
     own = machine_of_device(device.name)

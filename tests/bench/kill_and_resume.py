@@ -53,7 +53,7 @@ def _calibrated(**how):
     from perflex.devices.wall_time import wall_time_identifier
     from perflex.models import load_model
     from perflex.models.kernel_sets import measurement_kernels
-    from perflex.timing.measuring import TimingOptions
+    from perflex.timing.options import TimingOptions
 
     warnings.simplefilter("ignore")
     device = find_device(None)

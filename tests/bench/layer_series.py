@@ -12,10 +12,11 @@ import argparse
 import csv
 from pathlib import Path
 
-from perflex.analysis.volumes import SeriesRow, draw_series, series_row
+from perflex.analysis.volumes.picture import draw_series
+from perflex.analysis.volumes.series import SeriesRow, series_row
 from perflex.features import extract_scop
-from perflex.features.gpu import estimate_volumes
-from perflex.machines import load_machine
+from perflex.features.gpu.estimate import estimate_volumes
+from perflex.machines.lookup import load_machine
 from uipick import ALL_GENERATORS, KernelCollection
 
 POINTS = 512 * 1024 * 1024

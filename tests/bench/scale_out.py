@@ -19,11 +19,14 @@ from perflex.devices.listing import find_device
 from perflex.features.sized_kernel import SizedKernel
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.timing.executors import dask_executor, measure_on
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.timing.executors.dask import dask_executor
+from perflex.timing.executors.rounds import measure_on
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure, Timing
 
 if TYPE_CHECKING:
-    from perflex.timing.measuring import Measured
+    from perflex.timing.results import Measured
 
 
 def main(spec: str | None, scale: float | None, trials: int) -> None:

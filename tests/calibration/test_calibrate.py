@@ -12,7 +12,7 @@ from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, MissingSizeError
 from perflex.features.values import kernel_feature_values
 from perflex.timing.fake import FakeDevice
-from perflex.timing.measuring import TimingOptions
+from perflex.timing.options import TimingOptions
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel, tag_accesses
 

@@ -13,7 +13,7 @@ import pytest
 from perflex import Calibration, FeatureTable, Model, calibration_names, diagnose, load_calibration
 from perflex.__main__ import main
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.calibration.diagnosis import draw_diagnosis
+from perflex.calibration.diagnosis.pictures import draw_diagnosis
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 OUTPUT = "f_cl_wall_time_test"

@@ -22,12 +22,12 @@ from perflex.errors import DeviceError, FeatureError
 from perflex.features import Target
 from perflex.features.sized_kernel import SizedKernel
 from perflex.features.values import feature_values, kernel_feature_values
-from perflex.machines import load_machine
-from perflex.machines.lookup import machine_of_device
+from perflex.machines.lookup import load_machine, machine_of_device
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.key import measurement_key
-from perflex.timing.measuring import MeasurementFailure, TimingOptions
+from perflex.timing.options import TimingOptions
 from perflex.timing.resource_use import resource_use
+from perflex.timing.results import MeasurementFailure
 from support.cuda_for_tests import fake_cupy, fake_gpu
 
 __all__ = ["fake_cupy", "fake_gpu"]

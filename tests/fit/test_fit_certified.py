@@ -6,6 +6,8 @@ All 27 problems, from both of NIST's starts. Each certified solution is first co
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,11 @@ from oracles.nist_strd import NAMES, Certified, digits, high_precision, load
 from perflex.expression.model import Model
 from perflex.fit.fitting import fit_model
 from perflex.fit.identify import covariance
-from perflex.fit.minimise import Solution, minimise
+from perflex.fit.minimise import minimise
 from perflex.fit.table import FeatureTable
+
+if TYPE_CHECKING:
+    from perflex.fit.scaled import Solution
 
 # Model strings have no sin, cos and arctan; fit_model can be given the other 25.
 WRITABLE = [name for name in NAMES if load(name).expression]

@@ -7,7 +7,7 @@ import sys
 
 LOOK_UP = """
 import sys
-from perflex.machines import load_machine, machine_names, machine_of_device
+from perflex.machines.lookup import load_machine, machine_names, machine_of_device
 assert load_machine(machine_names()[0])
 assert machine_of_device("no such device") is None
 print(*sorted(name for name in sys.modules if name.startswith(("perflex.", "loopy", "islpy", "sympy", "scipy"))))

@@ -10,8 +10,9 @@ import pytest
 
 import perflex.calib_data
 from perflex.errors import FileFormatError, MachineError
-from perflex.machines import Machine, load_machine, machine_names, machine_of_device, residency
-from perflex.machines.machine import FACTS
+from perflex.machines.lookup import load_machine, machine_names, machine_of_device
+from perflex.machines.machine import FACTS, Machine
+from perflex.machines.residency import residency
 from perflex.machines.resources import Resources
 from perflex.machines.target import Target, resolve_target, using_machine
 

@@ -17,7 +17,7 @@ from perflex.search.tuning.first_batch import first_batch
 from perflex.search.tuning.predictors import GaussianPredictor, ModelPredictor
 from perflex.search.tuning.tuning import TuningResult
 from perflex.timing.fake import FakeBackend, FakeDevice
-from perflex.timing.measuring import TimingOptions
+from perflex.timing.options import TimingOptions
 from support.spaces_for_tests import scaled, small_space, strided
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from perflex.store.records import MeasurementKey, Sample
 from perflex.store.resume import RecordOnly, RunRecorder, recorder_for, work_digest
 from perflex.store.samples import MeasurementStore
 from perflex.timing.fake import FakeDevice
-from perflex.timing.measuring import TimingOptions
+from perflex.timing.options import TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:

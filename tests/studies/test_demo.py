@@ -19,14 +19,14 @@ from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.models.sizes import MATRIX_SIZES
 from perflex.studies.demo import DemoRow, demo_rows, demo_study, demo_summary, run_demo, write_demo
-from perflex.studies.evaluation import Point
+from perflex.studies.evaluation.run import Point
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perflex.studies.evaluation import DeviceEvaluation
+    from perflex.studies.evaluation.run import DeviceEvaluation
 
 SIZES = (288, 416, 544, 672, 800, 928)
 COLUMNS = ["size", "variant", "predicted_s", "measured_s", "relative_error", "predicted_rank", "measured_rank"]

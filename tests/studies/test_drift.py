@@ -8,7 +8,7 @@ from perflex import gather_feature_values
 from perflex.errors import MeasurementError
 from perflex.studies.recheck import drift, reference_times
 from perflex.testing import FakeDevice
-from perflex.timing.measuring import MeasurementFailure, Timing
+from perflex.timing.results import MeasurementFailure, Timing
 from uipick import ALL_GENERATORS, KernelCollection
 
 

@@ -14,9 +14,11 @@ from perflex.calibration.device_speed import REFERENCE_RATE
 from perflex.errors import CalibrationError, MeasurementError
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.studies.evaluation import STUDIES, choose_overlap, evaluate_device, write_evaluation
+from perflex.studies.evaluation.files import write_evaluation
+from perflex.studies.evaluation.overlap import choose_overlap
 from perflex.studies.evaluation.report import overall_error, report_text
-from perflex.studies.evaluation.run import Point, StudyResult
+from perflex.studies.evaluation.run import Point, StudyResult, evaluate_device
+from perflex.studies.evaluation.studies import STUDIES
 from perflex.testing import FakeDevice
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from bench.gpu_parts.pipeline import Plan, Variant, prepared, timed_variants
 from bench.gpu_parts.report import report_text
 from bench.gpu_parts.stencil_kernels import Shape, shapes, star25
 from perflex import TimingOptions
-from perflex.analysis.volumes import read_rows
+from perflex.analysis.volumes.compare import read_rows
 from perflex.errors import MeasurementError
-from perflex.studies.evaluation import STUDIES
 from perflex.studies.evaluation.run import DeviceEvaluation, Point, StudyResult
+from perflex.studies.evaluation.studies import STUDIES
 from perflex.testing import FakeDevice
 from perflex.timing.launch.backend import backend_of
 from support.cuda_for_tests import fake_cupy, fake_gpu  # noqa: F401 - fixtures

@@ -11,8 +11,9 @@ from perflex import load_machine
 from perflex.__main__ import main
 from perflex.cli import machine_detect as command
 from perflex.errors import DeviceError, MachineError
-from perflex.studies.machine_detect import detect, detect_machine, measure, reported_cpu
-from perflex.studies.machine_detect.detect import cpu_device
+from perflex.studies.machine_detect import detect, measure
+from perflex.studies.machine_detect.detect import cpu_device, detect_machine
+from perflex.studies.machine_detect.system import reported_cpu
 from perflex.testing import FakeDevice
 from perflex.yaml_file import write_yaml
 

@@ -10,7 +10,8 @@ import loopy as lp
 import numpy as np
 
 from perflex.features import extract_scop
-from perflex.machines import CacheLevel, Machine, MemoryStream
+from perflex.machines.levels import CacheLevel, MemoryStream
+from perflex.machines.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

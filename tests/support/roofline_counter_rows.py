@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perflex.features import Operation
-from perflex.features.gpu import estimate_volumes
+from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.transactions import cache_transactions, global_transactions, local_transactions
 from perflex.features.instructions.instructions import instructions_of
-from perflex.machines import load_machine
+from perflex.machines.lookup import load_machine
 from support.volume_kernels import convolution
 
 if TYPE_CHECKING:

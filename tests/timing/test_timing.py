@@ -17,8 +17,9 @@ from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.fake import FakeBackend, FakeDevice
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.launch.request import LaunchRequest, request_for
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure, open_backend
-from perflex.timing.results import Drift, Measured, TimingSummary
+from perflex.timing.measuring import measure, open_backend
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import Drift, Measured, MeasurementFailure, Timing, TimingSummary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

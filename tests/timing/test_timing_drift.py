@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from perflex.features.sized_kernel import SizedKernel
-from perflex.store import Sample
+from perflex.store.records import Sample
 from perflex.timing.drift import assess_drift, reference_count
 from perflex.timing.fake import FakeDevice
-from perflex.timing.measuring import Timing, TimingOptions, measure
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,12 +15,14 @@ from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.fake import FakeDevice
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.plan import plan_launch
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from perflex.store import Failure, MeasurementKey, Sample
+    from perflex.store.records import Failure, MeasurementKey, Sample
 
 
 class Kept:

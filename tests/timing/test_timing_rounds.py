@@ -8,7 +8,9 @@ import pytest
 
 from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.fake import FakeDevice
-from perflex.timing.measuring import Timing, TimingOptions, measure
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,24 +4,6 @@ from __future__ import annotations
 
 from uipick._argument import Argument, Criterion, multiples_of
 
-__all__ = [
-    "DTYPE",
-    "FITTING_PATTERN_ARGUMENTS",
-    "GID_STRIDE_0",
-    "GID_STRIDE_1",
-    "GROUPS_FIT",
-    "GROUPS_FIT_ONLY",
-    "INT_DTYPE",
-    "LID_STRIDE_0",
-    "LID_STRIDE_1",
-    "LSIZE",
-    "LSIZE_0",
-    "LSIZE_1",
-    "MATRIX_SIZE",
-    "NELEMENTS",
-    "PATTERN_ARGUMENTS",
-]
-
 _WORK_GROUP = Criterion("integers from 1 to 1024", lambda value: 1 <= value <= 1024)
 _GROUP_STRIDE = Criterion(
     "0 (groups follow each other: lsize times the stride in the group) or a positive integer",

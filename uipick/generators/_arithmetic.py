@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from uipick.generators._recurrence import Recurrence
 
-__all__ = ["make_arithmetic_kernel"]
-
 
 def make_arithmetic_kernel(
     name: str,

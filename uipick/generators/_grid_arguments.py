@@ -11,18 +11,6 @@ from uipick.generators._arguments import LSIZE_0, LSIZE_1
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "CHUNK",
-    "FITTING_FIRST",
-    "GRID_2D_ARGUMENTS",
-    "GRID_2D_CONSTRAINTS",
-    "GRID_3D_ARGUMENTS",
-    "GRID_3D_CONSTRAINTS",
-    "GRID_DTYPE",
-    "GRID_SIZES_2D",
-    "grid_sizes_3d",
-]
-
 
 def _fits(arguments: Mapping[str, Any]) -> bool:
     step = arguments.get("lsize_2", 1) * arguments.get("chunk", 1)

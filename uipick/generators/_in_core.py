@@ -10,8 +10,6 @@ from uipick._generator import Generator
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["in_core"]
-
 _CONFINED = Argument(
     "confined",
     "int",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["LAPLACIAN_RADII", "laplacian"]
-
 # Central differences for the second derivative of order 2 radius: centre, one step away, two, ...
 _SECOND_DERIVATIVE = {
     1: (-2.0, 1.0),

@@ -18,20 +18,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = [
-    "CHAINS",
-    "FITTING_LINE_ARGUMENTS",
-    "LINE_ARGUMENTS",
-    "LINE_LSIZE",
-    "LINE_NELEMENTS",
-    "LINE_STRIDE",
-    "items_divide",
-    "make_group_kernel",
-    "make_line_kernel",
-    "sum_of_chains",
-    "whole_items",
-]
-
 LINE_LSIZE = Argument(
     "lsize_0",
     "int",

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["LOCAL_BYTES", "LOCAL_MEMORY_FITS", "local_rows", "make_moves_kernel", "move_sizes"]
-
 LOCAL_BYTES = 32768
 _MOST_ROWS = 8
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["fetch_tile", "fits_in_tile"]
-
 _LOCAL_BYTES = 32768
 
 

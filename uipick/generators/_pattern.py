@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["PATTERN_CONSTRAINTS", "Pattern", "make_pattern_kernel", "pattern_of"]
-
 PATTERN_INAMES = ("g1", "g0", "l1", "l0")
 
 

@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["radau_iia"]
-
 
 @lru_cache(maxsize=8)
 def radau_iia(stages: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

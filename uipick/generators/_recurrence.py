@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["FLOAT_RECURRENCES", "HALF_RECURRENCES", "INT_RECURRENCES", "UNROLL", "Recurrence"]
-
 UNROLL = 64
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["GridLaunch", "Offset", "at", "box", "grid_array", "make_grid_kernel", "star", "tag_letter", "weighted"]
-
 # Steps along x, y (and z) to a neighbour.
 Offset = tuple[int, ...]
 

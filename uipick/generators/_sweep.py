@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from uipick.generators._stencil import GridLaunch, Offset
 
-__all__ = ["SWEEP_TOGETHER", "VARIANT", "make_sweep_kernel", "sweep_tags", "tile_constraints"]
-
 _CENTRE = (0, 0, 0)
 
 VARIANT = Argument(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from uipick._argument import Argument, Criterion, multiples_of
 from uipick._generator import Constraint
 
-__all__ = ["VECTOR_FITS", "VECTOR_LSIZE", "VECTOR_SIZE"]
-
 VECTOR_LSIZE = Argument(
     "lsize_0",
     "int",

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["work_removed"]
-
 # Intel's OpenCL runtime for CPUs drops guards of the form that loopy writes in kernels that load nothing from global
 # memory: all work-items store, also beyond the array's end.
 _STORES_ALONE = Constraint(

@@ -11,8 +11,6 @@ from uipick.generators._vectors import VECTOR_FITS, VECTOR_LSIZE, VECTOR_SIZE
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["AXPY"]
-
 
 def axpy(*, dtype: str, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
     """Scaled vector addition y = 0.5 x + y in place, one element per work-item.

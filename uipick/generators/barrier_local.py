@@ -12,8 +12,6 @@ from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["BARRIER_LOCAL"]
-
 
 def barrier_local(*, dtype: str, **pattern: int | bool) -> lp.TranslationUnit:
     """Local barriers: m of them per work-item, in a loop.

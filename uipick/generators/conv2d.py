@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["CONV2D", "CONV2D_MEM"]
-
 # Loops over a work-item's outputs; one pair of inames each, as loopy enters a loop once.
 _ROLES = ("first", "each", "last")
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["DG_DIFF", "DG_DIFF_MEM", "DG_DIFF_TAGS"]
-
 _WORDS = {
     "plain": "Plain",
     "u_prefetch": "Upre",

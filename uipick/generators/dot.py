@@ -12,8 +12,6 @@ from uipick.generators._vectors import VECTOR_LSIZE, VECTOR_SIZE
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["DOT"]
-
 
 def dot(*, dtype: str, ngroups: int, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
     """Scalar product of two vectors, reduced in two stages, each a launch.

@@ -11,8 +11,6 @@ from uipick.generators._arguments import LSIZE_0, LSIZE_1
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["EMPTY"]
-
 
 def empty(*, lsize_0: int, lsize_1: int) -> lp.TranslationUnit:
     """Launch of ngroups work-groups that do nothing.

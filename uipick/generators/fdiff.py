@@ -11,8 +11,6 @@ from uipick.generators._arguments import DTYPE, GROUPS_FIT
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["FDIFF", "fdiff"]
-
 
 def fdiff(*, dtype: str, tile: int, groups_fit: bool) -> lp.TranslationUnit:
     """Five-point finite differences on a square grid, tiles of u with their halo in local memory.

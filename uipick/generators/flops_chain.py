@@ -13,8 +13,6 @@ from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["FLOPS_ADD_CHAIN", "FLOPS_MADD_CHAIN"]
-
 _UPDATES = {"add": "x{c} = x{c} + step", "madd": "x{c} = x{c} * one + step"}
 
 

@@ -15,8 +15,6 @@ from uipick.generators.flops_pattern import NVARS
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["FLOPS_MIXED_PATTERN"]
-
 _MIXES = ("add_mul", "add_div", "madd_sqrt", "madd_exp", "madd_intadd")
 
 

@@ -15,19 +15,6 @@ from uipick.generators._recurrence import FLOAT_RECURRENCES, UNROLL
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = [
-    "FLOPS_ADD_PATTERN",
-    "FLOPS_COS_PATTERN",
-    "FLOPS_DIV_PATTERN",
-    "FLOPS_EXP_PATTERN",
-    "FLOPS_MADD_PATTERN",
-    "FLOPS_MUL_PATTERN",
-    "FLOPS_RSQRT_PATTERN",
-    "FLOPS_SIN_PATTERN",
-    "FLOPS_SQRT_PATTERN",
-    "NVARS",
-]
-
 NVARS = Argument("nvars", "int", "private variables (16 suit devices with few registers)", (16, 32), (32,))
 _MANY, _FEWER = (1024, 1152, 1280, 1408), (64, 128, 192, 256)
 # By how long an operation takes; functions, with fewest, are the rest.

@@ -12,8 +12,6 @@ from uipick.generators._vectors import VECTOR_FITS, VECTOR_LSIZE
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["GEMV"]
-
 
 def gemv(*, dtype: str, layout: str, prefetch: bool, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
     """Matrix-vector multiplication y = a x, one row of the n by m matrix per work-item.

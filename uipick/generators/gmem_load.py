@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["GMEM_LOAD"]
-
 
 def gmem_load(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int, chains: int) -> lp.TranslationUnit:
     """Global loads alone: m of them per work-item, with a given lid(0) stride, and one store.

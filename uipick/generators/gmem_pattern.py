@@ -12,8 +12,6 @@ from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["GMEM_PATTERN"]
-
 
 def gmem_pattern(*, dtype: str, n_arrays: int, **pattern: int | bool) -> lp.TranslationUnit:
     """Global loads from n_arrays arrays and one store, all with one simple pattern.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["GMEM_REUSE", "GMEM_UNIFORM"]
-
 
 def gmem_reuse(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, afr: int, chains: int) -> lp.TranslationUnit:
     """Global loads of elements that ``afr`` work-items load: access-to-footprint ratio ``afr``.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["GMEM_STORE"]
-
 
 def gmem_store(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int) -> lp.TranslationUnit:
     """Global stores alone: m of them per work-item, with a given lid(0) stride.

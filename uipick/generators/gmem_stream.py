@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["GMEM_ADD", "GMEM_COPY", "GMEM_SCALE", "GMEM_TRIAD"]
-
 _FORMS = {
     "copy": "a$aLD[{place}]",
     "scale": "3 * a$aLD[{place}]",

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["GMEM_WORKING_SET"]
-
 
 def gmem_working_set(
     *,

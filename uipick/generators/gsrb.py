@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["GSRB"]
-
 _STEPS = star(3, 1)[1]
 _HALF = 2
 

@@ -16,14 +16,6 @@ from uipick.generators.flops_pattern import NVARS
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = [
-    "IOPS_ADD_PATTERN",
-    "IOPS_BIT_PATTERN",
-    "IOPS_MADD_PATTERN",
-    "IOPS_MUL_PATTERN",
-    "IOPS_SHIFT_PATTERN",
-]
-
 
 # Any: the pattern's arguments, of the types that their declarations say.
 def _iops(operation: str, *, dtype: str, **arguments: Any) -> lp.TranslationUnit:

@@ -12,8 +12,6 @@ from uipick.generators._line import LINE_LSIZE, make_line_kernel
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["LAUNCHES", "SMALL_GROUPS"]
-
 
 def launches(*, dtype: str, lsize_0: int, groups_fit: bool, stages: int) -> lp.TranslationUnit:  # noqa: ARG001 - groups_fit is always true
     """Several launches in one program: ``stages`` of them, separated by global barriers.

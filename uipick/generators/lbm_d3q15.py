@@ -15,8 +15,6 @@ from uipick.generators._work_removed import work_removed
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["LBM_D3Q15", "LBM_D3Q15_MEM"]
-
 _REST = (0, 0, 0)
 # Along the axes and to the corners of a cube, x first: one of each pair of opposite directions.
 _FORWARD = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1), (1, 1, -1), (1, -1, 1), (-1, 1, 1))

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["LMEM_BROADCAST", "LMEM_LOAD"]
-
 _MOST_BLOCKS = 8
 
 

@@ -12,8 +12,6 @@ from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["LMEM_MADD"]
-
 
 def lmem_madd(*, dtype: str, lsize_0: int, lsize_1: int, depth: int, **pattern: int | bool) -> lp.TranslationUnit:
     """Multiply-adds on operands from local memory, in m rounds between barriers.

@@ -13,8 +13,6 @@ from uipick.generators._pattern import PATTERN_CONSTRAINTS
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["LMEM_MOVE"]
-
 
 def lmem_move(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bool) -> lp.TranslationUnit:
     """Local memory moves: m loads and stores per work-item, a different element each time.

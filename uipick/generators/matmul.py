@@ -11,8 +11,6 @@ from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1, MA
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["MATMUL_ARGUMENTS", "MATMUL_CONSTRAINTS", "MATMUL_SQ", "matmul_sq"]
-
 
 def matmul_sq(*, dtype: str, prefetch: bool, lsize_0: int, lsize_1: int, groups_fit: bool) -> lp.TranslationUnit:
     """Square matrix multiplication c = a b, one element of c per work-item.

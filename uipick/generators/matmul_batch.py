@@ -13,8 +13,6 @@ from uipick.generators._arguments import DTYPE, GROUPS_FIT
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["MATMUL_BATCH"]
-
 _LOCAL_BYTES = 32768
 
 

@@ -13,8 +13,6 @@ from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE, MATRIX_SIZE
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["MATMUL_RB"]
-
 _LOCAL_BYTES = 32768
 # Each use of the block has loops of its own (start, fetch, copy, update, end): a loop is opened in one place.
 _ROWS = ("r_start", "r_fetch", "r_copy", "r", "r_end")

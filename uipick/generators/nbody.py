@@ -12,8 +12,6 @@ from uipick.generators._vectors import VECTOR_FITS, VECTOR_LSIZE
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["NBODY"]
-
 _SOFTENING = 0.0625  # Its square is added to squared distances, which keeps a body's pull on itself finite.
 _AXES = "xyz"
 

@@ -12,8 +12,6 @@ from uipick.generators.matmul import MATMUL_CONSTRAINTS
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["OVERLAP_MADD"]
-
 _LOADS = {"uniform": ("row",), "unit": ("col",), "both": ("row", "col")}
 _GRID = (
     "{{[i_out, j_out, i_in, j_in]: 0 <= i_in < {lsize_1} and 0 <= j_in < {lsize_0} and i_out, j_out >= 0 "

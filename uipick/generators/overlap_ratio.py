@@ -13,8 +13,6 @@ from uipick.generators._pattern import PATTERN_CONSTRAINTS
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["OVERLAP_RATIO"]
-
 
 def overlap_ratio(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bool) -> lp.TranslationUnit:
     """One global load, m local load-store sequences, one global store per work-item.

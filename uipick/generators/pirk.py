@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["CORRECTIONS", "PIRK", "PIRK_IMPLEMENTATIONS", "STAGES", "STEP"]
-
 STAGES = 4
 # One less than the order of Radau IIA(7).
 CORRECTIONS = 6

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["STENCIL2D", "STENCIL2D_MEM"]
-
 
 def _shells(shape: str, radius: int) -> list[list[tuple[int, ...]]]:
     return star(2, radius) if shape == "star" else box(2, radius, 2)

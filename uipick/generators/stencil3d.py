@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["STENCIL3D", "STENCIL3D_MEM"]
-
 _SHELLS = {7: star(3, 1), 19: box(3, 1, 2), 25: star(3, 4), 27: box(3, 1, 3)}
 
 

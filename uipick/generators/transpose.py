@@ -11,8 +11,6 @@ from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE, MATRIX_SIZE
 if TYPE_CHECKING:
     import loopy as lp
 
-__all__ = ["TRANSPOSE"]
-
 _NAIVE = "out$outST[{lsize}*group_0 + item_0, {lsize}*group_1 + item_1] = {load} {{id=move}}"
 _TILED = """
     tile[item_1, item_0] = {load} {{id=fetch}}

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = ["WAVE3D", "WAVE3D_MEM"]
-
 # Square of wave speed times time step over grid spacing, where it is the same everywhere.
 _SQUARED_COURANT_NUMBER = 0.0625
 

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
     from perflex.analysis.blocks.grids import GridStencil
     from perflex.calibration.calibration import Calibration
-    from perflex.machines import Machine
+    from perflex.machines.machine import Machine
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import TimingOptions
-
-__all__ = ["calibrate_blocks", "predicted_times"]
+    from perflex.timing.options import TimingOptions
 
 _OUTPUT = "f_cl_wall_time"
 _AXES = 3
@@ -75,8 +73,10 @@ def calibrate_blocks(
     from perflex.features import extract_scop
     from perflex.fit.fitting import fit_model
     from perflex.fit.table import FeatureTable, scale_features_by_output
-    from perflex.machines import load_machine
-    from perflex.timing.measuring import Timing, TimingOptions, chosen_device, measure
+    from perflex.machines.lookup import load_machine
+    from perflex.timing.measuring import chosen_device, measure
+    from perflex.timing.options import TimingOptions
+    from perflex.timing.results import Timing
 
     where = load_machine(machine)
     workers = int(where.need("cores")) if cores is None else cores

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from perflex.analysis.blocks.grids import GridStencil
     from perflex.calibration.calibration import Calibration
-    from perflex.machines import CacheLevel, Machine
-
-__all__ = ["REUSES", "BlockChoice", "BlockCondition", "choose_block"]
+    from perflex.machines.levels import CacheLevel
+    from perflex.machines.machine import Machine
 
 REUSES = ("row", "plane")
 # Shares that differ by so much are equal enough where exactly equal ones cost too much halo.
@@ -153,7 +152,7 @@ def choose_block(
     from perflex.analysis.blocks.calibrated import predicted_times
     from perflex.analysis.blocks.grids import read_grids
     from perflex.features import Scop, extract_scop
-    from perflex.machines import load_machine
+    from perflex.machines.lookup import load_machine
 
     where = load_machine(machine)
     where.need_levels()

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from perflex.features.scop.scop import Access, Scop, Statement
 
-__all__ = ["Grid", "GridStencil", "read_grids"]
-
 Offset = tuple[int, int, int]
 _AXES = 3
 

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.analysis.blocks.grids import Grid, GridStencil
-    from perflex.machines import CacheLevel, Machine
-
-__all__ = ["block_expression", "block_info", "block_quantities"]
+    from perflex.machines.levels import CacheLevel
+    from perflex.machines.machine import Machine
 
 _COSTS = {
     "f_block_points": "p_point",

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from perflex.analysis.blocks.grids import GridStencil
 
-__all__ = ["needed_bytes"]
-
 
 def needed_bytes(
     stencil: GridStencil, reuse: str, blocks: NDArray[np.int64], *, halo: bool = True

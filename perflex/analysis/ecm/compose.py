@@ -11,9 +11,7 @@ from perflex.errors import MachineError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.machines import Machine
-
-__all__ = ["compose", "cores_by_domain", "on_cores", "saturated", "saturation_cores"]
+    from perflex.machines.machine import Machine
 
 
 # Any: numbers or arrays, throughout.

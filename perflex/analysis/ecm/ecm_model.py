@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.expression.model import Model
-    from perflex.machines import Machine
-
-__all__ = ["ecm_model"]
+    from perflex.machines.machine import Machine
 
 
 def ecm_model(
@@ -51,7 +49,7 @@ def ecm_model(
     Source: YaskSite, Equations 6 and 7.
     """
     from perflex.expression.model import Model
-    from perflex.machines import load_machine
+    from perflex.machines.lookup import load_machine
 
     machine = load_machine(machine)
     clock = machine.need("clock_hz")

@@ -9,9 +9,7 @@ from perflex.errors import UnsupportedKernelError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perflex.machines import Machine
-
-__all__ = ["in_core_cycles"]
+    from perflex.machines.machine import Machine
 
 # What a floating point unit does in one slot; a multiply-add counts as two operations in a machine's throughput.
 _ONE_SLOT = ("add", "mul", "madd")
@@ -43,7 +41,7 @@ def in_core_cycles(machine: Machine | str | Path, kernel: Any, *, sub_group_size
         The machine's throughput is not known.
     """
     from perflex.features import Scop, extract_scop
-    from perflex.machines import load_machine
+    from perflex.machines.lookup import load_machine
 
     machine = load_machine(machine)
     scop = kernel if isinstance(kernel, Scop) else extract_scop(getattr(kernel, "kernel", kernel))

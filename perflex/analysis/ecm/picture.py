@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from perflex.features.cpu.result import EcmEstimate
 
-__all__ = ["draw_layers", "thresholds"]
-
 _DASHES = ("-", "--", "-.", ":")
 
 

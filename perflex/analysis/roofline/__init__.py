@@ -1,3 +1,1 @@
 """The instruction roofline: instructions, transactions, ceilings and walls (Ding and Williams, PMBS 2019)."""
-
-from __future__ import annotations

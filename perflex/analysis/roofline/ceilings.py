@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.calibration.calibration import Calibration
-    from perflex.machines import Machine
-
-__all__ = ["Ceiling", "Ceilings", "ceilings_of"]
+    from perflex.machines.machine import Machine
 
 # What a second of a level is made of: facts that multiply to bytes (or instructions) per second.
 _FACTS = {

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
     from perflex.analysis.roofline.ceilings import Ceiling
     from perflex.analysis.roofline.place import RooflinePlace
-    from perflex.machines import Machine
-
-__all__ = ["MOST_COLUMNS", "draw_roofline"]
+    from perflex.machines.machine import Machine
 
 # Kernels in one picture.
 MOST_COLUMNS = 3

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
     from perflex.analysis.roofline.ceilings import Ceilings
     from perflex.features import Scop
-    from perflex.machines import Machine
-
-__all__ = ["MEMORY_LEVELS", "RooflinePlace", "place_of"]
+    from perflex.machines.machine import Machine
 
 # Levels that all instructions are compared with, and the feature that counts each one's transactions.
 MEMORY_LEVELS = {"l1": "f_txn_l1", "l2": "f_txn_l2", "dram": "f_txn_dram"}

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
     from perflex.analysis.roofline.ceilings import Ceilings
     from perflex.analysis.roofline.place import RooflinePlace
-    from perflex.machines import Machine
-
-__all__ = ["LEVEL_NAMES", "as_json", "ceiling_lines", "place_lines"]
+    from perflex.machines.machine import Machine
 
 LEVEL_NAMES = {"instructions": "instruction issue", "l1": "L1", "local": "local memory", "l2": "L2", "dram": "DRAM"}
 

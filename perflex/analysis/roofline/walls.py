@@ -8,8 +8,6 @@ import numpy as np
 
 from perflex.features.gpu.wavefronts import bank_conflicts, distinct
 
-__all__ = ["Wall", "global_walls", "local_walls", "pattern_transactions"]
-
 
 @dataclass(frozen=True)
 class Wall:

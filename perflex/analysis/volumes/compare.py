@@ -14,8 +14,6 @@ from perflex.errors import FileFormatError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ComparedPair", "TableComparison", "compare_rows", "comparison_table", "read_rows"]
-
 Row = dict[str, str]
 
 

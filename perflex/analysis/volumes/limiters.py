@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.features import Scop
-    from perflex.machines import Machine
-
-__all__ = ["LIMITERS", "Limits", "limits_of"]
+    from perflex.machines.machine import Machine
 
 LIMITERS = ("DRAM", "L2", "L1", "arithmetic")
 """Parts of a GPU that can limit a kernel, the farthest from its cores first."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from perflex.analysis.volumes.compare import TableComparison
     from perflex.analysis.volumes.series import SeriesRow
 
-__all__ = ["draw_comparison", "draw_series", "shape_colour"]
-
 # Wide shapes are red, tall ones green, deep ones blue (Ernst et al., Section 5.1).
 _FULL = (256, 256, 64)
 _NOTED = 4

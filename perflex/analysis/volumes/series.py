@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from perflex.errors import UnsupportedKernelError
 from perflex.features import parse_feature
 from perflex.features.gpu.su_stencil import recognise_stencil
-from perflex.machines import residency
+from perflex.machines.residency import residency
 from perflex.machines.target import Target
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
     from perflex.features import Scop
     from perflex.features.gpu.su_stencil import SuStencil
-    from perflex.machines import Machine
-
-__all__ = ["SeriesRow", "layers_fit", "level_without_layer_reuse", "series_row"]
+    from perflex.machines.machine import Machine
 
 
 @dataclass(frozen=True)

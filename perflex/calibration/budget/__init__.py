@@ -3,10 +3,3 @@
 `choose` picks the kernels that determine the parameters best (D-optimal design); `measure_within_budget` does so in
 batches, for what a kernel costs and tells is known only as well as the parameters are.
 """
-
-from __future__ import annotations
-
-from perflex.calibration.budget.choose import ChosenRows, choose
-from perflex.calibration.budget.sequential import BudgetReport, measure_within_budget
-
-__all__ = ["BudgetReport", "ChosenRows", "choose", "measure_within_budget"]

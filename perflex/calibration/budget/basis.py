@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["NEW", "cheapest_basis", "require_affordable", "scaled_columns", "undetermined"]
-
 # How much of a row must point in a new direction to count: clear cases first, doubtful ones only where needed.
 NEW = (1e-2, 1e-4, 1e-6, 1e-8)
 

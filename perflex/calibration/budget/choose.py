@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ChosenRows", "choose"]
-
 # Where the exchanges to consider are so few, there is time to start again from changed choices.
 _THOROUGH = 4000
 _ROUNDS = 40

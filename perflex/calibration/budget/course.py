@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from perflex.calibration.budget.measured import KernelPool
     from perflex.expression.model import Model
     from perflex.progress import Progress
-    from perflex.timing.measuring import TimingOptions
+    from perflex.timing.options import TimingOptions
 
     Array = NDArray[np.float64]
-
-__all__ = ["SequentialDesign"]
 
 # Share of the budget that may be spent once each batch is done.
 _SHARES = (0.1, 0.5)

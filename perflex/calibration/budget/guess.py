@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from perflex.expression.roles import Monomial, Roles
     from perflex.fit.table import FeatureInfo, FeatureTable
 
-__all__ = ["rough_parameters"]
-
 # Seconds; the first prefix that fits counts. Operations and bytes are those of a whole device.
 _PER_UNIT = (
     ("f_sync_kernel_launch", 1e-5),

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["elasticities", "information_share"]
-
 # A median of n timings has this times the standard error of their mean; an interquartile range is so many
 # standard deviations (both for normally distributed timings).
 _MEDIAN = 1.2533

@@ -12,7 +12,8 @@ import numpy as np
 from perflex.calibration.budget.spending import device_time
 from perflex.errors import PerflexWarning
 from perflex.fit.table import FeatureInfo
-from perflex.timing.measuring import MeasurementFailure, measure
+from perflex.timing.measuring import measure
+from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
     from perflex.fit.table import FeatureTable
     from perflex.progress import Progress
     from perflex.store.resume import RecordOnly
-    from perflex.timing.measuring import Timing, TimingOptions
-
-__all__ = ["KernelPool"]
+    from perflex.timing.options import TimingOptions
+    from perflex.timing.results import Timing
 
 
 @dataclass

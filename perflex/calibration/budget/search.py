@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Search"]
-
 # Information in every direction to begin with, in terms of the strongest row's: makes the first gains finite.
 _RIDGE = 1e-8
 _LEAST_GAIN = 1e-9

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
 
-__all__ = ["BudgetReport", "measure_within_budget"]
-
 
 @dataclass(frozen=True)
 class BudgetReport:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.timing.measuring import MeasurementFailure
+from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from perflex.timing.measuring import Timing, TimingOptions
+    from perflex.timing.options import TimingOptions
+    from perflex.timing.results import Timing
 
     Array = NDArray[np.float64]
-
-__all__ = ["device_time", "expected_device_time", "longest_launch", "one_block"]
 
 # Launches that are not timed when a kernel is started.
 _FIRST = 2

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
 
-__all__ = ["ModelComparison", "aicc", "aicc_differences", "compare_models"]
-
 
 @dataclass(frozen=True)
 class ModelComparison:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from perflex.calibration.diagnosis.result import ParameterDiagnosis
     from perflex.fit.result import FitResult
 
-__all__ = ["findings_of"]
-
 # Belsley, Kuh and Welsch, Regression Diagnostics (1980), section 3.2: above 30 columns are strongly dependent.
 _STRONG_DEPENDENCE = 30.0
 # Cook and Weisberg (1982), section 3.5: a row beyond this moves the fit to the edge of its confidence region.

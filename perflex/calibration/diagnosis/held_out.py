@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
 
-__all__ = ["HeldOut", "generators_of", "held_out_by_generator", "relative_errors"]
-
 # A refit begins where the fit to all kernels ended, and at one point besides.
 _STARTS = 1
 

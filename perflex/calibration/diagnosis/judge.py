@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["STRONG_CORRELATION", "diagnose"]
-
 STRONG_CORRELATION = 0.95
 _CONFIDENCE = 0.95
 # Errors in the file and errors computed from its values and parameters agree to rounding.

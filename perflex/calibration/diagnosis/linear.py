@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["LinearFit"]
-
 # A leverage this close to one leaves a residual of nothing but rounding.
 _ALONE = 1e-10
 _RANK_TOLERANCE = 1e-8

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from perflex.calibration.diagnosis.result import Diagnosis, KernelDiagnosis
 
-__all__ = ["draw_diagnosis"]
-
 _LONGEST_NAME = 44
 # Marks on an axis of ratios, by how far it reaches.
 _FINE = (0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5)

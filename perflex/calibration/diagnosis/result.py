@@ -11,16 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "CorrelatedPair",
-    "Diagnosis",
-    "Finding",
-    "GeneratorDiagnosis",
-    "Informant",
-    "KernelDiagnosis",
-    "ParameterDiagnosis",
-]
-
 _TOLD = 0.01
 
 

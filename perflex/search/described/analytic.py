@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from perflex.expression.compiled import CompiledExpression
     from perflex.search.described.description import Description
 
-__all__ = ["AnalyticFit", "fit_analytic"]
-
 # Error of the model that residuals are weighed with against the priors, in the logarithm of the time.
 _SPREAD = 0.2
 # How much larger that error may be for a configuration e times slower than the fastest: they need not be told apart.

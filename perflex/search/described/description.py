@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from perflex.search.formula import Formula
 
-__all__ = ["Description", "Parameter", "Tunable"]
-
 # Columns of this length fill a few gigabytes.
 _MOST_COMBINATIONS = 20_000_000
 

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
     from perflex.yaml_file import Section
 
-__all__ = ["description_names", "load_description"]
-
 SCHEMA = "perflex-description/1"
 _SUFFIXES = (".yaml", ".yml")
 _HOME = "perflex.models"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["HybridPrediction", "HybridPredictor", "check_learn", "predict_hybrid"]
-
 MEMBERS = ("Gaussian process on the residual", "trees on the residual", "boosted trees on the residual", "trees")
 # Shares of those on the residual. Trees without the analytic model's shape extrapolate worst: their share grows with
 # the measurements, to at most _DIRECT, half of that at _DIRECT_AT of them.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["boosted_trees", "gaussian_process", "random_trees"]
-
 # The cost of a Gaussian process grows with the cube of its rows.
 _PROCESS_ROWS = 600
 # Columns that a split chooses from, as a share.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from perflex.machines.machine import Machine
 
-__all__ = ["PLATFORM_FACTS", "platform_of"]
-
 # Facts of a usual recent GPU of each maker, for devices that no machine file describes. Sources: NVIDIA, CUDA C++
 # Programming Guide, technical specifications per compute capability; AMD, RDNA 2 and RDNA 3 instruction set guides.
 _USUAL: Mapping[str, Mapping[str, float]] = {

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.search.described.description import Description
 
-__all__ = ["DescribedSpace", "ReadingFit"]
-
 
 class _OnDemand(Sequence[Any]):
     """What a function gives for each number: spaces have 100,000 configurations, of which few are looked at."""

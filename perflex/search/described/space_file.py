@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
 
 
-__all__ = ["load_described_space"]
-
 _UNITS = {"s": 1e3, "seconds": 1e3, "ms": 1.0, "milliseconds": 1.0, "us": 1e-3, "microseconds": 1e-3, "ns": 1e-6}
 _TABLE_TIMES = ("time_ms_median", "time_ms")
 _MAX_BYTES = 2**30

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from perflex.progress import Progress
     from perflex.search.spaces.candidates import Candidates
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import TimingOptions
-
-__all__ = ["measure_variants", "random_batch"]
+    from perflex.timing.options import TimingOptions
 
 
 def random_batch(candidates: Candidates, count: int, seed: int = 0) -> list[int]:
@@ -58,7 +56,8 @@ def measure_variants(
     """
     from perflex.devices.listing import find_device
     from perflex.devices.wall_time import device_of
-    from perflex.timing.measuring import MeasurementFailure, measure
+    from perflex.timing.measuring import measure
+    from perflex.timing.results import MeasurementFailure
 
     if not numbers:
         return {}

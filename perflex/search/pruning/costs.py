@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["KINDS", "dominating", "feature_kind", "model_costs"]
-
 KINDS = ("memory", "on-chip", "overhead", "other")
 _OVERLAPPING = {"max": None, "smooth_max": -1, "overlap": 2, "partial_overlap": 2}
 _ON_CHIP = ("f_op_", "f_chain_", "f_inst_", "f_l1_", "f_lmem_")

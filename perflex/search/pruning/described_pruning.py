@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["DescribedPruning", "prune_described"]
-
 _NEAR = 1.05
 
 

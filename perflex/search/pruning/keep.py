@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["Keep", "check_keep", "decide", "held_out_logs", "number_kept"]
-
 Keep = float | int | Promise
 
 

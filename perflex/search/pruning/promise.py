@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["KeepDecision", "Promise", "keep_by_promise"]
-
 # Level that the conformal quantile must not miss by rounding: 0.95 * 20 is 19, not 20.
 _ROUNDING = 1e-9
 

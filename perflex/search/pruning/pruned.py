@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["PrunedVariant", "Pruning"]
-
 _SHOWN = 10
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from perflex.calibration.calibration import Calibration
-    from perflex.machines import Machine
+    from perflex.machines.machine import Machine
     from perflex.progress import Progress
     from perflex.search.described.hybrid import HybridPredictor
     from perflex.search.pruning.keep import Keep
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from perflex.store.store import StorePlace
 
     Array = NDArray[np.float64]
-
-__all__ = ["prune"]
 
 _CONFIDENCE = 0.95
 

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.calibration.calibration import Calibration
-    from perflex.machines import Machine
+    from perflex.machines.machine import Machine
     from perflex.search.spaces.space import VariantSpace
-
-__all__ = ["RankedVariant", "rank"]
 
 
 @dataclass(frozen=True)

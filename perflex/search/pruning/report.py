@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["PruningCheck", "check_pruning", "draw_pruning", "draw_times"]
-
 # From so many points on, they are drawn small.
 _MANY = 500
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from perflex.errors import PerflexError, SpaceError
 
-__all__ = ["NotBuiltError", "Settings", "Value", "built", "settings_text"]
-
 Value = bool | int | float | str
 Settings = Mapping[str, Value]
 

@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.calibration import Calibration
-    from perflex.machines import Machine, Target
+    from perflex.machines.machine import Machine
+    from perflex.machines.target import Target
     from perflex.progress import Progress
     from perflex.store.store import StorePlace
-
-__all__ = ["Candidates", "KernelVariants", "candidates_of", "columns_of", "named_variants", "sizes_of"]
 
 _LISTED = 12
 

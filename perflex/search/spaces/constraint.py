@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from perflex.search.formula import Formula
 
-__all__ = ["Constraint", "read_constraint"]
-
 Settings = Mapping[str, Any]
 
 

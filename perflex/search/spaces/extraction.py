@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.machines import Machine, Target
+    from perflex.machines.machine import Machine
+    from perflex.machines.target import Target
     from perflex.progress import Progress
     from perflex.search.spaces.building import Settings
     from perflex.search.spaces.space import VariantSpace
     from perflex.store.store import StorePlace
-
-__all__ = ["ExtractedSpace", "extract_space"]
 
 _LISTED = 8
 _OBJECTS_BETWEEN = 200_000

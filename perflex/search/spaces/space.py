@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from perflex.machines import Machine
+    from perflex.machines.machine import Machine
     from perflex.progress import Progress
     from perflex.search.spaces.building import Settings, Value
     from perflex.search.spaces.constraint import Constraint
     from perflex.search.spaces.extraction import ExtractedSpace
     from perflex.store.store import StorePlace
-
-__all__ = ["VariantSpace"]
 
 _EXAMPLE = "e.g. {'tile': (8, 16, 32)}"
 

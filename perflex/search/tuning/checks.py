@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["check_budgets", "check_names", "number_of", "prior_of", "seconds_of"]
-
 
 def check_names(count: int, names: Sequence[str]) -> None:
     """Stop unless there are variants, with a name for each.

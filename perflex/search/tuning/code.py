@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from perflex.search.spaces.building import Settings
     from perflex.timing.launch.request import LaunchRequest
 
-__all__ = ["generate_code"]
-
 
 def generate_code(
     build: Callable[..., Any],

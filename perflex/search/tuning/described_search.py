@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["DescribedSearch", "most_promising", "spread_batch"]
-
 _FIRST = 25
 _BATCH = 5
 # Share of a batch that looks elsewhere than the predicted best, and how fast the chance to be looked at falls with the

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["FeatureSearch", "features_of"]
-
 _NO_TABLE = "features must be a finite table of numbers with a row per variant and a column per feature"
 # Variants asked for at a time after the first batch: each is chosen knowing fewer times, and building a few together
 # keeps the device warm.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["first_batch"]
-
 _CANDIDATES = 4000
 
 

@@ -16,8 +16,6 @@ from perflex.search.tuning.tuner import Tuner
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["KernelTunerStrategy"]
-
 # Configurations between fits.
 _TOGETHER = 5
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["Forecast", "GaussianPredictor", "ModelPredictor", "Predictor"]
-
 _SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _NOISES = (1e-4, 1e-3, 1e-2, 1e-1)
 _LINEAR = (0.0, 1.0)

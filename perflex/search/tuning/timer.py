@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.measuring import TimingOptions
-
-__all__ = ["VariantTimer"]
+    from perflex.timing.options import TimingOptions
 
 # Several, because one may have been lucky in the beginning.
 _REFERENCES = 3

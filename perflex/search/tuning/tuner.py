@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["Proposal", "Tuner", "TunerStep"]
-
 _FIRST_SHARE = 0.3
 _MOST_FIRST = 60
 

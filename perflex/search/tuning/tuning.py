@@ -33,16 +33,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.calibration.calibration import Calibration
-    from perflex.machines import Machine
+    from perflex.machines.machine import Machine
     from perflex.progress import Progress
     from perflex.search.pruning.promise import KeepDecision, Promise
     from perflex.search.spaces.space import VariantSpace
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.measuring import TimingOptions
-
-__all__ = ["PLAIN_FEATURES", "TuningResult", "tune"]
+    from perflex.timing.options import TimingOptions
 
 # What every kernel has, and what most differ in; a calibration's model says more.
 PLAIN_FEATURES = (
@@ -201,7 +199,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         As `gather_feature_values`.
     """
     from perflex.devices.listing import find_device
-    from perflex.timing.measuring import TimingOptions
+    from perflex.timing.options import TimingOptions
 
     check_budgets(budget, budget_s, first)
     _check_who_measures(space, device, measure, calibration)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
 
-__all__ = ["write_evaluation"]
-
 SUMMARY = ("device", "study", "variant", "model", "geomean_error", "noise_floor", "pairs", "pairs_ranked_right")
 POINTS = (
     "device", "study", "variant", "size", "model", "used", "predicted_s", "measured_s", "relative_error", "spread",

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
 
-__all__ = ["Candidate", "OverlapChoice", "choose_overlap"]
-
 FOLDS = 5
 # A simpler model is kept unless a later one predicts better by more than this share.
 _WORTH_IT = 0.05

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
 
-__all__ = ["draw_overlap", "draw_steps", "draw_study"]
-
-
 _MARKERS = ("o", "s", "^", "D")
 # With more variants than this the legend stands beside the picture.
 _FEW = 2

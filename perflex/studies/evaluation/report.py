@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
     from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
 
-__all__ = ["overall_error", "report_text", "short_rows"]
-
-
 def report_text(evaluations: Sequence[DeviceEvaluation], pictures: Sequence[str]) -> str:
     """Return ``report.md``.
 

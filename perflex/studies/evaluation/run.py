@@ -19,7 +19,9 @@ from perflex.fit.result import geometric_mean_error
 from perflex.calibration.gathering import gather_feature_values
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.store.resume import RecordOnly, recording
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.timing.results import (MeasurementFailure, Timing)
+from perflex.timing.options import (TimingOptions)
+from perflex.timing.measuring import (measure)
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError
 
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from perflex.progress import Progress
     from perflex.store.records import Recorder
     from uipick import MeasurementKernel
-
-__all__ = ["DeviceEvaluation", "Point", "StudyResult", "evaluate_device"]
 
 # Variants count as different when their times are further apart than this fraction (paper Section 8.4).
 DIFFERENT = 0.07

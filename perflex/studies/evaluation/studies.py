@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from uipick import MeasurementKernel
 
-__all__ = ["OVERLAPS", "STUDIES", "Study"]
-
 # Names of the ways to compose costs, the simplest first; models are called <study>_<overlap>. The first three add or
 # overlap costs per operation and access (paper Section 8.1); the last one has the in-core time of each variant.
 OVERLAPS = ("linear", "overlap", "partial", "incore")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from perflex.studies.machine_detect.system import ReportedCpu
     from perflex.timing.launch.backend import TimedDevice
 
-__all__ = ["Detected", "cpu_device", "detect_machine"]
-
 # How much faster than memory a level has to be to be believed.
 _SHOWS = 1.2
 # Bytes per cycle that loads of single values can reach: two of 4 bytes.
@@ -105,7 +103,7 @@ def detect_machine(
     MachineError
         The operating system reports no caches, a kernel cannot be timed, or the times make no sense.
     """
-    from perflex.timing.measuring import TimingOptions
+    from perflex.timing.options import TimingOptions
 
     cpu = reported_cpu() if cpu is None else cpu
     # The fastest of several timings: what else the machine does only makes it slower.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from perflex.studies.machine_detect.measure import Bandwidths, MeasuredRates
     from perflex.studies.machine_detect.system import ReportedCache, ReportedCpu
 
-__all__ = ["machine_document"]
-
 # Loads and stores that take at most this many times as long as the loads alone go at once.
 _AT_ONCE = 1.5
 _AMD, _INTEL = "AMD", "Intel"

@@ -10,18 +10,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-__all__ = [
-    "CHAIN_LENGTH",
-    "CHUNK_BYTES",
-    "MADDS",
-    "MADD_SIZES",
-    "chain_kernel",
-    "load_kernel",
-    "madd_kernel",
-    "stream_kernel",
-    "update_kernel",
-]
-
 # Work-items of a work-group, and rows that each has in an iteration: a vector each, and few enough to be registers.
 _ITEMS, _CHAINS = 16, 8
 _ELEMENT_BYTES = 4

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from perflex.progress import Progress
     from perflex.studies.machine_detect.system import ReportedCache
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.measuring import TimingOptions
-
-__all__ = ["Bandwidths", "MeasuredRates", "measure_rates"]
+    from perflex.timing.options import TimingOptions
 
 # Bytes that a core goes through in the shorter of two launches, and how many times as many in the longer.
 _BYTES, _QUICK_BYTES, _TIMES = 64 * 2**20, 16 * 2**20, 3
@@ -123,7 +121,8 @@ def measure_rates(
     MachineError
         A kernel could not be timed, or a longer launch took no longer than a shorter one.
     """
-    from perflex.timing.measuring import Measured, Timing, measure
+    from perflex.timing.measuring import measure
+    from perflex.timing.results import Measured, Timing
 
     sets = _working_sets(caches, cores)
     dtypes = ("float32", "float64") if getattr(device, "double_precision", True) else ("float32",)

@@ -12,8 +12,6 @@ from perflex.errors import MachineError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ReportedCache", "ReportedCpu", "reported_cpu"]
-
 _SIZE = re.compile(r"(\d+)([KMG]?)")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _VENDORS = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from perflex.timing.executors.portions import Portion, PortionResult
 
-__all__ = ["DEVICE_RESOURCE", "DaskExecutor", "dask_executor"]
-
 _Result = TypeVar("_Result")
 
 # What workers declare: ``dask worker ADDRESS --resources perflex_device=1``.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from perflex.timing.launch.backend import TimedDevice
 
-__all__ = ["device_lock", "lock_path"]
-
 # Longer than any portion of work takes, with a queue of them before it.
 _PATIENCE_S = 3600.0
 _PAUSE_S = 0.01

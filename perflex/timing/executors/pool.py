@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from perflex.timing.executors.portions import Portion, PortionResult
 
-__all__ = ["FAULTS", "LOSSES", "MeasuringExecutor", "Pool", "WorkersDiedError", "explained"]
-
 _LOOK_S = 1.0
 # A worker or the way to it is gone; the work may succeed elsewhere.
 LOSSES = (BrokenExecutor, CancelledError)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
 
-__all__ = ["Item", "ItemResult", "Portion", "PortionResult", "divide"]
-
 _Entry = TypeVar("_Entry")
 
 # A portion is what is lost at most when a worker dies, and has to be large enough for rounds to interleave kernels.

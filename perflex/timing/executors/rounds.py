@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from perflex.timing.results import Measured
     from perflex.timing.rounds import Entry
 
-__all__ = ["measure_on"]
-
 # So many workers may die in a portion before its kernels are tried one by one, and in one kernel before it is given up.
 _DEATHS = 2
 

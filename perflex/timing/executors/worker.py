@@ -19,8 +19,6 @@ from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 if TYPE_CHECKING:
     from perflex.timing.executors.portions import Item, Portion
 
-__all__ = ["device_here", "time_portion"]
-
 
 def time_portion(portion: Portion) -> PortionResult:
     """Time the kernels of a portion in rounds on this machine's device; nothing is kept here.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from perflex.timing.launch.backend import RunLimits
     from perflex.timing.launch.request import LaunchRequest
 
-__all__ = ["IsolatedBackend", "IsolatedRunnable"]
-
 # What a run may take besides the launches: first the driver's own work at the first launch, later stalls of the host.
 _FIRST_S = 3.0
 _LATER_S = 5.0

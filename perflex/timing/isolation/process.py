@@ -10,8 +10,6 @@ from perflex.errors import DeviceError
 if TYPE_CHECKING:
     from perflex.devices.device import Device
 
-__all__ = ["WorkerProcess"]
-
 _START_LIMIT_S = 60.0
 # Asked for its own warnings to stay quiet: what the user makes of warnings is not meant for drivers.
 _WORDS = ("-P", "-W", "ignore", "-m", "perflex.timing.isolation.worker")

@@ -21,8 +21,6 @@ from perflex.timing.launch.backend import backend_of
 if TYPE_CHECKING:
     from perflex.timing.launch.backend import BuiltKernel, KernelBackend
 
-__all__ = ["main"]
-
 # Processes that the parent forked may hold its end of standard input open; so its death is looked for, too.
 _LOOK_S = 5.0
 

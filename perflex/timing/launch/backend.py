@@ -10,17 +10,6 @@ if TYPE_CHECKING:
     from perflex.machines.resources import Resources
     from perflex.timing.launch.request import LaunchRequest
 
-__all__ = [
-    "Backend",
-    "BuiltKernel",
-    "CustomDevice",
-    "KernelBackend",
-    "RunLimits",
-    "Runnable",
-    "TimedDevice",
-    "backend_of",
-]
-
 
 class Runnable(Protocol):
     """A kernel with sizes, built and ready to run."""

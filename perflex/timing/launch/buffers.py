@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from perflex.timing.launch.memory import DeviceMemory
     from perflex.timing.launch.plan import ArrayPlan
 
-__all__ = ["BufferPool", "Slot", "assign_slots", "sample_data"]
-
 _BLOCK_ELEMENTS = 1 << 20
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from perflex.machines.resources import Resources
     from perflex.timing.launch.sizes import Grid
 
-__all__ = ["build_failure", "check_built"]
-
 _MESSAGE_LINES = 4
 
 

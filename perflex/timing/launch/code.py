@@ -12,8 +12,6 @@ import perflex.isl  # noqa: F401 - mends what loopy misses
 if TYPE_CHECKING:
     from perflex.devices.device import Api
 
-__all__ = ["device_code", "program_name", "retargeted"]
-
 # NVRTC has these built in, and no files of these names.
 _STANDARD_HEADERS = re.compile(r"^[ \t]*#include <(?:math|stdbool|stdint)\.h>[ \t]*\n", re.MULTILINE)
 

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
 
-__all__ = ["CudaBackend", "CudaRunnable", "compiled_resources"]
-
-
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
 

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from perflex.devices.device import Device
 
-__all__ = ["HOLD_NAME", "CudaContext", "Hold"]
-
-
 _POOL_SHARE = 0.25
 
 

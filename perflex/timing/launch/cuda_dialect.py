@@ -23,8 +23,6 @@ import perflex.isl  # noqa: F401 - mends what loopy misses
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["CudaDialect", "cuda_name", "with_supplements"]
-
 _LANES = (2, 3, 4, 8, 16)
 _C_NAMES: Mapping[str, str] = {
     "int8": "signed char",

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CudaMemory", "DeviceMemory", "OpenCLMemory", "out_of_cuda_memory", "out_of_opencl_memory"]
-
 
 class DeviceMemory(Protocol):
     """Allocates and fills buffers on one device."""

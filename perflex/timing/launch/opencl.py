@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
 
-__all__ = ["OpenCLBackend", "OpenCLRunnable", "open_device"]
-
 # Of device memory, for buffers of kernels that ran before: they are filled once, and most kernels share them.
 _POOL_SHARE = 0.25
 _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")

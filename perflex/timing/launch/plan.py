@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from perflex.devices.device import Api
 
-__all__ = ["ArrayPlan", "DeviceProgram", "LaunchPlan", "plan_launch"]
-
 
 @dataclass(frozen=True)
 class ArrayPlan:

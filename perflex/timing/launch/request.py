@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.sizes import SizedLaunch
 
-__all__ = ["LaunchRequest", "launch_request", "request_for"]
-
 # In the code, not among the arguments: a kernel may compute in double precision what it stores in single.
 _DOUBLE = re.compile(r"\bdouble\d*\b")
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from perflex.devices.device import Device
     from perflex.timing.launch.plan import ArrayPlan, LaunchPlan
 
-__all__ = ["Grid", "SizedLaunch", "check_limits", "size_launch"]
-
 # Scalars that are no sizes (a factor, say) need some value that neither vanishes nor grows.
 _FLOAT_SCALAR = 0.75
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError
 from perflex.features.sized_kernel import SizedKernel
-from perflex.machines import load_machine
-from perflex.timing.measuring import MeasurementFailure, TimingOptions, measure
+from perflex.machines.lookup import load_machine
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure
 
 from .ceiling_kernels import Quantity, copy_sizes, kernels_of, quantities, with_count
 from .driver_copy import driver_copy_s

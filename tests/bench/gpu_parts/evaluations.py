@@ -8,16 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError
-from perflex.studies.evaluation import STUDIES, evaluate_device, write_evaluation
-from perflex.timing.measuring import TimingOptions
+from perflex.studies.evaluation.files import write_evaluation
+from perflex.studies.evaluation.run import evaluate_device
+from perflex.studies.evaluation.studies import STUDIES
+from perflex.timing.options import TimingOptions
 
 from .budget import TimeUpError
 from .parts import Goal
 from .workers import code_workers
 
 if TYPE_CHECKING:
-    from perflex.studies.evaluation import DeviceEvaluation
-    from perflex.studies.evaluation.run import StudyResult
+    from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
 
     from .budget import Allotted
     from .parts import PartRun, Setting

@@ -10,7 +10,8 @@ import numpy as np
 
 from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.launch.request import request_for
-from perflex.timing.measuring import TimingOptions, open_backend
+from perflex.timing.measuring import open_backend
+from perflex.timing.options import TimingOptions
 
 from .keeping import rows_kept
 

@@ -46,7 +46,8 @@ class OpenOnce:
 
     def backend(self) -> _Kept:
         """Return what runs kernels, a real device's in a process of their own; the first limits hold."""
-        from perflex.timing.measuring import TimingOptions, open_backend
+        from perflex.timing.measuring import open_backend
+        from perflex.timing.options import TimingOptions
 
         if self._inner is None:
             self._inner = open_backend(self._device, self._options or TimingOptions())

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from perflex.machines.resources import Resources
     from perflex.timing.launch.backend import KernelBackend
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.measuring import Timing, TimingOptions
+    from perflex.timing.options import TimingOptions
+    from perflex.timing.results import Timing
 
     from .budget import Allotted
     from .parts import Setting

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex.timing.measuring import MeasurementFailure, measure
+from perflex.timing.measuring import measure
+from perflex.timing.results import MeasurementFailure
 
 from .budget import TimeUpError
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from perflex.features.sized_kernel import SizedKernel
-    from perflex.timing.measuring import Timing, TimingOptions
+    from perflex.timing.options import TimingOptions
+    from perflex.timing.results import Timing
 
     from .budget import Allotted
 

@@ -13,14 +13,15 @@ import pytest
 import perflex.devices.listing as devices_module
 from perflex import Calibration, Model, calibrate
 from perflex.__main__ import main
-from perflex.calibration.budget import measure_within_budget
 from perflex.calibration.budget.guess import rough_parameters
+from perflex.calibration.budget.sequential import measure_within_budget
 from perflex.calibration.budget.spending import device_time, expected_device_time, longest_launch, one_block
 from perflex.calibration.gathering import Measuring, gather_feature_values, target_on
 from perflex.cli.arguments import ArgumentError, read_seconds
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.timing.fake import FakeBackend, FakeDevice, FakeRunnable
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure, Timing
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import pytest
 
 from perflex import Calibration, Diagnosis, diagnose
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.calibration.diagnosis import aicc, aicc_differences, compare_models, held_out_by_generator
+from perflex.calibration.diagnosis.compare import aicc, aicc_differences, compare_models
+from perflex.calibration.diagnosis.held_out import held_out_by_generator
 from perflex.errors import CalibrationError
 from perflex.expression.model import Model
 from perflex.fit.fitting import fit_model

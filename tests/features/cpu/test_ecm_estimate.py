@@ -11,7 +11,7 @@ import pytest
 from perflex import load_machine
 from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
 from perflex.features import annotate, extract_scop
-from perflex.features.cpu import estimate_ecm
+from perflex.features.cpu.estimate import estimate_ecm
 from perflex.features.cpu.traced import Traced, inequality
 from support.ecm_kernels import jacobi2d, jacobi3d, loopy_kernel, on_grid, small_machine, wave3d
 from tests.oracles.star_stencil import star_stencil

@@ -10,7 +10,7 @@ import pytest
 
 from oracles.lru import Reference, lru_crossings, trace_of
 from perflex.features import extract_scop
-from perflex.features.cpu import estimate_ecm
+from perflex.features.cpu.estimate import estimate_ecm
 from support.ecm_kernels import loopy_kernel, on_grid, small_machine, star_offsets, terms
 
 A, B, C, D, E = (place << 26 for place in range(5))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from perflex import load_machine
-from perflex.features.cpu import estimate_ecm
+from perflex.features.cpu.estimate import estimate_ecm
 from support.ecm_kernels import jacobi2d, jacobi3d, small_machine, wave3d
 from tests.oracles.star_stencil import StarStencil, star_stencil
 

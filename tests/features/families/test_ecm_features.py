@@ -10,7 +10,7 @@ import pytest
 from perflex import Model, calibrate, load_machine, using_machine
 from perflex.errors import MachineError
 from perflex.features import Target, count_features, extract_scop, parse_feature
-from perflex.features.cpu import estimate_ecm
+from perflex.features.cpu.estimate import estimate_ecm
 from perflex.features.values import kernel_feature_values
 from perflex.testing import FakeDevice
 from sample_kernels import matmul

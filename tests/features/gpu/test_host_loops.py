@@ -10,10 +10,10 @@ import pytest
 from perflex import load_machine
 from perflex.errors import UnsupportedKernelError
 from perflex.features import Scop, Target, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
-from perflex.features.cpu import estimate_ecm
 from perflex.features.cpu.blocking import blocked_nests
+from perflex.features.cpu.estimate import estimate_ecm
 from perflex.features.cpu.read_nests import read_nests
-from perflex.features.gpu import estimate_volumes
+from perflex.features.gpu.estimate import estimate_volumes
 
 
 def steps(number: int) -> Scop:

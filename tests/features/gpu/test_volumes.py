@@ -12,7 +12,7 @@ import pytest
 
 from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
 from perflex.features import extract_scop, scop_from_yaml
-from perflex.features.gpu import estimate_volumes
+from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.footprints import Layout, Toucher
 from perflex.features.gpu.geometry import Wave
 from perflex.features.gpu.images import instances

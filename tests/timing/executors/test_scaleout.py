@@ -22,19 +22,21 @@ from perflex.errors import DeviceError, ExecutorError, MeasurementError
 from perflex.features.sized_kernel import SizedKernel
 from perflex.store.samples import MeasurementStore
 from perflex.timing.executors import device_lock as locks
-from perflex.timing.executors import measure_on
 from perflex.timing.executors.device_lock import device_lock, lock_path
 from perflex.timing.executors.portions import Portion, divide
+from perflex.timing.executors.rounds import measure_on
 from perflex.timing.executors.worker import device_here, time_portion
 from perflex.timing.fake import FakeDevice
 from perflex.timing.key import measurement_key
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from perflex.timing.measuring import Measured
+    from perflex.timing.results import Measured
 
 OPTIONS = TimingOptions(trials=12, min_trials=5)
 EXACT = TimingOptions(trials=9, precision=0)

@@ -23,18 +23,20 @@ from perflex.errors import ExecutorError, MissingExtraError, PerflexWarning
 from perflex.features.sized_kernel import SizedKernel
 from perflex.store.samples import MeasurementStore
 from perflex.timing.executors import dask as cluster_module
-from perflex.timing.executors import dask_executor, measure_on
-from perflex.timing.executors.dask import DEVICE_RESOURCE
+from perflex.timing.executors.dask import DEVICE_RESOURCE, dask_executor
+from perflex.timing.executors.rounds import measure_on
 from perflex.timing.fake import FakeDevice
 from perflex.timing.key import measurement_key
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from perflex.devices.device import Device
-    from perflex.timing.executors import DaskExecutor
-    from perflex.timing.measuring import Measured
+    from perflex.timing.executors.dask import DaskExecutor
+    from perflex.timing.results import Measured
 
 distributed = pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
 

@@ -23,7 +23,9 @@ from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.isolation.process import WorkerProcess
 from perflex.timing.launch.backend import RunLimits
 from perflex.timing.launch.opencl import OpenCLBackend
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure, Timing
 from tests.support.building import built
 
 if TYPE_CHECKING:

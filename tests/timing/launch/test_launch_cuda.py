@@ -15,7 +15,9 @@ from perflex.features.sized_kernel import SizedKernel
 from perflex.timing.launch.backend import backend_of
 from perflex.timing.launch.cuda import CudaBackend
 from perflex.timing.launch.plan import plan_launch
-from perflex.timing.measuring import MeasurementFailure, Timing, TimingOptions, measure
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure, Timing
 from support.cuda_for_tests import drop_cupy, fake_cupy, fake_gpu, state
 from tests.support.building import built
 from uipick import ALL_GENERATORS, KernelCollection

@@ -12,7 +12,7 @@ import pytest
 from perflex.errors import MeasurementError
 from perflex.models import load_model, model_names
 from perflex.models.sizes import SizeRule
-from perflex.studies.evaluation import STUDIES
+from perflex.studies.evaluation.studies import STUDIES
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.launch.sizes import size_launch
 
