@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from perflex.features import Amount, Feature
     from perflex.features.sized_kernel import SizedKernel
+    from perflex.features.target import Target
     from perflex.machines.resources import Resources
-    from perflex.machines.target import Target
     from perflex.progress import Progress
 
 _Item = TypeVar("_Item")

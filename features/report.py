@@ -17,7 +17,7 @@ from perflex.features.families.machine import RESIDENCY_FEATURES
 from perflex.features.families.memory import MemoryAccessFeature
 from perflex.features.families.operations import OperationFeature
 from perflex.features.families.registry import parse_feature
-from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
+from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perflex.features.families.feature import Feature
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
-    from perflex.machines.target import Target
+    from perflex.features.target import Target
 
 _PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
 

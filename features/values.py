@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
-from perflex.machines.target import Target as Target
+from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, Target, resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -25,6 +25,7 @@ from .features.cpu.result import EcmEstimate as EcmEstimate
 from .features.gpu.estimate import estimate_volumes as estimate_volumes
 from .features.gpu.refit import fit_capacity_curve as fit_capacity_curve
 from .features.gpu.result import Volumes as Volumes
+from .features.target import using_machine as using_machine
 from .fit.fitting import fit_model as fit_model
 from .fit.result import FitResult as FitResult
 from .fit.table import FeatureTable as FeatureTable
@@ -32,7 +33,6 @@ from .fit.table import scale_features_by_output as scale_features_by_output
 from .machines.lookup import load_machine as load_machine
 from .machines.lookup import machine_names as machine_names
 from .machines.machine import Machine as Machine
-from .machines.target import using_machine as using_machine
 from .models import load_model as load_model
 from .models import model_names as model_names
 from .search.described.description import Description as Description

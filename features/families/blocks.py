@@ -10,7 +10,7 @@ from perflex.errors import FeatureError
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
     from perflex.features.scop.scop import Scop
-    from perflex.machines.target import Target
+    from perflex.features.target import Target
 
 BLOCK_UNITS = {
     "f_block_points": "point",

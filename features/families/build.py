@@ -10,7 +10,7 @@ from perflex.errors import FeatureError
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
     from perflex.features.scop.scop import Scop
-    from perflex.machines.target import Target
+    from perflex.features.target import Target
 
 _UNITS = {"f_registers": "register", "f_private_bytes": "B", "f_spill_bytes": "B"}
 _FIELDS = {"f_registers": "registers", "f_private_bytes": "private_bytes", "f_spill_bytes": "spill_bytes"}

@@ -23,7 +23,7 @@ from perflex.features.families.operations import OperationFamily
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
     from perflex.features.scop.scop import Scop, Statement
-    from perflex.machines.target import Target
+    from perflex.features.target import Target
 
 _PREFIX = "f_chain_"
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
+    from perflex.features.target import Target
     from perflex.machines.machine import Machine
-    from perflex.machines.target import Target
 
 _IDENTIFIER = re.compile(r"f_ecm_(vol|cycles)_([a-z][a-z0-9]*)")
 _USUAL = ("l1", "l2", "l3", "mem")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perflex.features.counting.footprints import Footprint
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
-    from perflex.machines.target import Target
+    from perflex.features.target import Target
 
 FOOTPRINT = "f_mem_footprint"
 

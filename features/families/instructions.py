@@ -13,7 +13,7 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
     from perflex.features.scop.scop import Scop
-    from perflex.machines.target import Target
+    from perflex.features.target import Target
 
 _WARP = "sub-group instruction"
 INSTRUCTION_FEATURES = {

@@ -12,7 +12,7 @@ from perflex.features.counting.counts import counts_of
 if TYPE_CHECKING:
     from perflex.features.families.feature import Amount, Sizes
     from perflex.features.scop.scop import Scop
-    from perflex.machines.target import Target
+    from perflex.features.target import Target
 
 _UNITS = {
     "f_sync_barrier_local": "barrier per work-item",

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
+    from perflex.features.target import Target
     from perflex.machines.machine import Machine
-    from perflex.machines.target import Target
 
 _KEPT = 64
 

@@ -12,7 +12,7 @@ from perflex.features.families.feature import Amount
 if TYPE_CHECKING:
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
-    from perflex.machines.target import Target
+    from perflex.features.target import Target
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perflex.features.families.feature import Sizes
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
-    from perflex.machines.target import Target
+    from perflex.features.target import Target
 
 
 @dataclass(frozen=True)

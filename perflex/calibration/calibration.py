@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.interval import PredictionInterval
+    from perflex.features.target import Target
     from perflex.machines.machine import Machine
-    from perflex.machines.target import Target
 
 
 class Calibration(CalibrationRecord):

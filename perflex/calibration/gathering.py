@@ -13,9 +13,9 @@ from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.features.many import count_rows
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
+from perflex.features.target import DEFAULT_SUB_GROUP_SIZE
 from perflex.features.values import target_of
 from perflex.fit.table import FeatureInfo, FeatureTable
-from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE
 from perflex.progress import progress_shown
 from perflex.store.resume import recording
 from perflex.store.store import using_store
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.features import Feature
+    from perflex.features.target import Target
     from perflex.machines.machine import Machine
     from perflex.machines.resources import Resources
-    from perflex.machines.target import Target
     from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace

@@ -66,7 +66,7 @@ def features(  # noqa: PLR0913 - one argument per option
     from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
     from perflex.cli.footprint_table import HEADING, footprint_lines
     from perflex.features import CountedFootprint, annotate, count_features, extract_scop
-    from perflex.machines.target import using_machine
+    from perflex.features.target import using_machine
 
     loaded = load_kernel(kernel)
     if branches or subscripts or trip_count or access:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.expression.compiled import CompiledExpression
-    from perflex.machines.target import Target
+    from perflex.features.target import Target
 
 _WALL_TIME = re.compile(r"f_(cl|cuda)_wall_time(_|$)")
 
@@ -208,8 +208,8 @@ class Model:
         UnsupportedKernelError
             The kernel cannot be described exactly.
         """
+        from perflex.features.target import DEFAULT_SUB_GROUP_SIZE
         from perflex.features.values import target_of
-        from perflex.machines.target import DEFAULT_SUB_GROUP_SIZE
 
         # Before the kernel is counted, which takes longer than to see that a parameter is missing.
         self._parameter_values(params)

@@ -10,11 +10,11 @@ import pytest
 
 import perflex.calib_data
 from perflex.errors import FileFormatError, MachineError
+from perflex.features.target import Target, resolve_target, using_machine
 from perflex.machines.lookup import load_machine, machine_names, machine_of_device
 from perflex.machines.machine import FACTS, Machine
 from perflex.machines.residency import residency
 from perflex.machines.resources import Resources
-from perflex.machines.target import Target, resolve_target, using_machine
 
 FOLDER = Path(perflex.calib_data.__file__).parent / "machines"
 WANTED = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features.families.instructions import INSTRUCTION_FEATURES, InstructionFeature
 from perflex.features.gpu.transactions import cache_transactions, l1_transactions, require_gpu
-from perflex.machines.target import Target
+from perflex.features.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

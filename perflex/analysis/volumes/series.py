@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from perflex.errors import UnsupportedKernelError
 from perflex.features import parse_feature
 from perflex.features.gpu.su_stencil import recognise_stencil
+from perflex.features.target import Target
 from perflex.machines.residency import residency
-from perflex.machines.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

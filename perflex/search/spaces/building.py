@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError, SpaceError
+
+if TYPE_CHECKING:
+    from collections import Counter
 
 Value = bool | int | float | str
 Settings = Mapping[str, Value]
 
 _NUMBERS = re.compile(r"\d+")
 _CAUSE_LENGTH = 160
+
+
+@dataclass(frozen=True)
+class EnumeratedSpace:
+    """What a space holds before its kernels are built.
+
+    Attributes
+    ----------
+    name
+        Of the space.
+    build
+        Makes a kernel of settings.
+    combinations
+        How many combinations of values there are, before constraints.
+    settings
+        Those that fulfil the constraints.
+    excluded
+        How many combinations were left out, by cause.
+    """
+
+    name: str
+    build: Callable[..., Any]
+    combinations: int
+    settings: Sequence[Settings]
+    excluded: Counter[str]
 
 
 class NotBuiltError(SpaceError):

@@ -13,8 +13,8 @@ import numpy as np
 
 from perflex.errors import CalibrationError, PerflexWarning, UnsupportedKernelError
 from perflex.features.many import in_workers
+from perflex.features.target import using_machine
 from perflex.features.values import feature_values, kernel_of
-from perflex.machines.target import using_machine
 from perflex.progress import progress_shown
 from perflex.search.spaces.extraction import ExtractedSpace
 from perflex.search.spaces.space import VariantSpace
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.calibration import Calibration
+    from perflex.features.target import Target
     from perflex.machines.machine import Machine
-    from perflex.machines.target import Target
     from perflex.progress import Progress
     from perflex.store.store import StorePlace
 

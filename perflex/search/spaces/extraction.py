@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex.features.target import Target
     from perflex.machines.machine import Machine
-    from perflex.machines.target import Target
     from perflex.progress import Progress
-    from perflex.search.spaces.building import Settings
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.spaces.building import EnumeratedSpace, Settings
     from perflex.store.store import StorePlace
 
 _LISTED = 8
@@ -48,8 +47,10 @@ class ExtractedSpace:
 
     Attributes
     ----------
-    space
-        The space.
+    name
+        Of the space.
+    build
+        Makes a kernel of settings.
     settings
         Of each variant.
     sizes
@@ -64,7 +65,8 @@ class ExtractedSpace:
         Settings that give the same kernel as a variant, by the variant's number.
     """
 
-    space: VariantSpace = field(repr=False)
+    name: str
+    build: Callable[..., Any] = field(repr=False)
     settings: tuple[Mapping[str, Any], ...] = field(repr=False)
     sizes: Mapping[str, Any]
     features: tuple[str, ...]
@@ -88,7 +90,7 @@ class ExtractedSpace:
 
     def kernel(self, number: int) -> Any:
         """Return the kernel of one variant, built anew."""
-        return self.space.kernel(self.settings[number])
+        return built(self.build, self.settings[number])
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class _Row:
 
 
 def extract_space(
-    space: VariantSpace,
+    space: EnumeratedSpace,
     features: tuple[str, ...],
     sizes: Mapping[str, Any],
     *,
@@ -114,8 +116,7 @@ def extract_space(
 ) -> ExtractedSpace:
     """Do what `VariantSpace.extract` says."""
     _require_numbers(sizes, space.name)
-    excluded: Counter[str] = Counter()
-    settings = space.valid_settings(excluded)
+    settings = space.settings
     with (
         using_store(store),
         _rare_collections(),
@@ -130,7 +131,7 @@ def extract_space(
         else:
             rows = in_workers(executor, work.portion, settings, lambda done: _tell(report, done, len(settings)))
         _tell(report, len(settings), len(settings))
-    return _collected(space, features, sizes, settings, rows, excluded)
+    return _collected(space, features, sizes, rows)
 
 
 def _require_numbers(sizes: Mapping[str, Any], space: str) -> None:
@@ -184,13 +185,12 @@ def _rare_collections() -> Iterator[None]:
 
 
 def _collected(
-    space: VariantSpace,
+    space: EnumeratedSpace,
     features: tuple[str, ...],
     sizes: Mapping[str, Any],
-    settings: Sequence[Settings],
     rows: Sequence[_Row],
-    excluded: Counter[str],
 ) -> ExtractedSpace:
+    settings, excluded = space.settings, space.excluded.copy()
     first: dict[str, int] = {}
     same: dict[int, tuple[Settings, ...]] = {}
     kept: list[int] = []
@@ -215,7 +215,8 @@ def _collected(
         msg = f"{space.name}: the model has no feature for {shown}; predictions leave it out"
         warnings.warn(msg, PerflexWarning, stacklevel=4)
     return ExtractedSpace(
-        space,
+        space.name,
+        space.build,
         tuple(settings[number] for number in kept),
         sizes,
         features,

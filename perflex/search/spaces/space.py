@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import SpaceError
-from perflex.search.spaces.building import built
+from perflex.search.spaces.building import EnumeratedSpace, built
 from perflex.search.spaces.constraint import read_constraint
+from perflex.search.spaces.extraction import ExtractedSpace, extract_space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from perflex.progress import Progress
     from perflex.search.spaces.building import Settings, Value
     from perflex.search.spaces.constraint import Constraint
-    from perflex.search.spaces.extraction import ExtractedSpace
     from perflex.store.store import StorePlace
 
 _EXAMPLE = "e.g. {'tile': (8, 16, 32)}"
@@ -222,10 +222,10 @@ class VariantSpace:
         MissingSizeError, UnknownFeatureError, MachineError
             As for predictions.
         """
-        from perflex.search.spaces.extraction import extract_space
-
+        excluded: Counter[str] = Counter()
+        settings = self.valid_settings(excluded)
         return extract_space(
-            self,
+            EnumeratedSpace(self.name, self.build, self.combinations, settings, excluded),
             tuple(features),
             dict(sizes or {}),
             sub_group_size=sub_group_size,

@@ -14,8 +14,8 @@ import numpy as np
 from perflex.devices.device import Device
 from perflex.errors import CalibrationError, MeasurementError, PerflexError
 from perflex.features.sized_kernel import SizedKernel
+from perflex.features.target import using_machine
 from perflex.features.values import target_of
-from perflex.machines.target import using_machine
 from perflex.progress import progress_shown
 from perflex.search.described.space import DescribedSpace
 from perflex.search.spaces.building import NotBuiltError
@@ -323,7 +323,7 @@ class _MeasuredOnDevice:
         space, sizes = self._extracted, self._extracted.sizes
         if self._executor is not None:
             variants = [(each.name, each.settings) for each in proposals]
-            return generate_code(space.space.build, variants, sizes, self._device, self._executor)
+            return generate_code(space.build, variants, sizes, self._device, self._executor)
         made: list[SizedKernel | LaunchRequest | PerflexError] = []
         for each in proposals:
             try:
