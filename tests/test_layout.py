@@ -38,7 +38,23 @@ MODULE_LINES = 400
 BODY_LINES = 60
 PARAMETERS = 8
 # Functions with more parameters, and why.
-MANY_PARAMETERS: dict[str, str] = {}
+_COMMAND = "an option of a command is a parameter of its function"
+_CHOICE = "public: one keyword for each choice of the user's"
+MANY_PARAMETERS = {
+    "perflex/calibration/calibrating.py:calibrate": _CHOICE,
+    "perflex/calibration/gathering.py:gather_feature_values": _CHOICE,
+    "perflex/cli/block.py:block": _COMMAND,
+    "perflex/cli/calibrate.py:calibrate": _COMMAND,
+    "perflex/cli/features.py:features": _COMMAND,
+    "perflex/cli/layers.py:layers": _COMMAND,
+    "perflex/cli/prune.py:prune": _COMMAND,
+    "perflex/cli/prune_table.py:prune_table": _COMMAND,
+    "perflex/cli/roofline.py:roofline": _COMMAND,
+    "perflex/cli/volumes.py:volumes": _COMMAND,
+    "perflex/search/pruning/pruning.py:prune": _CHOICE,
+    "perflex/search/tuning/tuner.py:Tuner.__init__": _CHOICE,
+    "perflex/search/tuning/tuning.py:tune": _CHOICE,
+}
 
 
 def sources() -> list[Path]:

@@ -16,10 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perflex.features
-from perflex import Calibration, FeatureTable, FitResult, Model, fit_model, scale_features_by_output
+from perflex import (
+    Calibration,
+    FeatureInfo,
+    FeatureTable,
+    FitResult,
+    FitStatus,
+    Model,
+    fit_model,
+    scale_features_by_output,
+)
 from perflex.errors import FileFormatError, PerflexError
-from perflex.fit.result import FitStatus, ParameterEstimate
-from perflex.fit.table import FeatureInfo
+from perflex.fit.result import ParameterEstimate
 
 if TYPE_CHECKING:
     from perflex.features import Target

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import yaml
 
-from perflex import Calibration, FeatureTable, Model, calibration_names, diagnose, load_calibration
+from perflex import Calibration, FeatureInfo, FeatureTable, Model, calibration_names, diagnose, load_calibration
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.errors import FileFormatError
-from perflex.fit.table import FeatureInfo
 
 if TYPE_CHECKING:
     from pathlib import Path

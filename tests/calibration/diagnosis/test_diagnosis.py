@@ -15,6 +15,7 @@ from perflex import (
     Diagnosis,
     FeatureTable,
     FitResult,
+    FitStatus,
     Model,
     diagnose,
     fit_model,
@@ -24,7 +25,6 @@ from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.diagnosis.compare import aicc, aicc_differences, compare_models
 from perflex.calibration.diagnosis.held_out import held_out_by_generator
 from perflex.errors import CalibrationError
-from perflex.fit.result import FitStatus
 
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")
