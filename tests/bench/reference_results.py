@@ -94,6 +94,8 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - one return per kind of value
     if is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in fields(value) if not field.name.startswith("_")]
         return {name: plain(getattr(value, name)) for name in names}
+    if hasattr(value, "__struct_fields__"):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, list | tuple | range):
         return [plain(each) for each in value]
     if isinstance(value, set | frozenset):
@@ -327,13 +329,13 @@ def record_volumes() -> Results:
 
 def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int], **how: Any) -> dict[str, Any]:
     from perflex import using_machine
-    from perflex.features import extract_scop, parse_feature
+    from perflex.features import extract_scop, kernel_feature_values
 
     scop = extract_scop(kernel)
 
     def value(name: str) -> Any:
         with using_machine(machine, **how):
-            return float(parse_feature(name).value(scop, scop.checked(sizes), 32))
+            return float(kernel_feature_values([name], scop, sizes)[name])
 
     return {name: outcome(lambda n=name: value(n)) for name in names}
 
