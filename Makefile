@@ -1,6 +1,7 @@
 # perflex: everything lives in this folder; nothing outside it is touched.
 #   make demo   set up, then run the main job on an OpenCL device
-#   make test   set up, then run the tests
+#   make test   set up, then run the quick tests: at most five minutes on two cores
+#   make test-all   the quick tests, then the slow ones
 #   make check  set up, then lint and type check
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +14,7 @@ JOBS ?= 2
 # Compilers and loopy keep caches; theirs stay in the project folder, too.
 export XDG_CACHE_HOME := $(CURDIR)/$(VENV)/user-cache
 
-.PHONY: setup demo test check clean
+.PHONY: setup demo test test-all check clean
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt .ci/setup_venv.sh
@@ -24,7 +25,10 @@ demo: $(STAMP)
 	$(BIN)/perflex demo --out $(OUT)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
+
+test-all: test
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m slow
 
 check: $(STAMP)
 	@sh .ci/check.sh "$(VENV)"

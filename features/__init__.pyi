@@ -33,4 +33,6 @@ from .scop.scop import Statement as Statement
 from .scop.text import content_hash as content_hash
 from .scop.yaml import scop_from_yaml as scop_from_yaml
 from .scop.yaml import scop_to_yaml as scop_to_yaml
+from .sized_kernel import SizedKernel as SizedKernel
 from .target import Target as Target
+from .values import kernel_feature_values as kernel_feature_values

@@ -28,8 +28,12 @@ from .features.gpu.result import Volumes as Volumes
 from .features.target import using_machine as using_machine
 from .fit.fitting import fit_model as fit_model
 from .fit.result import FitResult as FitResult
+from .fit.result import FitStatus as FitStatus
+from .fit.table import FeatureInfo as FeatureInfo
 from .fit.table import FeatureTable as FeatureTable
 from .fit.table import scale_features_by_output as scale_features_by_output
+from .machines.levels import CacheLevel as CacheLevel
+from .machines.levels import MemoryStream as MemoryStream
 from .machines.lookup import load_machine as load_machine
 from .machines.lookup import machine_names as machine_names
 from .machines.machine import Machine as Machine

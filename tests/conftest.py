@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex.devices.listing import list_devices
+from perflex import list_devices
 from perflex.devices.vendors import find_vendors, show_to_loader
 
 if TYPE_CHECKING:
-    from perflex.devices.device import Device
+    from perflex import Device
 
 # Before any test queries platforms: a loader looks for drivers only once per process.
 show_to_loader(find_vendors())

@@ -96,6 +96,7 @@ def test_the_paper_s_block_limits() -> None:
             assert met.tolist() == [True, False], (row, reuse)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", [1, 3, 4])
 @pytest.mark.parametrize("criterion", [{"L3": "plane"}, {"L3": "plane", "L2": "row"}, {"L2": "plane"}, {}])
 def test_the_block_is_the_best_of_all_that_meet_the_criterion(star, machine, criterion, cores) -> None:

@@ -11,14 +11,13 @@ from math import prod
 import numpy as np
 import pytest
 
-from perflex import Calibration, calibrate_blocks, choose_block, load_machine
+from perflex import Calibration, TimingOptions, calibrate_blocks, choose_block, load_machine
 from perflex.__main__ import main
 from perflex.analysis.blocks.grids import read_grids
 from perflex.analysis.blocks.quantities import block_quantities
 from perflex.errors import BlockError, CalibrationError, FeatureError
 from perflex.features import Target, extract_scop, parse_feature
-from perflex.timing.fake import FakeDevice
-from perflex.timing.options import TimingOptions
+from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
 KiB = 1024

@@ -9,10 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflex import Model, ecm_model, fit_model, in_core_cycles, load_machine, scale_features_by_output, using_machine
+from perflex import (
+    FeatureTable,
+    Model,
+    ecm_model,
+    fit_model,
+    in_core_cycles,
+    load_machine,
+    scale_features_by_output,
+    using_machine,
+)
 from perflex.analysis.ecm.compose import compose, on_cores, saturated, saturation_cores
 from perflex.errors import MachineError, UnsupportedKernelError
-from perflex.fit.table import FeatureTable
 from uipick import ALL_GENERATORS, KernelCollection
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "data" / "ecm_reference" / "ecm_single_core_osaca_gcc.csv"
@@ -91,6 +99,7 @@ def test_domains_fill_one_after_the_other() -> None:
             on_cores(rome, 40.0, 10.0, wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "cores"),
     [*(("Gold-6248-SNC-off", n) for n in (1, 3, 20)), *(("EPYC-7452", n) for n in (1, 3, 8, 16, 18, 32))],
@@ -148,8 +157,8 @@ def test_in_core_time_counts_slots_of_floating_point_units() -> None:
 
 def test_the_model_of_a_kernel_is_its_estimate_composed() -> None:
     """All of it from a kernel and a machine: volumes and cycles of the estimator, Equations 6 and 7, no parameter."""
+    from perflex import estimate_ecm
     from perflex.features import extract_scop
-    from perflex.features.cpu.estimate import estimate_ecm
 
     rome = load_machine("EPYC-7452")
     step = kernel("pirk", "kernel:rhs", "dtype:float64", "lsize_0:32", "lsize_1:4", "nx:256", "ny:256", "nz:64")

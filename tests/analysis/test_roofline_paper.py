@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from perflex import load_machine
 from perflex.analysis.roofline.ceilings import ceilings_of
 from perflex.analysis.roofline.place import place_of
 from perflex.analysis.roofline.walls import global_walls, local_walls, pattern_transactions
 from perflex.errors import MachineError
 from perflex.features import annotate, extract_scop
-from perflex.machines.lookup import load_machine
 from uipick import ALL_GENERATORS, KernelCollection
 
 V100 = load_machine("v100")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from perflex import load_machine
 from perflex.analysis.volumes.compare import compare_rows, comparison_table, read_rows
 from perflex.analysis.volumes.limiters import LIMITERS, limits_of
 from perflex.analysis.volumes.picture import draw_comparison, draw_series, shape_colour
 from perflex.analysis.volumes.series import SeriesRow, layers_fit, level_without_layer_reuse, series_row
 from perflex.errors import FileFormatError, MachineError, UnsupportedKernelError
 from perflex.features import extract_scop, scop_from_yaml
-from perflex.machines.lookup import load_machine
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 

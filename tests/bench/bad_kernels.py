@@ -26,7 +26,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 os.environ["PERFLEX_STORE"] = "off"
 
 if TYPE_CHECKING:
-    from perflex.devices.device import Device
+    from perflex import Device
 
 LAUNCHES = 300
 MOST_EXTRA_S = 20.0
@@ -34,7 +34,7 @@ MOST_EXTRA_S = 20.0
 
 def main() -> int:
     """Print times; return 1 if a calibration takes too much longer or loses a good kernel."""
-    from perflex.devices.listing import list_devices
+    from perflex import list_devices
 
     warnings.simplefilter("ignore")
     devices = [info.device for info in list_devices() if info.usable and not info.device.is_simulator]
@@ -49,12 +49,11 @@ def main() -> int:
 def calibrations(device: Device) -> bool:
     """Calibrate with and without the bad kernels; return whether the difference is small enough."""
     from failing_kernels import crashing, endless, not_compiling
-    from perflex.calibration.calibrating import calibrate
+    from perflex import TimingOptions, calibrate
     from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
     from perflex.devices.wall_time import wall_time_identifier
     from perflex.models import load_model
     from perflex.models.kernel_sets import measurement_kernels
-    from perflex.timing.options import TimingOptions
 
     description = load_model("matmul_sq")
     model = description.model(wall_time_identifier(device))

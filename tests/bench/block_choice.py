@@ -21,11 +21,9 @@ from pathlib import Path
 
 from block_kernels import blocked_stencil
 
-from perflex import Calibration, calibrate_blocks, choose_block, load_machine
-from perflex.devices.listing import find_device
-from perflex.features.sized_kernel import SizedKernel
+from perflex import Calibration, TimingOptions, calibrate_blocks, choose_block, find_device, load_machine
+from perflex.features import SizedKernel
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import Timing
 
 # Planes from half a megabyte on; grids from 28 to 113 MB.

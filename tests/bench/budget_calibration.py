@@ -28,25 +28,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex import Calibration, calibrate, gather_feature_values
+from perflex import Calibration, TimingOptions, calibrate, find_device, gather_feature_values
 from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
-from perflex.devices.listing import find_device
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features import SizedKernel
 from perflex.fit.result import geometric_mean_error
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.studies.demo import demo_study
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from perflex import FeatureTable, Model
-    from perflex.devices.device import Device
+    from perflex import Device, FeatureTable, Model
     from uipick import MeasurementKernel
 
 SHARES = (0.05, 0.1, 0.2, 0.33, 0.5, 1.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import sys
 
-from perflex.devices.listing import list_devices
+from perflex import list_devices
 from perflex.studies.demo import VARIANTS, demo_summary, run_demo
 
 

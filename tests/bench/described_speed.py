@@ -6,9 +6,8 @@ import time
 
 import numpy as np
 
-from perflex.search.described.description_file import load_description
+from perflex import DescribedSpace, load_description
 from perflex.search.described.hybrid import predict_hybrid
-from perflex.search.described.space import DescribedSpace
 
 ROWS = 100_000
 

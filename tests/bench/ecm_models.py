@@ -15,12 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from perflex import Model, fit_model, gather_feature_values, scale_features_by_output
-from perflex.devices.listing import find_device
+from perflex import (
+    FeatureTable,
+    Model,
+    TimingOptions,
+    find_device,
+    fit_model,
+    gather_feature_values,
+    scale_features_by_output,
+)
 from perflex.fit.result import geometric_mean_error
-from perflex.fit.table import FeatureTable
 from perflex.models import load_model
-from perflex.timing.options import TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection
 
 STENCIL = ["stencil3d", "points:7,25", "variant:plain", "dtype:float32", "lsize_0:64", "lsize_1:4", "chunk:1"]

@@ -18,8 +18,8 @@ import numpy as np
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "tests")]
 
+from perflex import estimate_ecm  # noqa: E402
 from perflex.features import extract_scop  # noqa: E402
-from perflex.features.cpu.estimate import estimate_ecm  # noqa: E402
 from sample_kernels import matmul  # noqa: E402
 from support.ecm_kernels import jacobi3d, wave3d  # noqa: E402 - the folders above hold it
 

@@ -28,7 +28,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features import SizedKernel
 
 TOP = Path(__file__).resolve().parents[2]
 SIZES = {"matmul": {"n": 512}, "stencil": {"nx": 256, "ny": 256, "nz": 64}}
@@ -39,7 +39,7 @@ FOUND = ("seed", "measured", "cost_s", "extract_s", "variant")
 
 
 def timing() -> object:
-    from perflex.timing.options import TimingOptions
+    from perflex import TimingOptions
 
     return TimingOptions(trials=7, min_trials=3, budget_s=0.1)
 
@@ -78,9 +78,8 @@ def measure_some(path: Path, which: str, device: str, limit_s: float) -> None:
     """Time variants that are not in the file yet, until the limit; a failed one has the time nan."""
     from collections import Counter
 
-    from perflex.devices.listing import find_device
+    from perflex import find_device, using_store
     from perflex.search.spaces.building import settings_text
-    from perflex.store.store import using_store
     from perflex.timing.measuring import measure
 
     space, done, begun = load_space(which), read_rows(path), time.perf_counter()
@@ -107,11 +106,9 @@ def time_again(path: Path, which: str, device: str) -> None:
     """Time the fastest of the first table, and all that searches found, in the same rounds."""
     from collections import Counter
 
-    from perflex.devices.listing import find_device
+    from perflex import TimingOptions, find_device, using_store
     from perflex.search.spaces.building import settings_text
-    from perflex.store.store import using_store
     from perflex.timing.measuring import measure
-    from perflex.timing.options import TimingOptions
 
     rows, space = read_rows(path), load_space(which)
     fastest = sorted((name for name in rows if math.isfinite(rows[name]["s"])), key=lambda name: rows[name]["s"])

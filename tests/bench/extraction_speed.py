@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 
-from perflex.features import ScopCounts, count_features
-from perflex.features.from_loopy.extract import extract_scop
+from perflex.features import ScopCounts, count_features, extract_scop
 from perflex.features.kept.kernel_key import kernel_key
 from perflex.features.kept.scops_and_counts import counting_version
 from perflex.store.store import current_store

@@ -7,10 +7,7 @@ import warnings
 
 import numpy as np
 
-from perflex import features
-from perflex.expression.model import Model
-from perflex.fit.fitting import fit_model
-from perflex.fit.table import FeatureTable, scale_features_by_output
+from perflex import FeatureTable, Model, features, fit_model, scale_features_by_output
 
 SIDE = 14
 KERNELS = 500

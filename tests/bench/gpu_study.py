@@ -115,7 +115,7 @@ def main() -> int:
 
 
 def _setting(arguments: argparse.Namespace) -> Setting:
-    from perflex.devices.listing import find_device
+    from perflex import find_device
     from perflex.machines.lookup import machine_of_device
 
     device = find_device(arguments.device)

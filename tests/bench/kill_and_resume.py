@@ -48,12 +48,10 @@ def child(place: str, out: str, sessions: str) -> None:
 
 
 def _calibrated(**how):
-    from perflex import calibrate
-    from perflex.devices.listing import find_device
+    from perflex import TimingOptions, calibrate, find_device
     from perflex.devices.wall_time import wall_time_identifier
     from perflex.models import load_model
     from perflex.models.kernel_sets import measurement_kernels
-    from perflex.timing.options import TimingOptions
 
     warnings.simplefilter("ignore")
     device = find_device(None)

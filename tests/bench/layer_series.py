@@ -12,11 +12,10 @@ import argparse
 import csv
 from pathlib import Path
 
+from perflex import estimate_volumes, load_machine
 from perflex.analysis.volumes.picture import draw_series
 from perflex.analysis.volumes.series import SeriesRow, series_row
 from perflex.features import extract_scop
-from perflex.features.gpu.estimate import estimate_volumes
-from perflex.machines.lookup import load_machine
 from uipick import ALL_GENERATORS, KernelCollection
 
 POINTS = 512 * 1024 * 1024

@@ -10,10 +10,8 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+from perflex import DescribedSpace, load_described_space, load_description
 from perflex.errors import FileFormatError
-from perflex.search.described.description_file import load_description
-from perflex.search.described.space import DescribedSpace
-from perflex.search.described.space_file import load_described_space
 
 KEY = ("kernel", "gpu", "method", "samples", "seed")
 

@@ -12,10 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from perflex.features import parse_feature
+from perflex.features import SizedKernel, Target, parse_feature
 from perflex.features.many import count_rows
-from perflex.features.sized_kernel import SizedKernel
-from perflex.features.target import Target
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.studies.evaluation.studies import STUDIES

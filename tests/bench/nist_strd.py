@@ -55,10 +55,8 @@ def main() -> int:
 def _alone(name: str) -> str:
     """Return what fit_model finds without being given a start."""
     from oracles.nist_strd import digits, load
+    from perflex import FeatureTable, Model, fit_model
     from perflex.errors import CalibrationError
-    from perflex.expression.model import Model
-    from perflex.fit.fitting import fit_model
-    from perflex.fit.table import FeatureTable
 
     problem = load(name)
     if not problem.expression:

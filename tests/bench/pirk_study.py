@@ -20,16 +20,21 @@ from pathlib import Path
 
 import numpy as np
 
-from perflex import fit_model, gather_feature_values, load_machine, scale_features_by_output
+from perflex import (
+    FeatureTable,
+    Model,
+    TimingOptions,
+    estimate_ecm,
+    find_device,
+    fit_model,
+    gather_feature_values,
+    in_core_cycles,
+    load_machine,
+    scale_features_by_output,
+)
 from perflex.analysis.ecm.compose import compose, on_cores
-from perflex.analysis.ecm.in_core import in_core_cycles
-from perflex.devices.listing import find_device
-from perflex.expression.model import Model
 from perflex.features import extract_scop
-from perflex.features.cpu.estimate import estimate_ecm
-from perflex.fit.table import FeatureTable
 from perflex.pictures import COLOURS, new_figure
-from perflex.timing.options import TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection
 from uipick.generators.pirk import PIRK_IMPLEMENTATIONS
 

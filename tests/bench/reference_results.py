@@ -413,7 +413,7 @@ def command_lines() -> list[str]:
             f"layers {jacobi} --machine {machine} M=1000 N=600 --cores 4 --json",
             f"block {jacobi} --machine {machine} M=512 N=512",
         ]
-    described = "--space DATA/gpu_tuning/convolution_milo/A4000.csv.gz --description convolution --samples 100"
+    described = "DATA/gpu_tuning/convolution_milo/A4000.csv.gz convolution --samples 100"
     lines += [
         f"volumes {star} --machine V100 --series nx,ny=256:512:256 --points 134217728",
         f"volumes {naive} --machine V100 n=512 --registers 128 --granule 64",
@@ -431,9 +431,9 @@ def command_lines() -> list[str]:
         "compare LEFT RIGHT --key x --key y --value dram=measured --value l2",
         "compare LEFT RIGHT --key x --key y --value dram=measured --json",
         "compare LEFT RIGHT --key x --value nothing",
-        f"prune {described} --keep promise --analytic --out FOLDER",
-        f"prune {described} --keep 5%",
-        f"prune {described} --keep promise:0.05,0.9 --json",
+        f"prune-table {described} --keep promise --analytic --out FOLDER",
+        f"prune-table {described} --keep 5%",
+        f"prune-table {described} --keep promise:0.05,0.9 --json",
         "store list --store FOLDER/nothing.sqlite",
         "calibrate no_such_model -o FOLDER/x.yaml",
         "no_such_command",
@@ -506,8 +506,12 @@ class FakeDevice:
     def backend(self) -> FakeDevice:
         return self
 
-    def prepare(self, kernel: Any, sizes: Mapping[str, int], label: str) -> FakeRun:
-        return FakeRun(self.law(kernel, sizes, label), self.noise, label)
+    @property
+    def device(self) -> FakeDevice:
+        return self
+
+    def build(self, job: Any) -> FakeRun:
+        return FakeRun(self.law(job.kernel, job.sizes, job.label), self.noise, job.label)
 
     def close(self) -> None:
         pass
@@ -658,7 +662,7 @@ def fitted_blocks() -> dict[str, Any]:
 
 def record_described() -> Results:
     """Prune and tune measured spaces of described kernels, and count in some configurations."""
-    from perflex import DescribedSpace, Promise, described_scop, load_description, prune_described, tune_described
+    from perflex import DescribedSpace, Promise, load_described_space, load_description, prune, tune
     from perflex.features import content_hash, count_features
 
     data = TOP.parent / "shared" / "data" / "gpu_tuning"
@@ -667,11 +671,11 @@ def record_described() -> Results:
         for learned, keep in itertools.product((False, True), (0.05, Promise())):
 
             def pruned(n: str = name, p: Path = path, x: bool = learned, k: Any = keep) -> dict[str, Any]:
-                found = prune_described(p, n, samples=100, keep=k, learned=x, seed=2)
-                names = ("kept", "decision", "excluded", "parameters", "weights", "errors", "covered")
+                space = load_described_space(p, load_description(n)).sample(100, 2)
+                found = prune(space, keep=k, learned=x, seed=2)
+                names = ("kept", "decision", "excluded", "parameters", "errors", "keeps_near_best")
                 facts = {each: getattr(found, each) for each in names}
-                some = {"analytic": found.analytic[::50], "predicted": found.predicted[::50]}
-                return {"text": repr(found), "table": found.table(10), **facts, **some}
+                return {"text": repr(found), "predicted": found.prediction.predicted[::50], **facts}
 
             yield f"described/{name}/learned={learned}, {keep}", outcome(pruned)
     for name in ("convolution", "gemm"):
@@ -686,7 +690,7 @@ def record_described() -> Results:
             f"described/{name}/tuned",
             outcome(
                 lambda s=space, e=expected: tuner_facts(
-                    tune_described(s, lambda index: float(e[index]) * (1 + fraction(str(index)) / 2), 50, seed=4)
+                    tune(s, measure=lambda v: float(e[v.number]) * (1 + fraction(str(v.number)) / 2), budget=50, seed=4)
                 )
             ),
         )
@@ -694,14 +698,14 @@ def record_described() -> Results:
             one = {key: float(column[row]) for key, column in settings.items()}
 
             def counted_scop(d: Any = description, given: Any = one) -> dict[str, Any]:
-                scop = described_scop(d, given)
+                scop = example_function("described_scops", "described_scop")(d, given)
                 return {"scop": content_hash(scop), "counts": {e.identifier: e for e in count_features(scop, {})}}
 
             yield f"described/{name}/configuration {row}", outcome(counted_scop)
 
 
 def tuner_facts(tuner: Any) -> dict[str, Any]:
-    return {"index": tuner.index, "times": tuner.times, "best": tuner.best}
+    return {"index": [step.number for step in tuner.history], "times": [step.seconds for step in tuner.history]}
 
 
 SECTIONS: dict[str, Callable[[], Results]] = {

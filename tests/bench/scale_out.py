@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from distributed import LocalCluster
 
+from perflex import TimingOptions, dask_executor, find_device
 from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
-from perflex.devices.listing import find_device
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features import SizedKernel
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
-from perflex.timing.executors.dask import dask_executor
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure, Timing
 
 if TYPE_CHECKING:

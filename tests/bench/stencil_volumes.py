@@ -24,8 +24,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP)]
 sys.path.append(str(TOP / "tests"))
 
-from perflex.features.gpu.estimate import estimate_volumes  # noqa: E402
-from perflex.machines.lookup import load_machine  # noqa: E402
+from perflex import estimate_volumes, load_machine  # noqa: E402
 from support.volume_kernels import star, stencil  # noqa: E402
 
 DOMAIN, ARRAY = (632, 504, 504), (640, 512, 512)

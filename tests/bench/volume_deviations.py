@@ -22,7 +22,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP)]
 sys.path.append(str(TOP / "tests"))
 
-from perflex.features.gpu.estimate import estimate_volumes  # noqa: E402
+from perflex import estimate_volumes  # noqa: E402
 from support.machines_for_tests import A100, MACHINES, RTX2080TI, V100  # noqa: E402
 from support.volume_kernels import convolution, one_axis, star, stencil  # noqa: E402
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex import Calibration, Model, calibrate, fit_model, gather_feature_values, rank
+from perflex import Calibration, Model, TimingOptions, calibrate, fit_model, gather_feature_values, rank
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError, MissingSizeError
-from perflex.features.values import kernel_feature_values
-from perflex.timing.fake import FakeDevice
-from perflex.timing.options import TimingOptions
+from perflex.features import kernel_feature_values
+from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel, tag_accesses
 

@@ -16,12 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perflex.features
-from perflex.calibration.calibration import Calibration
+from perflex import (
+    Calibration,
+    FeatureInfo,
+    FeatureTable,
+    FitResult,
+    FitStatus,
+    Model,
+    fit_model,
+    scale_features_by_output,
+)
 from perflex.errors import FileFormatError, PerflexError
-from perflex.expression.model import Model
-from perflex.fit.fitting import fit_model
-from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
-from perflex.fit.table import FeatureInfo, FeatureTable, scale_features_by_output
+from perflex.fit.result import ParameterEstimate
 
 if TYPE_CHECKING:
     from perflex.features import Target

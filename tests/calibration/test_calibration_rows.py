@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 import yaml
 
-from perflex import Calibration, diagnose
+from perflex import Calibration, FeatureInfo, FeatureTable, Model, calibration_names, diagnose, load_calibration
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.calibration.shipped import calibration_names, load_calibration
 from perflex.errors import FileFormatError
-from perflex.expression.model import Model
-from perflex.fit.table import FeatureInfo, FeatureTable
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perflex.calibration.device_speed import multiply_add_rate
-from perflex.timing.fake import FakeDevice
+from perflex.testing import FakeDevice
 
 
 def test_multiply_add_rate_of_a_fake_device() -> None:

@@ -15,8 +15,8 @@ from perflex.errors import (
     PerflexWarning,
     UnknownFeatureError,
 )
-from perflex.features.values import kernel_feature_values
-from perflex.timing.fake import FakeDevice
+from perflex.features import kernel_feature_values
+from perflex.testing import FakeDevice
 from sample_kernels import matmul, pointwise
 from uipick import ALL_GENERATORS, KernelCollection
 

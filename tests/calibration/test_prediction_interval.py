@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from perflex import Calibration, FeatureTable, Model, PredictionInterval, fit_model, scale_features_by_output
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.calibration.calibration import Calibration
-from perflex.calibration.interval import PredictionInterval, interval_at
+from perflex.calibration.interval import interval_at
 from perflex.calibration.uncertainty import free_parameters, without_bound
 from perflex.errors import CalibrationError
-from perflex.expression.model import Model
-from perflex.fit.fitting import fit_model
 from perflex.fit.problem import pose
-from perflex.fit.table import FeatureTable, scale_features_by_output
 
 if TYPE_CHECKING:
     from pathlib import Path

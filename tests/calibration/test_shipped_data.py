@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perflex.calibration.shipped import calibration_names, load_calibration
+from perflex import calibration_names, load_calibration
 from perflex.errors import FileFormatError
 from perflex.models import load_model, model_names
 from sample_kernels import matmul

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import perflex.devices.listing as devices_module
-from perflex.devices.device import Device, DeviceInfo
-from perflex.devices.listing import default_device, find_device, list_devices, mark_default, pick
+from perflex import Device, DeviceInfo, find_device, list_devices
+from perflex.devices.listing import default_device, mark_default, pick
 from perflex.devices.vendors import embedded_libraries
 from perflex.devices.wall_time import device_of, is_wall_time, wall_time_identifier
 from perflex.errors import DeviceError

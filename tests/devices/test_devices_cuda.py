@@ -11,21 +11,27 @@ import numpy as np
 import pytest
 
 import perflex.devices.listing as devices_module
-from perflex import Model, calibrate, gather_feature_values
+from perflex import (
+    Device,
+    DeviceInfo,
+    Model,
+    TimingOptions,
+    calibrate,
+    find_device,
+    gather_feature_values,
+    load_machine,
+)
 from perflex.calibration.calibrating import _facts
 from perflex.devices import survey as survey_module
-from perflex.devices.device import Device, DeviceInfo
-from perflex.devices.listing import find_device, mark_default
+from perflex.devices.listing import mark_default
 from perflex.devices.names import matching, short_names
 from perflex.devices.wall_time import device_of, wall_time_identifier
 from perflex.errors import DeviceError, FeatureError
-from perflex.features import Target
-from perflex.features.sized_kernel import SizedKernel
-from perflex.features.values import feature_values, kernel_feature_values
-from perflex.machines.lookup import load_machine, machine_of_device
+from perflex.features import SizedKernel, Target, kernel_feature_values
+from perflex.features.values import feature_values
+from perflex.machines.lookup import machine_of_device
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.key import measurement_key
-from perflex.timing.options import TimingOptions
 from perflex.timing.resource_use import resource_use
 from perflex.timing.results import MeasurementFailure
 from support.cuda_for_tests import fake_cupy, fake_gpu

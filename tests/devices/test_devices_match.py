@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflex.devices.device import Device
+from perflex import Device
 from perflex.devices.names import matching, short_names, split_spec
 
 

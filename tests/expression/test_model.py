@@ -15,8 +15,8 @@ import pytest
 import sympy
 
 import perflex.features.coverage  # before a test replaces what it takes from `perflex.features`
+from perflex import Model
 from perflex.errors import ModelSyntaxError, PerflexError, UnknownFeatureError
-from perflex.expression.model import Model
 
 if TYPE_CHECKING:
     from perflex.features import Target

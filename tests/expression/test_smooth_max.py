@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perflex import Model, fit_model, scale_features_by_output
+from perflex import FeatureTable, Model, fit_model, scale_features_by_output
 from perflex.errors import CalibrationError, ModelSyntaxError
 from perflex.expression.parser import parse_expression
 from perflex.expression.tree import evaluate
-from perflex.fit.table import FeatureTable
 
 MODEL = Model(
     "f_cl_wall_time",

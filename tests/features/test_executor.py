@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from perflex import Model, calibrate, gather_feature_values
+from perflex import Model, calibrate, gather_feature_values, using_store
 from perflex.errors import (
     CalibrationError,
     ExecutorError,
@@ -25,13 +25,12 @@ from perflex.errors import (
     PerflexWarning,
     UnsupportedKernelError,
 )
-from perflex.features import extract_scop, register_feature, unregister_feature
+from perflex.features import extract_scop, kernel_feature_values, register_feature, unregister_feature
 from perflex.features.counting import counts as _counts
 from perflex.features.polynomials import quasipolynomial as _quasipolynomial
 from perflex.features.scop import scop as _scop
-from perflex.features.values import kernel_feature_values
 from perflex.progress import progress_bar, progress_shown
-from perflex.store.store import Store, using_store
+from perflex.store.store import Store
 from perflex.testing import FakeDevice
 from sample_kernels import matmul, pointwise
 from uipick import ALL_GENERATORS, KernelCollection
@@ -101,6 +100,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
             yield pool
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["off", "a file"])
 def test_the_catalog_in_an_executor(executor: Executor, store: str, tmp_path: Path) -> None:
     place = "off" if store == "off" else str(tmp_path / "store.sqlite")

@@ -13,11 +13,9 @@ import pytest
 
 import perflex.features
 from oracles.nist_strd import NAMES, Certified, digits, high_precision, load
-from perflex.expression.model import Model
-from perflex.fit.fitting import fit_model
+from perflex import FeatureTable, Model, fit_model
 from perflex.fit.identify import covariance
 from perflex.fit.minimise import minimise
-from perflex.fit.table import FeatureTable
 
 if TYPE_CHECKING:
     from perflex.fit.scaled import Solution

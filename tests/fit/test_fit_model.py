@@ -10,11 +10,9 @@ import pytest
 from scipy.optimize import nnls
 
 import perflex.features
+from perflex import FeatureInfo, FeatureTable, Model, fit_model, scale_features_by_output
 from perflex.errors import CalibrationError, PerflexWarning
-from perflex.expression.model import Model
-from perflex.fit.fitting import fit_model
 from perflex.fit.result import geometric_mean_error
-from perflex.fit.table import FeatureInfo, FeatureTable, scale_features_by_output
 
 OUTPUT = "f_cl_wall_time_test"
 

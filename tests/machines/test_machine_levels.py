@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from perflex import CacheLevel, MemoryStream, load_machine
 from perflex.errors import FileFormatError, MachineError
-from perflex.machines.levels import CacheLevel, MemoryStream
-from perflex.machines.lookup import load_machine
 
 if TYPE_CHECKING:
     from pathlib import Path

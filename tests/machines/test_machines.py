@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import perflex.calib_data
+from perflex import Machine, load_machine, machine_names, using_machine
 from perflex.errors import FileFormatError, MachineError
-from perflex.features.target import Target, resolve_target, using_machine
-from perflex.machines.lookup import load_machine, machine_names, machine_of_device
-from perflex.machines.machine import FACTS, Machine
+from perflex.features import Target
+from perflex.features.target import resolve_target
+from perflex.machines.lookup import machine_of_device
+from perflex.machines.machine import FACTS
 from perflex.machines.residency import residency
 from perflex.machines.resources import Resources
 

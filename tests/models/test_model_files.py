@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import perflex.features
+from perflex import Model
 from perflex.errors import FileFormatError
-from perflex.expression.model import Model
 from perflex.models import KernelSet, ParameterDescription, load_model, model_names
 
 if TYPE_CHECKING:

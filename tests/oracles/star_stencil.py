@@ -14,7 +14,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.cpu.read_nests import read_nests
 
 if TYPE_CHECKING:
-    from perflex.features.scop.scop import Scop
+    from perflex.features import Scop
 
 __all__ = ["StarStencil", "star_stencil"]
 

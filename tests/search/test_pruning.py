@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from perflex import Calibration, Model, Promise, Pruning, VariantSpace, prune, rank
+from perflex import Calibration, FeatureTable, Model, Promise, Pruning, VariantSpace, prune, rank
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.errors import CalibrationError, PerflexError, PerflexWarning, UnsupportedKernelError
-from perflex.fit.table import FeatureTable
 from perflex.search.pruning.costs import dominating, feature_kind, model_costs
 from perflex.search.pruning.pruning import _require_positive
 from perflex.search.pruning.report import check_pruning, draw_pruning

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from perflex import Model, Promise, Tuner, VariantSpace, tune
+from perflex import Model, Promise, TimingOptions, Tuner, TuningResult, VariantSpace, tune
 from perflex.errors import CalibrationError, MeasurementError
 from perflex.search.tuning.first_batch import first_batch
 from perflex.search.tuning.predictors import GaussianPredictor, ModelPredictor
-from perflex.search.tuning.tuning import TuningResult
-from perflex.timing.fake import FakeBackend, FakeDevice
-from perflex.timing.options import TimingOptions
+from perflex.testing import FakeDevice
+from perflex.timing.fake import FakeBackend
 from support.spaces_for_tests import scaled, small_space, strided
 
 if TYPE_CHECKING:
-    from perflex.devices.device import Device
-    from perflex.features.sized_kernel import SizedKernel
+    from perflex import Device
+    from perflex.features import SizedKernel
 
 GRID = np.array(list(itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1))), dtype=float)
 
@@ -81,6 +80,7 @@ def test_a_prior_is_used() -> None:
     assert bests["with"] <= 1.1 * TIMES.min()
 
 
+@pytest.mark.slow
 def test_the_promise_ends_the_search_and_holds() -> None:
     held, spent = 0, []
     for seed in range(10):
@@ -289,6 +289,7 @@ class Inline(Executor):
         return done
 
 
+@pytest.mark.slow
 def test_code_is_generated_in_the_executor(default_device: Device) -> None:
     space = VariantSpace(strided, {"lsize": (16, 32), "stride": (1, 2, 2**24)}, name="strided")
     executor = Inline()
@@ -304,6 +305,7 @@ def test_code_is_generated_in_the_executor(default_device: Device) -> None:
     assert found.best.settings["stride"] < 2**24
 
 
+@pytest.mark.slow
 def test_code_of_worker_processes_is_what_runs(default_device: Device) -> None:
     timing = TimingOptions(trials=3, min_trials=2, budget_s=0.05)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:

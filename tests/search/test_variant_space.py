@@ -191,7 +191,8 @@ def test_no_valid_variant() -> None:
 
 
 def test_extraction_counts_causes_and_repeated_kernels() -> None:
-    found = small_space(dead=(0, 1, 7, 8)).extract(FEATURES, {"n": 1024})
+    space = small_space(dead=(0, 1, 7, 8))
+    found = space.extract(FEATURES, {"n": 1024})
     assert len(found) == 9
     assert found.excluded == {
         "build returned no kernel": 9,
@@ -199,7 +200,7 @@ def test_extraction_counts_causes_and_repeated_kernels() -> None:
         "same kernel as another setting": 9,
     }
     assert {len(others) for others in found.same.values()} == {1}
-    assert sum(found.excluded.values()) + len(found) == found.space.combinations
+    assert sum(found.excluded.values()) + len(found) == space.combinations
     expected = {(lsize, repeats): 1024 // 32 * repeats for lsize in (16, 32, 64) for repeats in (1, 2, 4)}
     for each, row in zip(found.settings, found.values, strict=True):
         groups = 1024 // each["lsize"]
@@ -242,4 +243,4 @@ def test_kernels_are_built_anew() -> None:
     assert "scaled" in found.kernel(0).entrypoints
     assert np.isfinite(found.columns["f_thread_groups"]).all()
     with pytest.raises(SpaceError, match="missing or unknown: repeats"):
-        found.space.kernel({"lsize": 16})
+        small_space().kernel({"lsize": 16})

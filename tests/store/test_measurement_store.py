@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perflex import using_store
 from perflex.errors import StoreError
 from perflex.store import samples as store_module
 from perflex.store.records import Failure, MeasurementKey, Sample
 from perflex.store.rows import is_sound_failure, is_sound_sample, key_number
 from perflex.store.samples import MeasurementStore
 from perflex.store.schema import MIGRATIONS
-from perflex.store.store import Store, using_store
+from perflex.store.store import Store
 
 KEY = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
 OTHER = replace(KEY, driver="1.1")
@@ -239,6 +240,7 @@ def test_a_locked_file(store: MeasurementStore, monkeypatch: pytest.MonkeyPatch)
     assert store.earlier(KEY) == samples(2)
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow(store: MeasurementStore) -> None:
     store.add_many([(KEY, row) for row in samples(10)])
     pages = store.use(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
@@ -396,6 +398,7 @@ def test_threads_add_at_once(store: MeasurementStore) -> None:
     assert sorted(store.earlier(KEY), key=lambda row: row.round) == list(samples(200))
 
 
+@pytest.mark.slow
 def test_killing_writers_loses_nothing_that_was_acknowledged(store: MeasurementStore) -> None:
     random = np.random.default_rng(5)
     bystander, told = writer(store.path, "bystander", 1_000_000)

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex import Model, calibrate, gather_feature_values
+from perflex import Model, TimingOptions, calibrate, gather_feature_values
 from perflex.errors import CalibrationError, MeasurementError, StoreError
 from perflex.store.records import MeasurementKey, Sample
 from perflex.store.resume import RecordOnly, RunRecorder, recorder_for, work_digest
 from perflex.store.samples import MeasurementStore
-from perflex.timing.fake import FakeDevice
-from perflex.timing.options import TimingOptions
+from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:

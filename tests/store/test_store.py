@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from perflex import using_store
 from perflex.__main__ import main
 from perflex.errors import PerflexWarning
 from perflex.store import connection as _store_connection
 from perflex.store.schema import MIGRATIONS
-from perflex.store.store import Store, current_store, store_at, using_store
+from perflex.store.store import Store, current_store, store_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,6 +218,7 @@ def test_a_locked_file_is_done_without(tmp_path: Path, monkeypatch: pytest.Monke
     holder.close()
 
 
+@pytest.mark.slow
 def test_the_command_line_tells_it_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

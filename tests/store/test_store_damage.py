@@ -94,6 +94,7 @@ def changed_bytes(content: bytearray) -> None:
         content[at] ^= 0x55
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "at_least"),
     [
@@ -175,6 +176,7 @@ def test_rows_on_both_sides_of_a_damaged_row(path: Path) -> None:
     assert set(store.earlier(KEY)) < set(samples(COUNT))
 
 
+@pytest.mark.slow
 def test_garbage_has_nothing_to_carry_over(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     garbage = np.random.default_rng(1).bytes(300_000)
@@ -196,6 +198,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     assert store.earlier(KEY) == samples(1)
 
 
+@pytest.mark.slow
 def test_damage_is_noticed_and_mended_while_writing(path: Path) -> None:
     store = MeasurementStore(path)
     assert len(store.earlier(KEY)) == COUNT
@@ -419,6 +422,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killing_what_sets_aside_loses_nothing(path: Path) -> None:
     random = np.random.default_rng(8)
     interrupted = 0

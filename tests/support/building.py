@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features import SizedKernel
 from perflex.timing.launch.request import request_for
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from perflex import Device
 from perflex.devices.cuda import load_cupy, properties_of
-from perflex.devices.device import Device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

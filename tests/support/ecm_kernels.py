@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import loopy as lp
 import numpy as np
 
+from perflex import CacheLevel, Machine, MemoryStream
 from perflex.features import extract_scop
-from perflex.machines.levels import CacheLevel, MemoryStream
-from perflex.machines.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,11 +7,10 @@ import gzip
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from perflex import estimate_volumes, load_machine
 from perflex.features import Operation
-from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.transactions import cache_transactions, global_transactions, local_transactions
 from perflex.features.instructions.instructions import instructions_of
-from perflex.machines.lookup import load_machine
 from support.volume_kernels import convolution
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.scop import Access, Array, Launch, Scop, Statement
+from perflex.features import Access, Array, Launch, QuasiPolynomial, Scop, Statement
 from perflex.isl import isl
 
 if TYPE_CHECKING:

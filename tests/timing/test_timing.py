@@ -11,20 +11,20 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex import annotate
+from perflex import TimingOptions, annotate
 from perflex.errors import MeasurementError, MissingSizeError
-from perflex.features.sized_kernel import SizedKernel
-from perflex.timing.fake import FakeBackend, FakeDevice
+from perflex.features import SizedKernel
+from perflex.testing import FakeDevice
+from perflex.timing.fake import FakeBackend
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.launch.request import LaunchRequest, request_for
 from perflex.timing.measuring import measure, open_backend
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import Drift, Measured, MeasurementFailure, Timing, TimingSummary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.devices.device import Device
+    from perflex import Device
 
 
 def vector() -> lp.TranslationUnit:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from perflex.features.sized_kernel import SizedKernel
+from perflex import TimingOptions
+from perflex.features import SizedKernel
 from perflex.store.records import Sample
+from perflex.testing import FakeDevice
 from perflex.timing.drift import assess_drift, reference_count
-from perflex.timing.fake import FakeDevice
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import Timing
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from failing_kernels import good
+from perflex import TimingOptions
 from perflex.errors import MeasurementError
-from perflex.features.sized_kernel import SizedKernel
-from perflex.timing.fake import FakeDevice
+from perflex.features import SizedKernel
+from perflex.testing import FakeDevice
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure, Timing
 
 if TYPE_CHECKING:

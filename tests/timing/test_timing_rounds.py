@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from perflex.features.sized_kernel import SizedKernel
-from perflex.timing.fake import FakeDevice
+from perflex import TimingOptions
+from perflex.features import SizedKernel
+from perflex.testing import FakeDevice
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import Timing
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def test_noisy_kernels_end_when_they_are_known_or_out_of_trials() -> None:
     assert (len(spent.samples), spent.precise) == (30, False)
 
 
+@pytest.mark.slow
 def test_interval_holds_the_time_of_the_law_as_often_as_it_says() -> None:
     options = TimingOptions(precision=0.01, trials=200)
     outcomes = measure(jobs(*range(1001, 1401, 2)), FakeDevice(law, noise=0.05), options)

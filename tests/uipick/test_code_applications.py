@@ -8,8 +8,7 @@ import loopy as lp
 import pytest
 
 from oracles.oclgrind import needs_oclgrind, run_jobs
-from uipick import KernelCollection
-from uipick.generators import ALL_GENERATORS
+from uipick import ALL_GENERATORS, KernelCollection
 
 FIT = ("dtype:float32", "groups_fit:True")
 
@@ -124,6 +123,7 @@ def executed():
     return dict(zip(OPTIMISED, results, strict=True))
 
 
+@pytest.mark.slow
 @needs_oclgrind
 @pytest.mark.parametrize("name", OPTIMISED)
 def test_optimised_code_executes_what_is_measured(executed, name):

@@ -9,8 +9,7 @@ import pytest
 
 from oracles.oclgrind import needs_oclgrind, run_jobs
 from perflex.features import Target, counts_of, extract_scop, parse_feature
-from uipick import KernelCollection
-from uipick.generators import ALL_GENERATORS
+from uipick import ALL_GENERATORS, KernelCollection
 from uipick.generators.dg_diff import DG_DIFF_TAGS
 
 VARIANTS = list(DG_DIFF_TAGS)
@@ -157,6 +156,7 @@ def test_fdiff_code(one, tile):
     assert len(lines) == 5
 
 
+@pytest.mark.slow
 @needs_oclgrind
 def test_optimised_code_still_loads_everything():
     collection = KernelCollection(ALL_GENERATORS)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.values import kernel_feature_values
+from perflex.features import kernel_feature_values
 from uipick import confine_loads
 
 

@@ -63,6 +63,7 @@ def _name(binary, start):
 
 
 # Those with work removed are made of the same code; tests/bench/cuda_sources.py compiles all there is.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "generator",
     [generator for generator in ALL_GENERATORS if not generator.name.endswith(("_mem", "_core"))],

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from oracles.oclgrind import needs_oclgrind, run_jobs
-from uipick import KernelCollection
-from uipick.generators import ALL_GENERATORS
+from uipick import ALL_GENERATORS, KernelCollection
 
-pytestmark = needs_oclgrind
+pytestmark = [needs_oclgrind, pytest.mark.slow]
 GROUP = 256
 PLACE = ["lid_stride_1:16", "nelements:256"]
 

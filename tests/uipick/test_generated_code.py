@@ -38,6 +38,7 @@ def _variants():
         yield from {id(k.kernel): k for k in kernels}.values()
 
 
+@pytest.mark.slow
 def test_every_default_variant_generates_code_without_a_warning():
     variants = list(_variants())
     assert len(variants) > 120
@@ -101,6 +102,7 @@ def test_guards_appear_only_where_groups_need_not_fit(one, prefetch):
     assert "if (" in guarded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operation", "form"),
     [

@@ -10,7 +10,7 @@ import pytest
 from oracles.oclgrind import needs_oclgrind, run_jobs
 from uipick import ALL_GENERATORS, KernelCollection
 
-pytestmark = needs_oclgrind
+pytestmark = [needs_oclgrind, pytest.mark.slow]
 
 # Grid of 16 by 8 (by 8) points, work-groups of 8 by 4, chunks of 4 planes.
 GRID = ["lsize_0:8", "lsize_1:4", "groups_fit:True", "nx:16", "ny:8"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from oracles.oclgrind import needs_oclgrind, run_jobs
-from uipick import KernelCollection, remove_work
-from uipick.generators import ALL_GENERATORS
+from uipick import ALL_GENERATORS, KernelCollection, remove_work
 
-pytestmark = needs_oclgrind
+pytestmark = [needs_oclgrind, pytest.mark.slow]
 GROUP = 256
 
 JOBS = {

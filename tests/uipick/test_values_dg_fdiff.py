@@ -18,6 +18,7 @@ def _dg_data(random, nmatrices, nodes, nelements, variant, dtype=np.float64):
     return diff_mat, np.asfortranarray(u) if variant.endswith("transposed") else u
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
     ("fit", "lsize", "nmatrices", "nodes", "nelements"),

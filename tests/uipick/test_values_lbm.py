@@ -44,6 +44,7 @@ def cells(random, sizes, dtype="float64"):
     return (W[:, None, None, None] * (1 + 0.2 * random.random((15, *shape)))).astype(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("collide", "fit", "sizes", "chunk", "lsize_2", "dtype", "rtol"),
     [

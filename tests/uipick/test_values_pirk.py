@@ -42,6 +42,7 @@ def test_radau_iia_with_four_stages_meets_the_order_conditions() -> None:
         np.testing.assert_allclose(matrix @ nodes ** (power - 1), nodes**power / power, rtol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "radius"), [("heat3d", 1), ("wave3d", 2), ("wave3d", 4)])
 def test_each_kernel_is_what_its_equation_says(one, run, random, problem, radius) -> None:
     shape = tuple(size + 2 * radius for size in reversed(SIZES))

@@ -65,6 +65,7 @@ def kernel_of(one, name, launch, **arguments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launch", LAUNCHES)
 @pytest.mark.parametrize(
     ("points", "variant"),
@@ -80,6 +81,7 @@ def test_stencil3d(one, run, random, points, variant, launch):
     np.testing.assert_allclose(found, with_halo(swept(u, points), radius), rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("points", "variant"), [(25, "plain"), (7, "column"), (19, "tile")])
 def test_stencil3d_in_single_precision(one, run, random, points, variant):
     launch = ((8, 8, 1), 2, True, (16, 8, 4))
@@ -100,6 +102,7 @@ def swept_in_plane(u, shape, radius):
     return sum(weight * total for weight, total in zip(WEIGHTS, sums, strict=False)), sum(map(len, found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fit", "sizes"), [(True, (32, 16)), (False, (19, 33)), (False, (1, 2))])
 @pytest.mark.parametrize(
     ("shape", "radius", "points", "dtype", "rtol"),
@@ -115,6 +118,7 @@ def test_stencil2d(one, run, random, shape, radius, points, dtype, rtol, fit, si
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, u=u), with_halo(expected, radius), rtol=rtol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keep", "group"), [("uCLD", "C"), ("uXLD", "X"), ("uYLD", "Y"), ("uDLD", "D")])
 def test_stencil2d_mem_sums_what_it_loads(one, run, random, keep, group):
     given = {"shape": "box", "radius": 2, "dtype": "float64", "keep": keep, "groups_fit": False, "nx": 9, "ny": 17}
@@ -126,6 +130,7 @@ def test_stencil2d_mem_sums_what_it_loads(one, run, random, keep, group):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, u=u), expected, rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["uCLD", "uXLD", "uYLD", "uZLD", "uDLD", "uCLD_uXLD_uYLD_uZLD_uDLD"])
 def test_stencil3d_mem_sums_what_it_loads(one, run, random, keep):
     chunk, n = 2, (9, 6, 5)
@@ -144,6 +149,7 @@ def test_stencil3d_mem_sums_what_it_loads(one, run, random, keep):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, u=u), expected, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_stencil3d_mem_keeps_the_column_s_loads(one, run, random):
     chunk, n = 3, (8, 4, 6)
     launch = ((8, 4, 2), chunk, True, n)

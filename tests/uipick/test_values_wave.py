@@ -35,6 +35,7 @@ def kernel_of(one, name, sizes, **arguments):
     return one(name, *(f"{argument}:{value}" for argument, value in given.items()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fit", "sizes", "chunk", "lsize_2"), [(True, (16, 8, 4), 2, 1), (False, (9, 5, 7), 3, 2), (False, (3, 1, 1), 1, 1)]
 )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perflex import TimingOptions, load_machine
 from perflex.errors import PerflexError
-from perflex.features.sized_kernel import SizedKernel
-from perflex.machines.lookup import load_machine
+from perflex.features import SizedKernel
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure
 
 from .ceiling_kernels import Quantity, copy_sizes, kernels_of, quantities, with_count

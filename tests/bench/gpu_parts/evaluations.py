@@ -7,11 +7,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from perflex import TimingOptions
 from perflex.errors import PerflexError
 from perflex.studies.evaluation.files import write_evaluation
 from perflex.studies.evaluation.run import evaluate_device
 from perflex.studies.evaluation.studies import STUDIES
-from perflex.timing.options import TimingOptions
 
 from .budget import TimeUpError
 from .parts import Goal

@@ -74,7 +74,7 @@ def _value(value: Any) -> Any:
 
 
 def _found_by(device: Any) -> str:
-    from perflex.devices.listing import list_devices
+    from perflex import list_devices
 
     return next((info.found_by for info in list_devices() if info.device == device), "what was given")
 

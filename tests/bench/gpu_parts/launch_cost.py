@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.features.sized_kernel import SizedKernel
+from perflex import TimingOptions
+from perflex.features import SizedKernel
 from perflex.timing.launch.request import request_for
 from perflex.timing.measuring import open_backend
-from perflex.timing.options import TimingOptions
 
 from .keeping import rows_kept
 

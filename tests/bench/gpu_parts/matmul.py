@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from perflex import TimingOptions
 from perflex.features.families.machine import RESIDENCY_FEATURES, VOLUME_FEATURES
-from perflex.timing.options import TimingOptions
 
 from .keeping import rows_kept, write_yaml_file
 from .matmul_kernels import CONSTRAINTS, PARAMETERS, SPACE, build

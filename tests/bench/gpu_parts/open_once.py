@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from perflex.timing.options import TimingOptions
+    from perflex import TimingOptions
 
 __all__ = ["OpenOnce"]
 
@@ -46,8 +46,8 @@ class OpenOnce:
 
     def backend(self) -> _Kept:
         """Return what runs kernels, a real device's in a process of their own; the first limits hold."""
+        from perflex import TimingOptions
         from perflex.timing.measuring import open_backend
-        from perflex.timing.options import TimingOptions
 
         if self._inner is None:
             self._inner = open_backend(self._device, self._options or TimingOptions())

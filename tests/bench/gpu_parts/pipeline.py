@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features import SizedKernel
 from perflex.timing.launch.backend import backend_of
 
 from .budget import TimeUpError
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
-    from perflex.devices.device import Device
+    from perflex import Device, TimingOptions
     from perflex.machines.resources import Resources
     from perflex.timing.launch.backend import KernelBackend
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.options import TimingOptions
     from perflex.timing.results import Timing
 
     from .budget import Allotted

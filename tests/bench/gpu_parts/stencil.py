@@ -7,10 +7,9 @@ import random
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from perflex import TimingOptions, load_machine
 from perflex.analysis.volumes.compare import read_rows
 from perflex.features.families.machine import RESIDENCY_FEATURES, VOLUME_FEATURES
-from perflex.machines.lookup import load_machine
-from perflex.timing.options import TimingOptions
 
 from .keeping import rows_kept
 from .parts import Goal

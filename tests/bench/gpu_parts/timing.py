@@ -13,8 +13,8 @@ from .budget import TimeUpError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from perflex.features.sized_kernel import SizedKernel
-    from perflex.timing.options import TimingOptions
+    from perflex import TimingOptions
+    from perflex.features import SizedKernel
     from perflex.timing.results import Timing
 
     from .budget import Allotted

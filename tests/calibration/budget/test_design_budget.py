@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import perflex.devices.listing as devices_module
-from perflex import Calibration, Model, calibrate
+from perflex import Calibration, Model, TimingOptions, calibrate, gather_feature_values
 from perflex.__main__ import main
 from perflex.calibration.budget.guess import rough_parameters
 from perflex.calibration.budget.sequential import measure_within_budget
 from perflex.calibration.budget.spending import device_time, expected_device_time, longest_launch, one_block
-from perflex.calibration.gathering import Measuring, gather_feature_values, target_on
+from perflex.calibration.gathering import Measuring, target_on
 from perflex.cli.arguments import ArgumentError, read_seconds
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
-from perflex.timing.fake import FakeBackend, FakeDevice, FakeRunnable
-from perflex.timing.options import TimingOptions
+from perflex.testing import FakeDevice
+from perflex.timing.fake import FakeBackend, FakeRunnable
 from perflex.timing.results import MeasurementFailure, Timing
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex import FeatureTable
-    from perflex.features.sized_kernel import SizedKernel
+    from perflex.features import SizedKernel
 
 TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11, "p_load": 5e-12, "p_store": 7e-12}
 SUM = Model(

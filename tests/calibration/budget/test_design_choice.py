@@ -7,12 +7,11 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 
+from perflex import FeatureTable, Model
 from perflex.calibration.budget.basis import cheapest_basis
 from perflex.calibration.budget.choose import choose
 from perflex.calibration.budget.information import elasticities, information_share
 from perflex.errors import CalibrationError
-from perflex.expression.model import Model
-from perflex.fit.table import FeatureTable
 
 
 def subsets(count: int) -> list[list[int]]:

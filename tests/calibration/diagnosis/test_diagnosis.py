@@ -10,15 +10,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import Calibration, Diagnosis, diagnose
+from perflex import (
+    Calibration,
+    Diagnosis,
+    FeatureTable,
+    FitResult,
+    FitStatus,
+    Model,
+    diagnose,
+    fit_model,
+    scale_features_by_output,
+)
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.diagnosis.compare import aicc, aicc_differences, compare_models
 from perflex.calibration.diagnosis.held_out import held_out_by_generator
 from perflex.errors import CalibrationError
-from perflex.expression.model import Model
-from perflex.fit.fitting import fit_model
-from perflex.fit.result import FitResult, FitStatus
-from perflex.fit.table import FeatureTable, scale_features_by_output
 
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")

@@ -253,6 +253,7 @@ def runs_of(generator: str) -> list[tuple[MeasurementKernel, oclgrind.Executed]]
     return [(kernel, found[kernel.name]) for kernel in kernels_of(generator)]
 
 
+@pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("generator", SMALL)
 def test_counts_are_what_oclgrind_executes(generator: str) -> None:
@@ -261,6 +262,7 @@ def test_counts_are_what_oclgrind_executes(generator: str) -> None:
         assert counted(kernel) == executed(run, kernel), kernel.name
 
 
+@pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("generator", INTEGER_OPCODES)
 def test_integer_operations_are_what_more_iterations_execute(generator: str) -> None:

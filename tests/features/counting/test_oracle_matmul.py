@@ -16,6 +16,7 @@ def value(kernel, identifier):
     return parse_feature(identifier).value(extract_scop(kernel), {"n": N}, Target(SUB_GROUP))
 
 
+@pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("prefetch", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

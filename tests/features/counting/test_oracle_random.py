@@ -16,6 +16,7 @@ def wrong() -> dict[int, str]:
     return {seed: text for seed, text, _ in outcomes(SEEDS)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_kernel(seed: int, wrong: dict[int, str]) -> None:
     assert not wrong[seed]

@@ -8,10 +8,9 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex import load_machine
+from perflex import estimate_ecm, load_machine
 from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
 from perflex.features import annotate, extract_scop
-from perflex.features.cpu.estimate import estimate_ecm
 from perflex.features.cpu.traced import Traced, inequality
 from support.ecm_kernels import jacobi2d, jacobi3d, loopy_kernel, on_grid, small_machine, wave3d
 from tests.oracles.star_stencil import star_stencil

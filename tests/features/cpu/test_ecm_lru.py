@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from oracles.lru import Reference, lru_crossings, trace_of
+from perflex import estimate_ecm
 from perflex.features import extract_scop
-from perflex.features.cpu.estimate import estimate_ecm
 from support.ecm_kernels import loopy_kernel, on_grid, small_machine, star_offsets, terms
 
 A, B, C, D, E = (place << 26 for place in range(5))
@@ -38,6 +38,7 @@ def rows(*strides):
     return tuple(8 * stride for stride in strides)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_random_stencils_in_either_order_of_loops(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - no secret

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from perflex import load_machine
-from perflex.features.cpu.estimate import estimate_ecm
+from perflex import estimate_ecm, load_machine
 from support.ecm_kernels import jacobi2d, jacobi3d, small_machine, wave3d
 from tests.oracles.star_stencil import StarStencil, star_stencil
 

@@ -7,11 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import Model, calibrate, load_machine, using_machine
+from perflex import Model, calibrate, estimate_ecm, load_machine, using_machine
 from perflex.errors import MachineError
-from perflex.features import Target, count_features, extract_scop, parse_feature
-from perflex.features.cpu.estimate import estimate_ecm
-from perflex.features.values import kernel_feature_values
+from perflex.features import Target, count_features, extract_scop, kernel_feature_values, parse_feature
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection

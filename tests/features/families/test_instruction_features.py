@@ -86,6 +86,7 @@ def test_counts_are_symbolic_and_take_arrays() -> None:
         np.testing.assert_array_equal(found, [inst(scop, {"n": int(n)}, name) for n in sizes])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tags",
     [

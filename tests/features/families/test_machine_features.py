@@ -14,8 +14,7 @@ import pytest
 
 from perflex import Calibration, Model, calibrate, gather_feature_values, load_machine, rank, using_machine
 from perflex.errors import MachineError, UnsupportedKernelError
-from perflex.features import Target, count_features, extract_scop, parse_feature
-from perflex.features.values import kernel_feature_values
+from perflex.features import Target, count_features, extract_scop, kernel_feature_values, parse_feature
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
@@ -147,7 +146,7 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
 
     module = ModuleType("perflex.features.gpu")
     module.estimate_volumes = estimate_volumes
-    monkeypatch.setitem(sys.modules, "perflex.features.gpu", module)
+    monkeypatch.setitem(sys.modules, "perflex.features.gpu.estimate", module)
     return calls
 
 

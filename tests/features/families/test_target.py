@@ -6,12 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from perflex import using_machine
+from perflex import load_machine, using_machine
 from perflex.errors import MachineError
-from perflex.features import Target, extract_scop, parse_feature, register_feature, unregister_feature
+from perflex.features import SizedKernel, Target, extract_scop, parse_feature, register_feature, unregister_feature
 from perflex.features.many import count_rows
-from perflex.features.sized_kernel import SizedKernel
-from perflex.machines.lookup import load_machine
 from perflex.machines.resources import Resources
 from sample_kernels import matmul
 

@@ -73,6 +73,7 @@ def executed(run):
     return {key: value for key, value in found.items() if value}
 
 
+@pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("text", TEXTS)
 def test_branches_by_their_domains_are_what_oclgrind_executes(text):
@@ -81,6 +82,7 @@ def test_branches_by_their_domains_are_what_oclgrind_executes(text):
     assert exact
 
 
+@pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("text", {**TEXTS, **DATA_DEPENDENT})
 def test_both_branches_bound_what_is_executed(text):

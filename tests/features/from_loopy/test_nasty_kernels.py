@@ -62,6 +62,7 @@ def test_there_are_many_and_every_difference_has_a_reason() -> None:
     assert set(AWAITING) <= set(NASTY)
 
 
+@pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("name", COUNTED)
 def test_counts_are_what_is_executed(name: str, made: dict[str, Made]) -> None:
@@ -77,6 +78,7 @@ def test_counts_are_what_is_executed(name: str, made: dict[str, Made]) -> None:
     assert seen == case.nasty.differs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTED)
 def test_accesses_are_what_enumeration_finds(name: str) -> None:
     """Instances, sub-groups, footprints and strides of each access."""

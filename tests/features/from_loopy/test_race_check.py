@@ -70,17 +70,20 @@ def test_work_items_that_repeat_a_statement_are_checked() -> None:
     assert not is_spared(lp.tag_inames(kernel, "i:l.0, j:g.0"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generator", ALL_GENERATORS, ids=lambda generator: generator.name)
 def test_catalog_is_scheduled_alike(generator: object) -> None:
     arguments = next(a for a in generator.combinations({}) if generator.violated(a) is None)
     same_schedule(generator.generate(arguments).kernel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_random_kernels_are_scheduled_alike(seed: int) -> None:
     same_schedule(make_random_kernel(seed))
 
 
+@pytest.mark.slow
 def test_matmul_is_scheduled_alike() -> None:
     same_schedule(matmul(prefetch=True))
 

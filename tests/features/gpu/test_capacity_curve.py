@@ -10,6 +10,7 @@ from perflex.errors import CalibrationError
 from perflex.features.gpu.rules import gompertz
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curve", [(0.9, 100.0, 5.0), (1.0, 30.0, 2.0), (0.6, 4.0, 1.0), (1.0, 5000.0, 8.0)])
 def test_coefficients_come_back(curve: tuple[float, float, float]) -> None:
     o = np.linspace(0, 4, 30)

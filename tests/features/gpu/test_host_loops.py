@@ -7,13 +7,11 @@ from dataclasses import replace
 import loopy as lp
 import pytest
 
-from perflex import load_machine
+from perflex import estimate_ecm, estimate_volumes, load_machine
 from perflex.errors import UnsupportedKernelError
 from perflex.features import Scop, Target, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
 from perflex.features.cpu.blocking import blocked_nests
-from perflex.features.cpu.estimate import estimate_ecm
 from perflex.features.cpu.read_nests import read_nests
-from perflex.features.gpu.estimate import estimate_volumes
 
 
 def steps(number: int) -> Scop:

@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from perflex import estimate_volumes, load_machine, machine_names
 from perflex.errors import MachineError, UnsupportedKernelError
+from perflex.features import Access, Array, QuasiPolynomial
 from perflex.features.gpu import estimate
-from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.waves import wave_values
-from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.scop import Access, Array
 from perflex.isl import isl
-from perflex.machines.lookup import load_machine, machine_names
 from support.volume_kernels import one_axis
 
 if TYPE_CHECKING:
+    from perflex import Machine, Volumes
     from perflex.features import Scop
     from perflex.features.gpu.resolved import ResolvedLaunch
-    from perflex.features.gpu.result import Volumes
-    from perflex.machines.machine import Machine
 
 GPUS = [name for name in machine_names() if load_machine(name).kind == "gpu"]
 ITEMS = (32, 64, 96, 128, 256, 512, 1024)

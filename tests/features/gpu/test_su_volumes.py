@@ -97,6 +97,7 @@ def test_without_a_line_size_of_its_own_the_caches_counts() -> None:
 
 
 # Section 3.5: loads 7c+2, stores c, values per work-group 448c+256 (lines of 256 B) or 320c+256 (128 B).
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["plain", "column"])
 @pytest.mark.parametrize("chunk", [2, 4, 16])
 def test_chunks_along_z(chunk: int, variant: str) -> None:

@@ -10,9 +10,9 @@ import islpy as isl
 import numpy as np
 import pytest
 
+from perflex import estimate_volumes
 from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
 from perflex.features import extract_scop, scop_from_yaml
-from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.footprints import Layout, Toucher
 from perflex.features.gpu.geometry import Wave
 from perflex.features.gpu.images import instances

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflex.features.gpu.estimate import estimate_volumes
+from perflex import estimate_volumes
 from support.machines_for_tests import MACHINES, V100
 from support.volume_kernels import star, stencil
 

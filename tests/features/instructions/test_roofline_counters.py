@@ -19,6 +19,7 @@ def errors_of(rows, name):
     return np.abs([estimates(row)[name] / count - 1 for row, count in zip(rows, measured, strict=True)])
 
 
+@pytest.mark.slow
 def test_one_output_per_work_item() -> None:
     rows = [row for row in counter_rows(PATH) if row["TILE_SIZE_X"] == row["TILE_SIZE_Y"] == "1"]
     assert len(rows) == 27

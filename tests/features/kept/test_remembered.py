@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import perflex.isl
+from perflex import using_store
 from perflex.errors import PerflexWarning
 from perflex.features import ScopCounts, count_features, counts_of, extract_scop, scop_from_yaml, scop_to_yaml
 from perflex.features.from_loopy import extract as _loopy_extract
@@ -24,7 +25,7 @@ from perflex.features.kept.kernel_key import kernel_key
 from perflex.features.kept.scops_and_counts import counting_version
 from perflex.features.polynomials import cardinality as _cardinality
 from perflex.features.scop.text import scop_from_text, scop_to_text
-from perflex.store.store import Store, using_store
+from perflex.store.store import Store
 from sample_kernels import make, matmul, pointwise
 from uipick import ALL_GENERATORS
 
@@ -56,6 +57,7 @@ def everything(kernel: lp.TranslationUnit, sizes: dict[str, int]) -> list:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generator", ALL_GENERATORS, ids=lambda generator: generator.name)
 def test_remembered_is_counted(generator: object, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurement = generator.generate(next(a for a in generator.combinations({}) if generator.violated(a) is None))
@@ -250,6 +252,7 @@ for generator in ALL_GENERATORS:
 """
 
 
+@pytest.mark.slow
 def test_keys_are_the_same_in_every_process() -> None:
     runs = [
         subprocess.Popen(

@@ -11,10 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import DescribedSpace, HybridPredictor, Promise, prune
+from perflex import DescribedSpace, HybridPredictor, Promise, load_described_space, load_description, prune
 from perflex.errors import CalibrationError, FileFormatError
-from perflex.search.described.description_file import load_description
-from perflex.search.described.space_file import load_described_space
 from support.described_data import convolution_space, times_of
 
 DESCRIPTION = """

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perflex import HybridPredictor, Promise, Tuner, tune
+from perflex import DescribedSpace, HybridPredictor, Promise, Tuner, load_description, tune
 from perflex.errors import CalibrationError, MeasurementError, MissingExtraError
 from perflex.search.described.analytic import AnalyticFit
-from perflex.search.described.description_file import description_names, load_description
+from perflex.search.described.description_file import description_names
 from perflex.search.described.hybrid import HybridPrediction, predict_hybrid
 from perflex.search.described.platform import platform_of
-from perflex.search.described.space import DescribedSpace, ReadingFit
+from perflex.search.described.space import ReadingFit
 from perflex.search.tuning.described_search import most_promising, spread_batch
 from perflex.search.tuning.predictors import GaussianPredictor
 from support.described_data import TRUTH, convolution_space, times_of
@@ -67,6 +67,7 @@ def test_measurements_tell_a_build_that_ignores_a_tunable():
     assert error(found.predicted, times) < 0.08
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", description_names())
 @pytest.mark.parametrize("device", ["A100", "Some Future GPU", "Radeon Something", "MI250X", ""])
 def test_unknown_devices_work(name, device):
@@ -115,6 +116,7 @@ def test_correction_learns_what_the_model_does_not_know():
     assert sorted(found.order) == list(range(len(space)))
 
 
+@pytest.mark.slow
 def test_correction_does_no_harm_where_there_is_nothing_to_learn():
     pytest.importorskip("sklearn")
     space = convolution_space()
@@ -169,6 +171,7 @@ def test_what_is_measured_next_is_new_and_of_several_groups():
     assert sorted(most_promising(space, found, np.arange(197), 5, 0)) == [197, 198, 199]
 
 
+@pytest.mark.slow
 def test_tuner_finds_the_best_and_survives_failures():
     pytest.importorskip("sklearn")
     space = convolution_space(400)

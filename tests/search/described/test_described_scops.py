@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from perflex import estimate_volumes, load_description, load_machine
 from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features
-from perflex.features.gpu.estimate import estimate_volumes
-from perflex.machines.lookup import load_machine
-from perflex.search.described.description_file import load_description
 from perflex.search.described.platform import platform_of
 
 sys.path.append(str(Path(__file__).parents[3] / "examples"))

@@ -17,19 +17,18 @@ import numpy as np
 import pytest
 
 from failing_kernels import crashing, good, not_compiling
-from perflex.devices.device import Device
+from perflex import Device, TimingOptions
 from perflex.errors import DeviceError, ExecutorError, MeasurementError
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features import SizedKernel
 from perflex.store.samples import MeasurementStore
+from perflex.testing import FakeDevice
 from perflex.timing.executors import device_lock as locks
 from perflex.timing.executors.device_lock import device_lock, lock_path
 from perflex.timing.executors.portions import Portion, divide
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.executors.worker import device_here, time_portion
-from perflex.timing.fake import FakeDevice
 from perflex.timing.key import measurement_key
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure, Timing
 
 if TYPE_CHECKING:
@@ -204,6 +203,7 @@ def test_portions() -> None:
 # real devices
 
 
+@pytest.mark.slow
 @pytest.mark.device
 def test_kernels_that_fail_on_a_real_device(default_device: Device, executor: Executor) -> None:
     mixed = [
@@ -302,6 +302,7 @@ def mortal() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+@pytest.mark.slow
 def test_a_portion_whose_worker_died_is_timed_again(tmp_path: Path) -> None:
     store = MeasurementStore(tmp_path / "store.sqlite")
     with mortal() as pool:
@@ -316,6 +317,7 @@ def test_a_portion_whose_worker_died_is_timed_again(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_a_kernel_that_ends_every_worker_is_named_alone(tmp_path: Path) -> None:
     with mortal() as pool:
         device = FakeDevice(Law(tmp_path, deaths=1000, deadly=15))

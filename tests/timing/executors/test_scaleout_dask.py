@@ -18,24 +18,22 @@ import numpy as np
 import pytest
 
 from failing_kernels import crashing, good
-from perflex import gather_feature_values
+from perflex import TimingOptions, dask_executor, gather_feature_values
 from perflex.errors import ExecutorError, MissingExtraError, PerflexWarning
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features import SizedKernel
 from perflex.store.samples import MeasurementStore
+from perflex.testing import FakeDevice
 from perflex.timing.executors import dask as cluster_module
-from perflex.timing.executors.dask import DEVICE_RESOURCE, dask_executor
+from perflex.timing.executors.dask import DEVICE_RESOURCE
 from perflex.timing.executors.rounds import measure_on
-from perflex.timing.fake import FakeDevice
 from perflex.timing.key import measurement_key
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from perflex.devices.device import Device
-    from perflex.timing.executors.dask import DaskExecutor
+    from perflex import DaskExecutor, Device
     from perflex.timing.results import Measured
 
 distributed = pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
@@ -88,6 +86,7 @@ def sample_rows(store: MeasurementStore) -> list[tuple[int, str, int]]:
     return store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
 
 
+@pytest.mark.slow
 def test_as_measured_here(executor: DaskExecutor) -> None:
     assert executor.measuring_slots() == 2
     there = measure_on(executor, jobs(*range(10, 60)), FakeDevice(Law()), EXACT)
@@ -131,6 +130,7 @@ def test_a_real_device(executor: DaskExecutor, default_device: Device) -> None:
     assert (measured[3].label, measured[3].kind) == ("crashing", "crash")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_worker_killed_in_the_middle(tmp_path: Path, declared: bool) -> None:
     store = MeasurementStore(tmp_path / "store.sqlite")
@@ -203,6 +203,7 @@ def test_a_worker_killed_while_it_times_on_a_real_device(tmp_path: Path, default
     store.close()
 
 
+@pytest.mark.slow
 def test_a_kernel_that_ends_every_worker_is_named(executor: DaskExecutor, tmp_path: Path) -> None:
     with distributed.Client(executor._address, set_as_default=False) as client:
         client.run_on_scheduler(_allow_failures, 0)
@@ -218,6 +219,7 @@ def _allow_failures(number: int, dask_scheduler: Any) -> None:
     dask_scheduler.allowed_failures = number
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_lost() -> None:
     with (
         distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=":0", silence_logs=60) as cluster,
@@ -232,6 +234,7 @@ def test_a_scheduler_that_is_lost() -> None:
             waiting.result(10)
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cluster_module, "_PATIENCE_S", 0.5)
     store = MeasurementStore(tmp_path / "store.sqlite")

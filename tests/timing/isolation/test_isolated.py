@@ -16,22 +16,22 @@ import numpy as np
 import pytest
 
 from failing_kernels import crashing, endless, good, not_compiling
+from perflex import TimingOptions
 from perflex.child_process import ChildLostError
 from perflex.errors import DeviceError, MeasurementError, MissingSizeError
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features import SizedKernel
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.isolation.process import WorkerProcess
 from perflex.timing.launch.backend import RunLimits
 from perflex.timing.launch.opencl import OpenCLBackend
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure, Timing
 from tests.support.building import built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex.devices.device import Device
+    from perflex import Device
 
 pytestmark = pytest.mark.device
 
@@ -73,6 +73,7 @@ def children() -> set[int]:
     }
 
 
+@pytest.mark.slow
 def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[Device]) -> None:
     bad = {"no end": endless(), "crash": crashing(), "no code": not_compiling()}
     for device in real_devices:
@@ -306,6 +307,7 @@ def test_a_script_without_guard_runs_once(tmp_path: Path, default_device: Device
     assert done.stdout.splitlines()[-1].startswith("Timing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_worker_outlives_its_parent(number: signal.Signals, tmp_path: Path, default_device: Device) -> None:
     # Without -W error: an interrupt in the middle of anything leaves objects that Python warns of.

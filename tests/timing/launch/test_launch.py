@@ -10,7 +10,7 @@ import pytest
 
 from perflex.devices.device import API_NAMES
 from perflex.errors import MeasurementError, MissingSizeError
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features import SizedKernel
 from perflex.timing.launch import plan as _launch_plan
 from perflex.timing.launch.buffers import BufferPool, Slot, assign_slots, sample_data
 from perflex.timing.launch.memory import OpenCLMemory
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from perflex.devices.device import Device
+    from perflex import Device
 
 VERSION = (2018, 2)
 

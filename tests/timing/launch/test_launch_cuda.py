@@ -9,14 +9,14 @@ import loopy as lp
 import numpy as np
 import pytest
 
+from perflex import TimingOptions
 from perflex.devices.cuda import load_cupy
 from perflex.errors import DeviceError, MeasurementError, MissingExtraError, MissingSizeError
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features import SizedKernel
 from perflex.timing.launch.backend import backend_of
 from perflex.timing.launch.cuda import CudaBackend
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure, Timing
 from support.cuda_for_tests import drop_cupy, fake_cupy, fake_gpu, state
 from tests.support.building import built
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from perflex.devices.device import Device
+    from perflex import Device
     from perflex.timing.launch.opencl import OpenCLBackend
 
 __all__ = ["fake_cupy", "fake_gpu"]
@@ -73,6 +73,7 @@ def agree(kernel: Any, sizes: dict[str, int], cuda: CudaBackend, opencl: OpenCLB
         np.testing.assert_allclose(found[name], values, rtol=tolerance, atol=tolerance * np.abs(values).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tags",
     [
@@ -218,6 +219,7 @@ def test_an_illegal_access_loses_the_device_of_this_process(fake_gpu: Device) ->
         built(backend, good(factor=5.0), {"n": 64}, "z")
 
 
+@pytest.mark.slow
 def test_in_a_process_of_their_own_bad_kernels_fail_alone(fake_gpu: Device) -> None:
     kernels = [good("one"), good("astray"), good("two"), good("greedy"), good("three")]
     jobs = [SizedKernel(kernel, {"n": 64}, kernel.default_entrypoint.name) for kernel in kernels]
