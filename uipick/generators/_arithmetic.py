@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from uipick.generators._kernel import size_parameters, stored_array
 from uipick.generators._pattern import make_pattern_kernel
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def make_arithmetic_kernel(
         The arguments of the simple access pattern that stores the sum.
     """
     import loopy as lp
-    import numpy as np
 
     names = [[f"x{v}" for v in range(part, nvars, len(parts))] for part in range(len(parts))]
     unroll = min(recurrence.unroll for recurrence, _ in parts)
@@ -54,8 +54,8 @@ def make_arithmetic_kernel(
         pattern,
         body,
         [
-            lp.GlobalArg("result", np.dtype(dtype), shape="nelements", is_input=False, is_output=True),
-            lp.ValueArg("m", np.int32),
+            stored_array("result", dtype, "nelements"),
+            size_parameters("m"),
         ],
         loops=[f"{{[{loops}]: {domain}}}"],
         assume=f"m >= {unroll} and m mod {unroll} = 0" if unroll > 1 else "m >= 1",
