@@ -41,7 +41,7 @@ NELEMENTS = Argument(
 PATTERN_ARGUMENTS = (DTYPE, LSIZE_0, LSIZE_1, GROUPS_FIT, LID_STRIDE_0, LID_STRIDE_1)
 FITTING_PATTERN_ARGUMENTS = (DTYPE, LSIZE_0, LSIZE_1, GROUPS_FIT_ONLY, LID_STRIDE_0, LID_STRIDE_1)
 MATRIX_SIZE = Argument("n", "int", "rows and columns of the matrices", multiples_of(1), (512, 640, 768, 896))
-# What many devices allow at most.
+# What current GPUs allow at most.
 WORK_GROUP_LIMIT = Constraint(
     "a work-group has at most 1024 work-items (lsize_0 times lsize_1)",
     lambda a: a["lsize_0"] * a["lsize_1"] <= 1024,

@@ -71,6 +71,8 @@ MATMUL_BATCH = Generator(
             "groups_fit:True needs nbatch to be a multiple of per_group",
             lambda a: not a["groups_fit"] or a["nbatch"] % a["per_group"] == 0,
         ),
+        # loopy drops the fetch's axis of extent one, and its local array becomes each work-item's own.
+        Constraint("prefetch:True needs per_group of at least 2", lambda a: not a["prefetch"] or a["per_group"] > 1),
         Constraint(
             "with prefetching the matrices must fit in 32 KiB of local memory (2 order order per_group elements)",
             lambda a: not a["prefetch"] or fits_in_local_memory(2 * a["order"] ** 2 * a["per_group"], a["dtype"]),
