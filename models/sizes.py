@@ -10,6 +10,7 @@ from perflex.yaml_file import Fields, Finite
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+# Lengths of arrays are multiples of it, so that work-groups of usual sizes divide them.
 _BLOCK = 32768
 
 
@@ -40,14 +41,8 @@ class SizeRule(Fields, frozen=True):
     def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
         """Return odd multiples of the step, increasing, for a device that is `scale` times as fast as `sizes` suit."""
         scale = min(max(scale, 1.0) if self.only_up else scale, self.most)
-        found: list[int] = []
-        for size in sorted(sizes):
-            half = round((size * scale ** (1 / self.power) / self.step - 1) / 2)
-            value = self.step * max(self.least, 2 * half + 1)
-            while found and value <= found[-1]:
-                value += 2 * self.step
-            found.append(value)
-        return tuple(found)
+        halves = [round((size * scale ** (1 / self.power) / self.step - 1) / 2) for size in sorted(sizes)]
+        return _increasing([self.step * max(self.least, 2 * half + 1) for half in halves], 2 * self.step)
 
 
 # Multiples of large powers of two are avoided, for there the columns of a matrix fall into few cache sets of a CPU, and
@@ -56,11 +51,15 @@ MATRIX_SIZES = SizeRule(power=3, step=32, least=3)
 
 
 def _element_counts(counts: Iterable[int], scale: float) -> tuple[int, ...]:
+    return _increasing([max(1, round(count * scale / _BLOCK)) * _BLOCK for count in sorted(counts)], _BLOCK)
+
+
+def _increasing(values: Iterable[int], step: int) -> tuple[int, ...]:
+    """Return values, each raised by steps until it is above the one before: sizes that round alike stay apart."""
     found: list[int] = []
-    for count in sorted(counts):
-        value = max(1, round(count * scale / _BLOCK)) * _BLOCK
+    for value in values:
         while found and value <= found[-1]:
-            value += _BLOCK
+            value += step  # noqa: PLW2901 - raised in place
         found.append(value)
     return tuple(found)
 

@@ -8,6 +8,7 @@ from loopy.kernel.instruction import Assignment, LegacyStringInstructionTag
 from loopy.symbolic import IdentityMapper, TaggedVariable
 
 from perflex.errors import UnsupportedKernelError
+from uipick._accesses import require_one_entry_point
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,9 +52,7 @@ def tag_accesses(
     UnsupportedKernelError
         The kernel has no such array, or several entry points.
     """
-    if len(kernel.entrypoints) != 1:
-        msg = f"tags go on a kernel with one entry point, not {len(kernel.entrypoints)}; choose one"
-        raise UnsupportedKernelError(msg)
+    require_one_entry_point(kernel, "tagging accesses")
     loop_kernel = kernel.default_entrypoint
     known = {*loop_kernel.arg_dict, *loop_kernel.temporary_variables}
     for name in (*(loads or {}), *(stores or {})):

@@ -93,6 +93,14 @@ class _Loads(CombineMapper):  # type: ignore[misc]
         return self.combine([self.rec(part) for part in expr])
 
 
+def require_one_entry_point(kernel: lp.TranslationUnit, action: str) -> None:
+    """Raise an `UnsupportedKernelError` unless a program has one entry point; `action` is what needs that."""
+    if len(kernel.entrypoints) != 1:
+        names = ", ".join(sorted(kernel.entrypoints))
+        msg = f"{action} takes a kernel with one entry point, not {names or 'none'}; choose one"
+        raise UnsupportedKernelError(msg, kernel=names)
+
+
 def global_arrays(kernel: lp.LoopKernel) -> frozenset[str]:
     """Return the names of the arrays in global memory."""
     arguments = [a.name for a in kernel.args if isinstance(a, ArrayArg) and a.address_space == AddressSpace.GLOBAL]

@@ -31,6 +31,11 @@ class Criterion:
     test: Callable[[Any], bool]
 
 
+def integers(least: int, most: int) -> Criterion:
+    """Return the criterion "integers from `least` to `most`"."""
+    return Criterion(f"integers from {least} to {most}", lambda value: least <= value <= most)
+
+
 def multiples_of(step: int, *, minimum: int | None = None) -> Criterion:
     """Return the criterion "multiples of `step`, at least `minimum`" (`minimum` is `step` if not given)."""
     least = step if minimum is None else minimum

@@ -13,7 +13,7 @@ from pymbolic.mapper.substitutor import make_subst_func
 from pymbolic.primitives import Remainder, Subscript
 
 from perflex.errors import UnsupportedKernelError
-from uipick._accesses import global_arrays
+from uipick._accesses import global_arrays, require_one_entry_point
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,10 +67,7 @@ def confine_loads(kernel: lp.TranslationUnit, groups: int = 4) -> lp.Translation
     if groups < 1:
         msg = f"groups is the number of work-groups that load data of their own: at least 1, not {groups}"
         raise UnsupportedKernelError(msg)
-    if len(kernel.entrypoints) != 1:
-        names = ", ".join(sorted(kernel.entrypoints))
-        msg = f"confining loads takes a kernel with one entry point, not {names or 'none'}; choose one"
-        raise UnsupportedKernelError(msg, kernel=names)
+    require_one_entry_point(kernel, "confining loads")
     old = kernel.default_entrypoint
     group_inames = sorted(name for name in old.inames if old.iname_tags_of_type(name, GroupInameTag))
     confiner = _Confiner(global_arrays(old), {name: Remainder(var(name), groups) for name in group_inames})

@@ -15,7 +15,14 @@ from pymbolic.primitives import Subscript
 
 from perflex.errors import UnsupportedKernelError
 from perflex.isl import isl
-from uipick._accesses import check_one_launch, check_regular, global_accesses, global_arrays, launch_instructions
+from uipick._accesses import (
+    check_one_launch,
+    check_regular,
+    global_accesses,
+    global_arrays,
+    launch_instructions,
+    require_one_entry_point,
+)
 from uipick._launch import launch_of, work_items
 
 if TYPE_CHECKING:
@@ -61,10 +68,7 @@ def remove_work(
     -----
     Source: the paper's Section 7.1.1, Algorithm 3.
     """
-    if len(kernel.entrypoints) != 1:
-        names = ", ".join(sorted(kernel.entrypoints))
-        msg = f"work removal takes a kernel with one entry point, not {names or 'none'}; choose one"
-        raise UnsupportedKernelError(msg, kernel=names)
+    require_one_entry_point(kernel, "work removal")
     prepared = lp.linearize(lp.preprocess_program(kernel))
     old = prepared.default_entrypoint
     accesses = global_accesses(old)

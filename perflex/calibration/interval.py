@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.uncertainty import predictive_covariance, residual_deviation
+from perflex.calibration.uncertainty import predictive_covariance, residual_deviation, student_quantile
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -81,8 +81,6 @@ def interval_at(
         There were no more measurement kernels than parameters, or the prediction depends on a parameter that
         they do not determine.
     """
-    from scipy.stats import t as student
-
     if not 0 < confidence < 1:
         msg = f"the confidence must lie between 0 and 1, not {confidence!r}"
         raise ValueError(msg)
@@ -95,7 +93,7 @@ def interval_at(
     error = np.sqrt(np.maximum(variance, 0.0)).reshape(predicted.shape)
     scatter = deviation * np.abs(predicted) if fit.scaled else np.full(predicted.shape, deviation)
     # The two are independent: one is of the parameters, the other of the kernel that is predicted.
-    reach = float(student.ppf((1 + confidence) / 2, fit.degrees_of_freedom)) * np.hypot(error, scatter)
+    reach = student_quantile((1 + confidence) / 2, fit.degrees_of_freedom) * np.hypot(error, scatter)
     low, high = predicted - reach, predicted + reach
     if fit.scaled:
         positive = predicted > 0

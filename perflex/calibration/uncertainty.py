@@ -73,6 +73,13 @@ def residual_deviation(fit: FitResult) -> float:
     return fit.residual_norm / math.sqrt(fit.degrees_of_freedom)
 
 
+def student_quantile(probability: float, freedom: int) -> float:
+    """Return a quantile of Student's t distribution; nan without degrees of freedom."""
+    from scipy.stats import t as student
+
+    return float(student.ppf(probability, freedom)) if freedom > 0 else math.nan
+
+
 def predictive_covariance(calibration: CalibrationRecord) -> Array:
     """Return the covariance of the parameters for predictions, shape ``(n, n)``; zero for what is held fixed.
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+# Below it doubles hold every integer, so that sympy may compute with it exactly.
 _LARGEST_EXACT = 2.0**53
 # Enough decimal digits for any double; sympy would otherwise keep 15.
 _DIGITS = 17

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ def smooth_maximum(*arguments: Any, exp: Callable[[Any], Any], log: Callable[[An
     return total * exp(log(powers) / norm)
 
 
-def overlap(global_cost: Any, on_chip_cost: Any, edge: Any, tanh: Any) -> Any:
+def overlap(global_cost: Any, on_chip_cost: Any, edge: Any, *, tanh: Any) -> Any:
     """Return the cost when the smaller of two costs is hidden (paper Section 7.4, Eqs. 5 and 6).
 
     ``g * s(g - o) + o * s(o - g)`` with ``s(x) = (tanh(edge * x) + 1) / 2``. For a large edge this is
@@ -63,7 +63,7 @@ def overlap(global_cost: Any, on_chip_cost: Any, edge: Any, tanh: Any) -> Any:
     return global_cost * step(difference) + on_chip_cost * step(-difference)
 
 
-def partial_overlap(global_cost: Any, on_chip_cost: Any, edge: Any, hidden: Any, tanh: Any) -> Any:
+def partial_overlap(global_cost: Any, on_chip_cost: Any, edge: Any, hidden: Any, *, tanh: Any) -> Any:
     """Return the cost when a fraction of the smaller of two costs is hidden.
 
     ``g + o - hidden * h`` with the smooth minimum ``h = g * s((o - g) / (g + o)) + o * s((g - o) / (g + o))``
@@ -121,6 +121,7 @@ class Function:
 
 
 def _sympy(name: str) -> Callable[..., Any]:
+    # Imported at the first call: numbers alone do not need sympy, which takes long to load.
     def call(*arguments: Any) -> Any:
         import sympy
 
@@ -129,32 +130,13 @@ def _sympy(name: str) -> Callable[..., Any]:
     return call
 
 
-def _with_tanh(form: Callable[..., Any], tanh: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
-        return form(*arguments, tanh=tanh)
-
-    return call
+def _saturate(single: Any, memory: Any, cores: Any, *, maximum: Callable[..., Any]) -> Any:
+    # Time on some cores that share a memory (YaskSite, Equation 7a).
+    return maximum(single / cores, memory)
 
 
-def _with_exp_log(form: Callable[..., Any], exp: Callable[..., Any], log: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
-        return form(*arguments, exp=exp, log=log)
-
-    return call
-
-
-def _saturate(maximum: Callable[..., Any]) -> Callable[..., Any]:
-    def call(single: Any, memory: Any, cores: Any) -> Any:
-        return maximum(single / cores, memory)
-
-    return call
-
-
-def _smooth_saturate(exp: Callable[..., Any], log: Callable[..., Any]) -> Callable[..., Any]:
-    def call(single: Any, memory: Any, cores: Any, sharpness: Any) -> Any:
-        return smooth_maximum(single / cores, memory, sharpness, exp=exp, log=log)
-
-    return call
+def _smooth_saturate(single: Any, memory: Any, cores: Any, sharpness: Any, **exp_and_log: Callable[..., Any]) -> Any:
+    return smooth_maximum(single / cores, memory, sharpness, **exp_and_log)
 
 
 def _minimum(*arguments: Any) -> Any:
@@ -164,6 +146,9 @@ def _minimum(*arguments: Any) -> Any:
 def _maximum(*arguments: Any) -> Any:
     return reduce(np.maximum, arguments)
 
+
+_EXP_LOG = {"exp": np.exp, "log": np.log}
+_SYMBOLIC_EXP_LOG = {"exp": _sympy("exp"), "log": _sympy("log")}
 
 FUNCTIONS: dict[str, Function] = {
     "exp": Function("exp(x)", 1, np.exp, _sympy("exp")),
@@ -176,34 +161,37 @@ FUNCTIONS: dict[str, Function] = {
     "smooth_max": Function(
         "smooth_max(x, y, ..., p_sharp)",
         None,
-        _with_exp_log(smooth_maximum, np.exp, np.log),
-        _with_exp_log(smooth_maximum, _sympy("exp"), _sympy("log")),
+        partial(smooth_maximum, **_EXP_LOG),
+        partial(smooth_maximum, **_SYMBOLIC_EXP_LOG),
         copies=8,
         least=3,
     ),
-    # Time on some cores that share a memory (YaskSite, Equation 7a).
     "saturate": Function(
-        "saturate(t_single, t_mem, cores)", 3, _saturate(_maximum), _saturate(_sympy("Max")), smooth=False
+        "saturate(t_single, t_mem, cores)",
+        3,
+        partial(_saturate, maximum=_maximum),
+        partial(_saturate, maximum=_sympy("Max")),
+        smooth=False,
     ),
     "smooth_saturate": Function(
         "smooth_saturate(t_single, t_mem, cores, p_sharp)",
         4,
-        _smooth_saturate(np.exp, np.log),
-        _smooth_saturate(_sympy("exp"), _sympy("log")),
+        partial(_smooth_saturate, **_EXP_LOG),
+        partial(_smooth_saturate, **_SYMBOLIC_EXP_LOG),
         copies=8,
     ),
     "overlap": Function(
         "overlap(g, o, p_edge)",
         3,
-        _with_tanh(overlap, np.tanh),
-        _with_tanh(overlap, _sympy("tanh")),
+        partial(overlap, tanh=np.tanh),
+        partial(overlap, tanh=_sympy("tanh")),
         copies=6,
     ),
     "partial_overlap": Function(
         "partial_overlap(g, o, p_edge, p_hidden)",
         4,
-        _with_tanh(partial_overlap, np.tanh),
-        _with_tanh(partial_overlap, _sympy("tanh")),
+        partial(partial_overlap, tanh=np.tanh),
+        partial(partial_overlap, tanh=_sympy("tanh")),
         copies=10,
     ),
 }

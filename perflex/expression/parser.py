@@ -25,6 +25,7 @@ from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Su
 if TYPE_CHECKING:
     from perflex.errors import ModelSyntaxError
 
+# Far below Python's recursion limit: a level takes several calls here, and in sympy.
 _MAX_DEPTH = 50
 _MAX_EXPONENT = 100
 # Size of the written-out expression (composite functions repeat their arguments); bounds the work in sympy.
@@ -176,10 +177,7 @@ class _Parser:
             return Name(token.start, token.end, token.text)
         if token.text in FUNCTIONS:
             msg = f"the function {token.text} needs arguments; write {FUNCTIONS[token.text].signature}"
-            raise self.error(
-                msg,
-                token.start,
-            )
+            raise self.error(msg, token.start)
         if token.text in {"f_", "p_"}:
             msg = f"the name after {token.text} is missing; complete it"
             raise self.error(msg, token.start)

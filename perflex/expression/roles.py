@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, children, names, walk
 
+# Products of sums multiply out to exponentially many terms; beyond these a product counts as no monomial.
 _MAX_TERMS = 10_000
 
 
@@ -110,6 +111,7 @@ def _relax(node: Node) -> Node:
                 return Sum(inner.start, inner.end, ((1, relax(first)), (1, relax(second))))
             case Call(function="smooth_max", arguments=(*costs, _)):
                 return Sum(inner.start, inner.end, tuple((1, relax(cost)) for cost in costs))
+            # Replaced by its middle, for the model would not be linear in the costs.
             case Call(function="tanh") if any(n.startswith("p_") and n in outside for n in names(inner)):
                 return Number(inner.start, inner.end, 0.0)
             case _:

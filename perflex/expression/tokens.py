@@ -7,34 +7,29 @@ from dataclasses import dataclass
 
 from perflex.errors import ModelSyntaxError
 
+# Far beyond any model; they keep hostile files from stalling the reader.
 _MAX_LENGTH = 100_000
 _MAX_DIGITS = 40
+# Characters of the string that an error shows on either side of the place.
 _SHOWN = 60
 
 _SPACE = re.compile(r"[ \t\r\n]+")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _OPERATOR = re.compile(r"\*\*|[-+*/(),]")
-_FIELD_KEY = re.compile(r"_(array|tag|lstrides|gstrides|afr|after|call)$")
 _STRIDES = re.compile(r"\{[A-Za-z0-9_:;<>=.*+-]*\}")
-_FIELD_VALUE = {
-    "array": re.compile(r"[A-Za-z0-9_]+"),
-    "tag": re.compile(r"[A-Za-z0-9_]+"),
-    "lstrides": _STRIDES,
-    "gstrides": _STRIDES,
-    "afr": re.compile(r"[<>]?=?(?:[0-9]+(?:\.[0-9]+)?|[A-Za-z][A-Za-z0-9_]*)"),
-    "after": re.compile(r"[0-9]+"),
-    "call": re.compile(r"[A-Za-z0-9_]+"),
+_AFR = re.compile(r"[<>]?=?(?:[0-9]+(?:\.[0-9]+)?|[A-Za-z][A-Za-z0-9_]*)")
+# The fields ``key:value`` of feature identifiers: what their values match, and how they are written.
+_FIELDS = {
+    "array": (_WORD, "letters, digits and _"),
+    "tag": (_WORD, "letters, digits and _"),
+    "lstrides": (_STRIDES, "{axis:stride;...} without blanks, e.g. {0:1;1:>15}"),
+    "gstrides": (_STRIDES, "{axis:stride;...} without blanks, e.g. {0:16}"),
+    "afr": (_AFR, "a comparison and a number or size parameter, e.g. >1"),
+    "after": (re.compile(r"[0-9]+"), "a number of operations, e.g. 48"),
+    "call": (_WORD, "a function's name: letters, digits and _"),
 }
-_FIELD_FORM = {
-    "array": "letters, digits and _",
-    "tag": "letters, digits and _",
-    "lstrides": "{axis:stride;...} without blanks, e.g. {0:1;1:>15}",
-    "gstrides": "{axis:stride;...} without blanks, e.g. {0:16}",
-    "afr": "a comparison and a number or size parameter, e.g. >1",
-    "after": "a number of operations, e.g. 48",
-    "call": "a function's name: letters, digits and _",
-}
+_FIELD_KEY = re.compile(f"_({'|'.join(_FIELDS)})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +130,10 @@ def _feature_end(text: str, start: int, end: int) -> int:
         key = _FIELD_KEY.search(text, start, end)
         if key is None:
             break
-        value = _FIELD_VALUE[key.group(1)].match(text, end + 1)
+        pattern, form = _FIELDS[key.group(1)]
+        value = pattern.match(text, end + 1)
         if value is None:
-            cause = f"{key.group(1)}: must be followed by {_FIELD_FORM[key.group(1)]}"
+            cause = f"{key.group(1)}: must be followed by {form}"
             raise syntax_error(text, end + 1, cause)
         end = value.end()
         if word := _WORD.match(text, end):

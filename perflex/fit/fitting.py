@@ -172,7 +172,7 @@ def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[So
         allowed,
     )
     flat = tuple(i for i in flat if i in free)
-    return replace(found, silent=tuple(sorted({*found.silent, *flat})))
+    return replace(found, without_effect=tuple(sorted({*found.without_effect, *flat})))
 
 
 def _as_good(problem: Problem, best: Solution) -> float:
@@ -186,17 +186,19 @@ def _judge(
     """Refuse undetermined parameters, or take the smallest values that fit as well."""
     names = problem.parameters
     shapes = {*roles.edges, *roles.shapes}
-    silent = [i for i in found.silent if names[i] not in shapes]
-    if strict and (silent or found.groups):
-        raise _refusal(problem, roles, [names[i] for i in silent], [[names[i] for i in g] for g in found.groups])
-    if not silent and not found.groups:
+    without_effect = [i for i in found.without_effect if names[i] not in shapes]
+    if strict and (without_effect or found.groups):
+        raise _refusal(
+            problem, roles, [names[i] for i in without_effect], [[names[i] for i in g] for g in found.groups]
+        )
+    if not without_effect and not found.groups:
         return best, found
     length = np.linalg.norm(best.jacobian, axis=0)
     # The part of the parameters that lies in the null space changes no output: without it they are smallest.
     z = best.x * np.where(length > 0, length, 1.0)
     z = z - found.null_space @ (found.null_space.T @ z)
     x = z / np.where(length > 0, length, 1.0)
-    x[silent] = 0.0
+    x[without_effect] = 0.0
     x = np.where(best.at_bound, 0.0, x)
     residual, jacobian = problem.residual(x), problem.jacobian(x)
     allowed = _as_good(problem, best)
@@ -207,9 +209,9 @@ def _judge(
     return smallest, found
 
 
-def _refusal(problem: Problem, roles: Roles, silent: list[str], groups: list[list[str]]) -> CalibrationError:
+def _refusal(problem: Problem, roles: Roles, without_effect: list[str], groups: list[list[str]]) -> CalibrationError:
     reasons = []
-    for name in silent:
+    for name in without_effect:
         monomials = roles.monomials.get(name) or ()
         features = list(dict.fromkeys(f for monomial in monomials for f in monomial.powers))
         absent = [f for f in features if not problem.inputs[f].any()]
@@ -218,7 +220,7 @@ def _refusal(problem: Problem, roles: Roles, silent: list[str], groups: list[lis
         else:
             reasons.append(f"{name} has no effect on any kernel (its cost is hidden behind others, or cancels)")
     reasons += [f"only a combination of {', '.join(group)} is determined (collinear)" for group in groups]
-    concerned = tuple(dict.fromkeys([*silent, *(name for group in groups for name in group)]))
+    concerned = tuple(dict.fromkeys([*without_effect, *(name for group in groups for name in group)]))
     msg = (
         f"the measurement kernels do not determine every parameter: {'; '.join(reasons)}; "
         "add kernels that vary them independently, or drop parameters from the model"

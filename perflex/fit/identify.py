@@ -28,7 +28,7 @@ class Identification:
 
     Attributes
     ----------
-    silent
+    without_effect
         Parameters on which the output does not depend.
     groups
         Sets of columns that are linearly dependent: only combinations of these parameters are determined.
@@ -39,7 +39,7 @@ class Identification:
         Of the determined columns, each of length one.
     """
 
-    silent: tuple[int, ...]
+    without_effect: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]
     null_space: NDArray[np.float64]
     condition_number: float
@@ -47,7 +47,7 @@ class Identification:
     @property
     def undetermined(self) -> tuple[int, ...]:
         """All columns concerned, ascending."""
-        return tuple(sorted({*self.silent, *(i for group in self.groups for i in group)}))
+        return tuple(sorted({*self.without_effect, *(i for group in self.groups for i in group)}))
 
 
 def identify(jacobian: Array, reference: Array, considered: Sequence[int]) -> Identification:
@@ -63,18 +63,18 @@ def identify(jacobian: Array, reference: Array, considered: Sequence[int]) -> Id
         Columns to look at; the others are held fixed.
     """
     length = np.linalg.norm(jacobian, axis=0)
-    silent = tuple(i for i in considered if length[i] <= _NEGLIGIBLE * reference[i])
-    loud = [i for i in considered if i not in silent]
+    without_effect = tuple(i for i in considered if length[i] <= _NEGLIGIBLE * reference[i])
+    effective = [i for i in considered if i not in without_effect]
     null_space = np.zeros((jacobian.shape[1], 0))
-    if not loud:
-        return Identification(silent, (), null_space, float("nan"))
+    if not effective:
+        return Identification(without_effect, (), null_space, float("nan"))
     # Columns of length one: otherwise the units of the parameters would decide what counts as dependent.
-    _, singular, directions = np.linalg.svd(jacobian[:, loud] / length[loud], full_matrices=False)
+    _, singular, directions = np.linalg.svd(jacobian[:, effective] / length[effective], full_matrices=False)
     rank = int(np.sum(singular > _RANK_TOLERANCE * singular[0]))
-    null_space = np.zeros((jacobian.shape[1], len(loud) - rank))
-    null_space[loud] = directions[rank:].T
+    null_space = np.zeros((jacobian.shape[1], len(effective) - rank))
+    null_space[effective] = directions[rank:].T
     groups = _groups(null_space @ null_space.T)
-    return Identification(silent, groups, null_space, float(singular[0] / singular[rank - 1]))
+    return Identification(without_effect, groups, null_space, float(singular[0] / singular[rank - 1]))
 
 
 def _groups(projector: Array) -> tuple[tuple[int, ...], ...]:

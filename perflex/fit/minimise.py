@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from perflex.fit.scaled import Function
 
     Array = NDArray[np.float64]
-
     Mask = NDArray[np.bool_]
+
+
+_EVALUATIONS_PER_PARAMETER = 200
+# Only to find out which bounds hold: Levenberg-Marquardt gives the digits.
+_TRUST_REGION_EVALUATIONS = 60
 
 
 def minimise(
@@ -23,8 +27,7 @@ def minimise(
     jacobian: Function,
     start: Array,
     *,
-    nonnegative: NDArray[np.bool_] | None = None,
-    max_evaluations: int | None = None,
+    nonnegative: Mask | None = None,
     precise: bool = True,
 ) -> Solution:
     """Minimise the Euclidean norm of a residual from one start.
@@ -39,8 +42,6 @@ def minimise(
         Parameter values to start from, shape ``(n,)``.
     nonnegative
         Which parameters must not become negative, shape ``(n,)``; none by default.
-    max_evaluations
-        Limit on residual evaluations; by default ``200 * (n + 1)``.
     precise
         Whether to go on to the last digits; not needed while starts are compared.
 
@@ -55,34 +56,17 @@ def minimise(
         The residual or its derivatives are not finite at the start, or at a point the fit arrived at.
     """
     problem = ScaledProblem(residual, jacobian, np.asarray(start, dtype=np.float64), precise=precise)
-    limit = max_evaluations or 200 * (len(problem.start) + 1)
+    limit = _EVALUATIONS_PER_PARAMETER * (len(problem.start) + 1)
     everything = np.ones(len(problem.start), dtype=bool)
     if nonnegative is None or not nonnegative.any():
         z, converged, reason = problem.levenberg_marquardt(problem.z_start, everything, limit)
         z = problem.polish(z, everything)
         return problem.solution(z, ~everything, converged, reason)
-    return minimise_bounded(problem, nonnegative, limit)
+    return _minimise_bounded(problem, nonnegative, limit)
 
 
-# Only to find out which bounds hold: Levenberg-Marquardt gives the digits.
-_TRUST_REGION_EVALUATIONS = 60
-
-
-_UNSETTLED = "the set of parameters at their bound did not settle"
-
-
-def minimise_bounded(problem: ScaledProblem, nonnegative: Mask, limit: int) -> Solution:
-    """Return the minimum with the given parameters at or above zero.
-
-    Parameters
-    ----------
-    problem
-        The problem, with its start.
-    nonnegative
-        Which parameters must not become negative, shape ``(n,)``.
-    limit
-        Most residual evaluations of each Levenberg-Marquardt run.
-    """
+def _minimise_bounded(problem: ScaledProblem, nonnegative: Mask, limit: int) -> Solution:
+    """Return the minimum with the given parameters at or above zero; `limit` is that of each run."""
     start = np.where(nonnegative, np.maximum(problem.z_start, 0.0), problem.z_start)
     free = np.ones(len(start), dtype=bool)
     z, converged, reason = problem.levenberg_marquardt(start, free, limit)
@@ -122,6 +106,7 @@ def _trust_region(problem: ScaledProblem, start: Array, nonnegative: Mask, limit
     return end
 
 
+# An active-set method, as NNLS (Lawson and Hanson, Solving Least Squares Problems, 1974, Chapter 23).
 def _settle(problem: ScaledProblem, z: Array, held: Mask, nonnegative: Mask, limit: int) -> Solution:
     """Move parameters onto and off their bound until none has a reason to move."""
     held = held.copy()
@@ -148,7 +133,7 @@ def _settle(problem: ScaledProblem, z: Array, held: Mask, nonnegative: Mask, lim
             break
         tried.add(held.tobytes())
         held[inward] = False
-    return problem.solution(z, held, converged=False, reason=_UNSETTLED)
+    return problem.solution(z, held, converged=False, reason="the set of parameters at their bound did not settle")
 
 
 def _most_inward(problem: ScaledProblem, z: Array, held: Mask) -> int | None:

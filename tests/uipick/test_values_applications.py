@@ -108,6 +108,7 @@ def test_nbody(one, run, random, dtype, prefetch, fit, n):
         (["dot", "groups_fit:True", "n:256"], "ngroups times lsize_0"),
         (["dot", "lsize_0:1"], "at least 2 work-items"),
         (["matmul_batch", "order:32", "per_group:2"], "at most 1024"),
+        (["matmul_batch", "prefetch:True", "per_group:1"], "per_group of at least 2"),
         (["nbody", "groups_fit:True", "n:100"], "n to be a multiple"),
     ],
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from uipick._argument import Argument, Criterion, multiples_of
+from uipick._argument import Argument, Criterion, integers, multiples_of
+from uipick._generator import Constraint
 
-_WORK_GROUP = Criterion("integers from 1 to 1024", lambda value: 1 <= value <= 1024)
+_WORK_GROUP = integers(1, 1024)
 _GROUP_STRIDE = Criterion(
     "0 (groups follow each other: lsize times the stride in the group) or a positive integer",
     lambda value: value >= 0,
@@ -18,7 +19,7 @@ LSIZE = Argument(
     "lsize",
     "int",
     "work-group size along both lid(0) and lid(1), and rows and columns of tiles",
-    Criterion("integers from 1 to 32", lambda value: 1 <= value <= 32),
+    integers(1, 32),
     (16,),
 )
 GROUPS_FIT = Argument(
@@ -40,3 +41,8 @@ NELEMENTS = Argument(
 PATTERN_ARGUMENTS = (DTYPE, LSIZE_0, LSIZE_1, GROUPS_FIT, LID_STRIDE_0, LID_STRIDE_1)
 FITTING_PATTERN_ARGUMENTS = (DTYPE, LSIZE_0, LSIZE_1, GROUPS_FIT_ONLY, LID_STRIDE_0, LID_STRIDE_1)
 MATRIX_SIZE = Argument("n", "int", "rows and columns of the matrices", multiples_of(1), (512, 640, 768, 896))
+# What current GPUs allow at most.
+WORK_GROUP_LIMIT = Constraint(
+    "a work-group has at most 1024 work-items (lsize_0 times lsize_1)",
+    lambda a: a["lsize_0"] * a["lsize_1"] <= 1024,
+)

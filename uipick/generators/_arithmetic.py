@@ -4,14 +4,47 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uipick.generators._pattern import make_pattern_kernel
+from uipick._argument import Argument, multiples_of
+from uipick._generator import Generator
+from uipick.generators._arguments import NELEMENTS, PATTERN_ARGUMENTS
+from uipick.generators._kernel import size_parameters, stored_array
+from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import loopy as lp
 
     from uipick.generators._recurrence import Recurrence
+
+
+NVARS = Argument("nvars", "int", "private variables (16 suit devices with few registers)", (16, 32), (32,))
+
+
+def arithmetic_generator(
+    family: str,
+    operation: str,
+    build: Callable[..., lp.TranslationUnit],
+    dtype: Argument,
+    unroll: int,
+    iterations: tuple[int, ...],
+) -> Generator:
+    """Return the generator ``<family>_<operation>_pattern`` of a kernel that `make_arithmetic_kernel` makes."""
+    name = f"{family}_{operation}_pattern"
+    return Generator(
+        name=name,
+        tags=frozenset({name, family}),
+        arguments=(
+            dtype,
+            *PATTERN_ARGUMENTS[1:],
+            NVARS,
+            NELEMENTS,
+            Argument("m", "int", "loop iterations", multiples_of(unroll), iterations),
+        ),
+        build=build,
+        size_arguments=("nelements", "m"),
+        constraints=PATTERN_CONSTRAINTS,
+    )
 
 
 def make_arithmetic_kernel(
@@ -37,7 +70,6 @@ def make_arithmetic_kernel(
         The arguments of the simple access pattern that stores the sum.
     """
     import loopy as lp
-    import numpy as np
 
     names = [[f"x{v}" for v in range(part, nvars, len(parts))] for part in range(len(parts))]
     unroll = min(recurrence.unroll for recurrence, _ in parts)
@@ -54,8 +86,8 @@ def make_arithmetic_kernel(
         pattern,
         body,
         [
-            lp.GlobalArg("result", np.dtype(dtype), shape="nelements", is_input=False, is_output=True),
-            lp.ValueArg("m", np.int32),
+            stored_array("result", dtype, "nelements"),
+            size_parameters("m"),
         ],
         loops=[f"{{[{loops}]: {domain}}}"],
         assume=f"m >= {unroll} and m mod {unroll} = 0" if unroll > 1 else "m >= 1",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from uipick._argument import Argument, Criterion, multiples_of
+from uipick._argument import Argument, integers, multiples_of
 from uipick._generator import Constraint
-from uipick.generators._arguments import LSIZE_0, LSIZE_1
+from uipick.generators._arguments import LSIZE_0, LSIZE_1, WORK_GROUP_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,21 +19,13 @@ def _fits(arguments: Mapping[str, Any]) -> bool:
 
 
 _LEAST_EXTENT = multiples_of(1)
-_LSIZE_2 = Argument(
-    "lsize_2", "int", "work-group size along lid(2)", Criterion("integers from 1 to 64", lambda v: 1 <= v <= 64), (1,)
-)
+_LSIZE_2 = Argument("lsize_2", "int", "work-group size along lid(2)", integers(1, 64), (1,))
 # One element type and no remainders by default: the variants are many without them.
 GRID_DTYPE = Argument("dtype", "dtype", "element type", ("float32", "float64"), ("float32",))
 FITTING_FIRST = Argument(
     "groups_fit", "bool", "work-groups divide the grid evenly, so no guards are needed", (True, False), (True,)
 )
-CHUNK = Argument(
-    "chunk",
-    "int",
-    "consecutive z planes that each work-item computes",
-    Criterion("integers from 1 to 256", lambda value: 1 <= value <= 256),
-    (1,),
-)
+CHUNK = Argument("chunk", "int", "consecutive z planes that each work-item computes", integers(1, 256), (1,))
 GRID_2D_ARGUMENTS = (LSIZE_0, LSIZE_1, FITTING_FIRST)
 GRID_3D_ARGUMENTS = (LSIZE_0, LSIZE_1, _LSIZE_2, CHUNK, FITTING_FIRST)
 GRID_SIZES_2D = (
@@ -52,10 +44,7 @@ def grid_sizes_3d(plane: int) -> tuple[Argument, ...]:
 
 
 GRID_2D_CONSTRAINTS = (
-    Constraint(
-        "a work-group has at most 1024 work-items (lsize_0 times lsize_1)",
-        lambda a: a["lsize_0"] * a["lsize_1"] <= 1024,
-    ),
+    WORK_GROUP_LIMIT,
     Constraint("groups_fit:True needs nx and ny to be multiples of lsize_0 and lsize_1", _fits),
 )
 GRID_3D_CONSTRAINTS = (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from uipick._argument import Argument, Criterion
-from uipick._generator import Generator
 
 if TYPE_CHECKING:
     import loopy as lp
+
+    from uipick._generator import Generator
 
 _CONFINED = Argument(
     "confined",
@@ -44,12 +46,10 @@ def in_core(application: Generator) -> Generator:
 
     Source: the in-core part of the ECM model (Stengel et al. 2015), measured rather than estimated.
     """
-    return Generator(
+    return replace(
+        application,
         name=f"{application.name}_core",
         tags=frozenset({f"{application.name}_core", "in_core"}),
         arguments=(*others, _CONFINED, *sizes),
         build=build,
-        size_arguments=application.size_arguments,
-        constraints=application.constraints,
-        sizes=application.sizes,
     )

@@ -7,42 +7,39 @@ writes beyond the array.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from uipick._argument import Argument, Criterion
+from uipick._argument import Argument, integers
 from uipick._generator import Constraint
 from uipick.generators._arguments import DTYPE, GROUPS_FIT, GROUPS_FIT_ONLY, NELEMENTS
+from uipick.generators._kernel import make_kernel, size_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import loopy as lp
 
-LINE_LSIZE = Argument(
-    "lsize_0",
-    "int",
-    "work-group size along lid(0)",
-    Criterion("integers from 1 to 1024", lambda value: 1 <= value <= 1024),
-    (256,),
-)
+LINE_LSIZE = Argument("lsize_0", "int", "work-group size along lid(0)", integers(1, 1024), (256,))
 LINE_ARGUMENTS = (DTYPE, LINE_LSIZE, GROUPS_FIT)
 FITTING_LINE_ARGUMENTS = (DTYPE, LINE_LSIZE, GROUPS_FIT_ONLY)
 # Enough for a launch to take a millisecond.
-LINE_NELEMENTS = Argument("nelements", "int", NELEMENTS.meaning, NELEMENTS.allowed, (4194304, 8388608, 16777216))
+LINE_NELEMENTS = replace(NELEMENTS, default=(4194304, 8388608, 16777216))
 LINE_STRIDE = Argument(
     "lid_stride_0",
     "int",
     "array elements from one lid(0) to the next",
-    Criterion("integers from 1 to 32", lambda value: 1 <= value <= 32),
+    integers(1, 32),
     (1, 2, 4, 8, 16, 32),
 )
 CHAINS = Argument(
     "chains",
     "int",
     "loads per iteration, each added to a variable of its own, so that they need not wait for one another",
-    Criterion("integers from 1 to 16", lambda value: 1 <= value <= 16),
+    integers(1, 16),
     (4,),
 )
+CHAINS_DIVIDE = Constraint("m must be a multiple of chains", lambda a: a["m"] % a["chains"] == 0)
 
 
 # Any: argument values by name, of the types that the declarations say.
@@ -109,14 +106,13 @@ def make_line_kernel(
         Name of the size parameter.
     """
     import loopy as lp
-    import numpy as np
 
     item = f"{lsize_0}*g0 + l0"
     kernel = _kernel(
         name,
         [f"{{[g0, l0]: 0 <= l0 < {lsize_0} and 0 <= g0 and {item} < {items}}}", *loops],
         [line.replace("{item}", item) for line in body],
-        [*data, lp.ValueArg(items, np.int32)],
+        [*data, size_parameters(items)],
     )
     fitting = f" and {items} mod {lsize_0} = 0" if groups_fit else ""
     further = f" and {assume}" if assume else ""
@@ -134,13 +130,12 @@ def make_group_kernel(
 ) -> lp.TranslationUnit:
     """Make a kernel of ``ngroups`` whole work-groups, a size parameter; else like `make_line_kernel`."""
     import loopy as lp
-    import numpy as np
 
     kernel = _kernel(
         name,
         [f"{{[g0, l0]: 0 <= g0 < ngroups and 0 <= l0 < {lsize_0}}}", *loops],
         body,
-        [*data, lp.ValueArg("ngroups", np.int32)],
+        [*data, size_parameters("ngroups")],
     )
     return lp.assume(kernel, f"ngroups >= 1 and {assume}")
 
@@ -150,13 +145,11 @@ def _kernel(
 ) -> lp.TranslationUnit:
     import loopy as lp
 
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        name,
         list(domains),
         "\n".join(["for g0, l0", *body, "end"]),
         list(data),
-        name=name,
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-        seq_dependencies=True,
+        in_order=True,
     )
     return lp.tag_inames(kernel, "g0:g.0, l0:l.0")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uipick._generator import Constraint
+from uipick.generators._kernel import LOCAL_BYTES, local_array, size_parameters, stored_array
 from uipick.generators._pattern import make_pattern_kernel
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     import loopy as lp
 
-LOCAL_BYTES = 32768
 _MOST_ROWS = 8
 
 
@@ -82,11 +82,11 @@ def make_moves_kernel(
             "result$resST[{index}] = target[m_inner - 1, l1, l0]",
         ],
         [
-            lp.TemporaryVariable("source", element, shape=shape, address_space=lp.AddressSpace.LOCAL),
-            lp.TemporaryVariable("target", element, shape=shape, address_space=lp.AddressSpace.LOCAL),
+            local_array("source", element, shape),
+            local_array("target", element, shape),
             *data,
-            lp.GlobalArg("result", element, shape="nelements", is_input=False, is_output=True),
-            lp.ValueArg("m_outer, m_inner", np.int32),
+            stored_array("result", element, "nelements"),
+            size_parameters("m_outer, m_inner"),
         ],
         loops=["{[row, m_out, m_in]: 0 <= row, m_in < m_inner and 0 <= m_out < m_outer}"],
         assume=f"m_outer >= 1 and 1 <= m_inner <= {shape[0]}",

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import loopy as lp
-
-_LOCAL_BYTES = 32768
-
-
-def fits_in_tile(elements: int, dtype: str) -> bool:
-    """Tell whether a tile takes at most 32 KiB, the least local memory that OpenCL guarantees."""
-    width: int = np.dtype(dtype).itemsize
-    return elements * width <= _LOCAL_BYTES
 
 
 def fetch_tile(kernel: lp.TranslationUnit, swept: Sequence[str]) -> lp.TranslationUnit:

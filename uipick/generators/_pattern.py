@@ -12,6 +12,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from uipick._generator import Constraint
+from uipick.generators._arguments import WORK_GROUP_LIMIT
+from uipick.generators._kernel import make_kernel, size_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,10 +98,7 @@ def _is_plain_when_guarded(arguments: Mapping[str, Any]) -> bool:
 
 
 PATTERN_CONSTRAINTS = (
-    Constraint(
-        "a work-group has at most 1024 work-items (lsize_0 times lsize_1)",
-        lambda a: a["lsize_0"] * a["lsize_1"] <= 1024,
-    ),
+    WORK_GROUP_LIMIT,
     Constraint(
         "groups_fit:False takes no gid strides, one lid stride a multiple of the other, and nelements of at least "
         "the larger lid stride",
@@ -142,19 +141,16 @@ def make_pattern_kernel(
         Further assumption on size parameters.
     """
     import loopy as lp
-    import numpy as np
 
     pattern = pattern_of(arguments)
     instructions = [line.replace("{index}", pattern.index) for line in body]
     fit = bool(arguments["groups_fit"])
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        name,
         [_fitting_domain(pattern) if fit else _guarded_domain(pattern), *loops],
         "\n".join(["for " + ", ".join(PATTERN_INAMES), *instructions, "end"]),
-        [*data, lp.ValueArg("nelements", np.int32)],
-        name=name,
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-        seq_dependencies=True,
+        [*data, size_parameters("nelements")],
+        in_order=True,
     )
     least = pattern.block if fit else max(pattern.lid)
     fitting = f" and nelements mod {pattern.block} = 0" if fit else ""

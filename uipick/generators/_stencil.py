@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from uipick.generators._kernel import make_kernel, size_parameters
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -122,7 +124,6 @@ def make_grid_kernel(
         Points along x for each work-item, which divides nx.
     """
     import loopy as lp
-    import numpy as np
 
     dimensions, chunk = len(launch.lsize), launch.chunk
     names = ("i", "j", "column")[:dimensions]
@@ -130,14 +131,12 @@ def make_grid_kernel(
     if dimensions > 2:
         domain += f" and 0 <= plane < {chunk} and 0 <= column and {chunk}*column + plane < nz"
     inames = (*names, "plane") if dimensions > 2 else names
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        name,
         f"{{[{', '.join(inames)}]: {domain}}}",
         "\n".join([f"for {', '.join(names)}", *body, "end"]),
-        [*data, *(lp.ValueArg(size, np.int32) for size in _SIZES[:dimensions])],
-        name=name,
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-        seq_dependencies=True,
+        [*data, *(size_parameters(size) for size in _SIZES[:dimensions])],
+        in_order=True,
     )
     for axis, iname in enumerate(names):
         if axis == 2 and launch.lsize[axis] == 1:  # one axis fewer, which a fetch to local memory need not serve

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from uipick._argument import Argument
 from uipick._generator import Constraint
-from uipick.generators._local_tile import fetch_tile, fits_in_tile
+from uipick.generators._kernel import fits_in_local_memory
+from uipick.generators._local_tile import fetch_tile
 from uipick.generators._stencil import at, grid_array, make_grid_kernel, tag_letter
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def tile_constraints(shells_of: Callable[[Mapping[str, Any]], Shells]) -> tuple[
         radius = max(abs(step) for shell in shells for offset in shell for step in offset)
         planes = 1 if _is_star(shells) else 2 * radius + 1
         elements: int = planes * (arguments["lsize_0"] + 2 * radius) * (arguments["lsize_1"] + 2 * radius)
-        return fits_in_tile(elements, arguments["dtype"])
+        return fits_in_local_memory(elements, arguments["dtype"])
 
     return (
         Constraint(

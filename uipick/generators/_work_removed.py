@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from uipick._argument import Argument, Criterion
-from uipick._generator import Constraint, Generator
+from uipick._generator import Constraint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     import loopy as lp
+
+    from uipick._generator import Generator
 
 # Intel's OpenCL runtime for CPUs drops guards of the form that loopy writes in kernels that load nothing from global
 # memory: all work-items store, also beyond the array's end.
@@ -66,14 +69,13 @@ def work_removed(
 
     Source: the paper's Sections 7.1.1 and 7.1.2, second variety of global memory access.
     """
-    return Generator(
+    return replace(
+        application,
         name=f"{application.name}_mem",
         tags=frozenset({f"{application.name}_mem", "work_removed"}),
         arguments=(*others, keep, *sizes),
         build=build,
-        size_arguments=application.size_arguments,
         constraints=constraints,
-        sizes=application.sizes,
     )
 
 

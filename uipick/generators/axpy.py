@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from uipick._generator import Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT
+from uipick.generators._kernel import loaded_array, make_kernel, size_parameters
 from uipick.generators._vectors import VECTOR_FITS, VECTOR_LSIZE, VECTOR_SIZE
 
 if TYPE_CHECKING:
@@ -24,18 +25,15 @@ def axpy(*, dtype: str, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
     import loopy as lp
     import numpy as np
 
-    element = np.dtype(dtype)
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "axpy",
         "{[i]: 0 <= i < n}",
         "y$yST[i] = 0.5 * x$xLD[i] + y$yLD[i]",
         [
-            lp.GlobalArg("x", element, shape="n", is_input=True, is_output=False),
-            lp.GlobalArg("y", element, shape="n", is_input=True, is_output=True),
-            lp.ValueArg("n", np.int32),
+            loaded_array("x", dtype, "n"),
+            lp.GlobalArg("y", np.dtype(dtype), shape="n", is_input=True, is_output=True),
+            size_parameters("n"),
         ],
-        name="axpy",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
     )
     kernel = lp.assume(kernel, "n >= 1" + (f" and n mod {lsize_0} = 0" if groups_fit else ""))
     return lp.split_iname(kernel, "i", lsize_0, outer_tag="g.0", inner_tag="l.0")

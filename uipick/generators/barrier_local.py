@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Generator
 from uipick.generators._arguments import FITTING_PATTERN_ARGUMENTS, NELEMENTS
+from uipick.generators._kernel import size_parameters, stored_array
 from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ def barrier_local(*, dtype: str, **pattern: int | bool) -> lp.TranslationUnit:
 
     Source: the paper's Section 7.1.2, other features.
     """
-    import loopy as lp
-    import numpy as np
-
     return make_pattern_kernel(
         "barrier_local",
         pattern,
@@ -35,8 +33,8 @@ def barrier_local(*, dtype: str, **pattern: int | bool) -> lp.TranslationUnit:
             "result$resST[{index}] = item",
         ],
         [
-            lp.GlobalArg("result", np.dtype(dtype), shape="nelements", is_input=False, is_output=True),
-            lp.ValueArg("m", np.int32),
+            stored_array("result", dtype, "nelements"),
+            size_parameters("m"),
         ],
         loops=["{[k]: 0 <= k < m}"],
         assume="m >= 1",

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from uipick._argument import Argument, Criterion
+from uipick._argument import Argument, Criterion, integers
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import LSIZE_0, LSIZE_1
 from uipick.generators._grid_arguments import FITTING_FIRST, GRID_2D_CONSTRAINTS, GRID_DTYPE, GRID_SIZES_2D
-from uipick.generators._local_tile import fetch_tile, fits_in_tile
+from uipick.generators._kernel import (
+    fits_in_local_memory,
+    loaded_array,
+    make_kernel,
+    private_array,
+    size_parameters,
+    stored_array,
+)
+from uipick.generators._local_tile import fetch_tile
 from uipick.generators._work_removed import work_removed
 
 if TYPE_CHECKING:
@@ -44,24 +52,21 @@ def conv2d(
     convolution operations on GPUs using adaptive tiling (2014); block, tile and local memory as tunable there.
     """
     import loopy as lp
-    import numpy as np
 
-    lsize, tile, element = (lsize_0, lsize_1), (tile_x, tile_y), np.dtype(dtype)
+    lsize, tile = (lsize_0, lsize_1), (tile_x, tile_y)
     places = {role: _place(lsize, tile, role) for role in _ROLES}
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "conv2d",
         _domains(lsize, tile, filter_size, places),
         "\n".join(_body(places, dtype, local=local)),
         [
-            lp.GlobalArg("image", element, shape=f"ny + {filter_size - 1}, nx + {filter_size - 1}", is_output=False),
-            lp.GlobalArg("filter", element, shape=f"{filter_size}, {filter_size}", is_output=False),
-            lp.GlobalArg("out", element, shape="ny, nx", is_input=False, is_output=True),
-            lp.TemporaryVariable("total", element, shape=(tile_y, tile_x), address_space=lp.AddressSpace.PRIVATE),
-            lp.ValueArg("nx, ny", np.int32),
+            loaded_array("image", dtype, f"ny + {filter_size - 1}, nx + {filter_size - 1}"),
+            loaded_array("filter", dtype, f"{filter_size}, {filter_size}"),
+            stored_array("out", dtype, "ny, nx"),
+            private_array("total", dtype, (tile_y, tile_x)),
+            size_parameters("nx, ny"),
         ],
-        name="conv2d",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-        seq_dependencies=True,
+        in_order=True,
     )
     kernel = lp.tag_inames(kernel, "y_group:g.1, x_group:g.0, y_item:l.1, x_item:l.0")
     kernel = lp.tag_inames(kernel, {f"t{axis}_{role}": "unr" for role in _ROLES for axis in "xy"})
@@ -127,10 +132,10 @@ def _tile_fits(arguments: Mapping[str, Any]) -> bool:
     rows, columns = (
         arguments[f"lsize_{axis}"] * arguments[f"tile_{name}"] + halo for axis, name in ((1, "y"), (0, "x"))
     )
-    return fits_in_tile(rows * columns, arguments["dtype"])
+    return fits_in_local_memory(rows * columns, arguments["dtype"])
 
 
-_TILE = Criterion("integers from 1 to 8", lambda value: 1 <= value <= 8)
+_TILE = integers(1, 8)
 
 CONV2D = Generator(
     name="conv2d",

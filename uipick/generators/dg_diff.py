@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Constraint, Generator
-from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1
+from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1, WORK_GROUP_LIMIT
+from uipick.generators._kernel import loaded_array, make_kernel, size_parameters, stored_array
 from uipick.generators._work_removed import work_removed
 
 if TYPE_CHECKING:
@@ -41,23 +42,19 @@ def dg_diff(
     Source: the paper's Section 8.4.
     """
     import loopy as lp
-    import numpy as np
 
     from uipick._access_tags import tag_accesses
 
-    element = np.dtype(dtype)
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "dg_diff",
         "{[m,k,i,j]: 0<=m<nmatrices and 0<=k<nelements and 0<=i,j<nunit_nodes}",
         "res[m,k,i] = sum(j, diff_mat[m,i,j] * u[k,j])",
         [
-            lp.GlobalArg("diff_mat", element, shape="nmatrices, nunit_nodes, nunit_nodes"),
-            lp.GlobalArg("u", element, shape="nelements, nunit_nodes"),
-            lp.GlobalArg("res", element, shape="nmatrices, nelements, nunit_nodes", is_input=False),
-            lp.ValueArg("nmatrices, nelements, nunit_nodes", np.int32),
+            loaded_array("diff_mat", dtype, "nmatrices, nunit_nodes, nunit_nodes"),
+            loaded_array("u", dtype, "nelements, nunit_nodes"),
+            stored_array("res", dtype, "nmatrices, nelements, nunit_nodes"),
+            size_parameters("nmatrices, nelements, nunit_nodes"),
         ],
-        name="dg_diff",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
     )
     fit = f" and nelements mod {lsize_0} = 0 and nunit_nodes mod {lsize_1} = 0" if groups_fit else ""
     kernel = lp.assume(kernel, f"nmatrices >= 1 and nelements >= 1 and nunit_nodes >= 1{fit}")
@@ -132,10 +129,7 @@ DG_DIFF = Generator(
             "variants that prefetch need lsize_0 equal to lsize_1 (square tiles)",
             lambda a: a["variant"] == "plain" or a["lsize_0"] == a["lsize_1"],
         ),
-        Constraint(
-            "a work-group has at most 1024 work-items (lsize_0 times lsize_1)",
-            lambda a: a["lsize_0"] * a["lsize_1"] <= 1024,
-        ),
+        WORK_GROUP_LIMIT,
     ),
 )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uipick._argument import Argument, Criterion
+from uipick._argument import Argument, integers
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT
+from uipick.generators._kernel import loaded_array, make_kernel, size_parameters, stored_array
 from uipick.generators._vectors import VECTOR_LSIZE, VECTOR_SIZE
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ def dot(*, dtype: str, ngroups: int, lsize_0: int, groups_fit: bool) -> lp.Trans
     import loopy as lp
     import numpy as np
 
-    element = np.dtype(dtype)
     place = f"{ngroups * lsize_0}*round + {lsize_0}*group + item"
     last = f"{lsize_0}*last + last_item"
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        # "dot" is the name of an OpenCL function.
+        "dot_product",
         [
             f"{{[group]: 0 <= group < {ngroups}}}",
             f"{{[item, round]: 0 <= item < {lsize_0} and 0 <= round and {place} < n}}",
@@ -42,17 +44,13 @@ def dot(*, dtype: str, ngroups: int, lsize_0: int, groups_fit: bool) -> lp.Trans
         result$resST[0] = sum(last_item, sum(last, partial$partLD[{last}])) {{id=second, dep=between}}
         """,
         [
-            lp.GlobalArg("x, y", element, shape="n", is_input=True, is_output=False),
-            lp.GlobalArg("result", element, shape="1", is_input=False, is_output=True),
-            lp.TemporaryVariable("partial", element, (ngroups,), address_space=lp.AddressSpace.GLOBAL),
-            lp.ValueArg("n", np.int32),
+            loaded_array("x, y", dtype, "n"),
+            stored_array("result", dtype, "1"),
+            lp.TemporaryVariable("partial", np.dtype(dtype), (ngroups,), address_space=lp.AddressSpace.GLOBAL),
+            size_parameters("n"),
         ],
-        # "dot" is the name of an OpenCL function.
-        name="dot_product",
         # Only one work-item is left in the last stage of a reduction; loopy asks for its iname all the same.
         silenced_warnings=["write_race(first)", "write_race(second)"],
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
     )
     kernel = lp.assume(kernel, "n >= 1" + (f" and n mod {ngroups * lsize_0} = 0" if groups_fit else ""))
     return lp.tag_inames(kernel, "group:g.0, item:l.0, last_item:l.0")
@@ -63,13 +61,7 @@ DOT = Generator(
     tags=frozenset({"dot", "blas", "reduction"}),
     arguments=(
         DTYPE,
-        Argument(
-            "ngroups",
-            "int",
-            "work-groups of the first stage",
-            Criterion("integers from 2 to 4096", lambda value: 2 <= value <= 4096),
-            (64,),
-        ),
+        Argument("ngroups", "int", "work-groups of the first stage", integers(2, 4096), (64,)),
         VECTOR_LSIZE,
         GROUPS_FIT,
         VECTOR_SIZE,

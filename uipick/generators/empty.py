@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from uipick._argument import Argument, multiples_of
-from uipick._generator import Constraint, Generator
-from uipick.generators._arguments import LSIZE_0, LSIZE_1
+from uipick._generator import Generator
+from uipick.generators._arguments import LSIZE_0, LSIZE_1, WORK_GROUP_LIMIT
+from uipick.generators._kernel import make_kernel, size_parameters
 
 if TYPE_CHECKING:
     import loopy as lp
@@ -20,19 +21,16 @@ def empty(*, lsize_0: int, lsize_1: int) -> lp.TranslationUnit:
     Source: the paper's Section 7.1.2, other features.
     """
     import loopy as lp
-    import numpy as np
 
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "empty",
         f"{{[g0, l0, l1]: 0 <= g0 < ngroups and 0 <= l0 < {lsize_0} and 0 <= l1 < {lsize_1}}}",
         """
         for g0, l1, l0
             ... nop
         end
         """,
-        [lp.ValueArg("ngroups", np.int32)],
-        name="empty",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
+        [size_parameters("ngroups")],
     )
     kernel = lp.assume(kernel, "ngroups >= 1")
     return lp.tag_inames(kernel, "g0:g.0, l0:l.0, l1:l.1")
@@ -48,10 +46,5 @@ EMPTY = Generator(
     ),
     build=empty,
     size_arguments=("ngroups",),
-    constraints=(
-        Constraint(
-            "a work-group has at most 1024 work-items (lsize_0 times lsize_1)",
-            lambda a: a["lsize_0"] * a["lsize_1"] <= 1024,
-        ),
-    ),
+    constraints=(WORK_GROUP_LIMIT,),
 )

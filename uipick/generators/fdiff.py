@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uipick._argument import Argument, Criterion, multiples_of
+from uipick._argument import Argument, integers, multiples_of
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT
+from uipick.generators._kernel import loaded_array, make_kernel, size_parameters, stored_array
 
 if TYPE_CHECKING:
     import loopy as lp
@@ -25,22 +26,18 @@ def fdiff(*, dtype: str, tile: int, groups_fit: bool) -> lp.TranslationUnit:
     Source: the paper's Section 8.5.
     """
     import loopy as lp
-    import numpy as np
 
     from uipick._access_tags import tag_accesses
 
-    element = np.dtype(dtype)
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "fdiff",
         "{[i,j]: 0<=i,j<n}",
         "res[i,j] = u[i,j+1] + u[i+1,j] - 4*u[i+1,j+1] + u[i+1,j+2] + u[i+2,j+1]",
         [
-            lp.GlobalArg("u", element, shape="n + 2, n + 2"),
-            lp.GlobalArg("res", element, shape="n, n", is_input=False),
-            lp.ValueArg("n", np.int32),
+            loaded_array("u", dtype, "n + 2, n + 2"),
+            stored_array("res", dtype, "n, n"),
+            size_parameters("n"),
         ],
-        name="fdiff",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
     )
     fit = f" and n mod {tile - 2} = 0" if groups_fit else ""
     kernel = lp.assume(kernel, f"n >= 1{fit}")
@@ -60,7 +57,7 @@ FDIFF = Generator(
             "tile",
             "int",
             "rows and columns of the tile in local memory, halo included, and of the work-group",
-            Criterion("integers from 4 to 32", lambda value: 4 <= value <= 32),
+            integers(4, 32),
             (16, 18),
         ),
         GROUPS_FIT,

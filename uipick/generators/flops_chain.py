@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from uipick._argument import Argument, Criterion, multiples_of
+from uipick._argument import Argument, integers, multiples_of
 from uipick._generator import Generator
 from uipick.generators._arguments import NELEMENTS, PATTERN_ARGUMENTS
+from uipick.generators._kernel import size_parameters, stored_array
 from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
@@ -16,22 +17,10 @@ if TYPE_CHECKING:
 _UPDATES = {"add": "x{c} = x{c} + step", "madd": "x{c} = x{c} * one + step"}
 
 
-def _chain(
-    operation: str,
-    *,
-    dtype: str,
-    lsize_0: int,
-    lsize_1: int,
-    groups_fit: bool,
-    lid_stride_0: int,
-    lid_stride_1: int,
-    chains: int,
-) -> lp.TranslationUnit:
-    import loopy as lp
-    import numpy as np
+def _chain(operation: str, *, dtype: str, chains: int, **pattern: int | bool) -> lp.TranslationUnit:
 
     # Integer sums, lest they count as floating-point arithmetic; different ones in each work-item.
-    body = [f"<int32> item = l0 + {lsize_0}*l1", "<int32> odd = 1 + item % 2", f"<{dtype}> step = odd"]
+    body = [f"<int32> item = l0 + {pattern['lsize_0']}*l1", "<int32> odd = 1 + item % 2", f"<{dtype}> step = odd"]
     for c in range(chains):
         body += [f"<int32> start{c} = item + {c}", f"<{dtype}> x{c} = start{c}"]
     if operation == "madd":
@@ -41,17 +30,11 @@ def _chain(
     body.append("result$resST[{index}] = " + " + ".join(f"x{c}" for c in range(chains)))
     return make_pattern_kernel(
         f"flops_{operation}_chain",
-        {
-            "lsize_0": lsize_0,
-            "lsize_1": lsize_1,
-            "groups_fit": groups_fit,
-            "lid_stride_0": lid_stride_0,
-            "lid_stride_1": lid_stride_1,
-        },
+        pattern,
         body,
         [
-            lp.GlobalArg("result", np.dtype(dtype), shape="nelements", is_input=False, is_output=True),
-            lp.ValueArg("m", np.int32),
+            stored_array("result", dtype, "nelements"),
+            size_parameters("m"),
         ],
         loops=["{[k]: 0 <= k < m}"],
         assume="m >= 1",
@@ -75,13 +58,7 @@ def _described(operation: str, words: str, form: str) -> Generator:
         tags=frozenset({name, "flops_chain"}),
         arguments=(
             *PATTERN_ARGUMENTS,
-            Argument(
-                "chains",
-                "int",
-                "independent private variables",
-                Criterion("integers from 1 to 32", lambda value: 1 <= value <= 32),
-                (1, 2),
-            ),
+            Argument("chains", "int", "independent private variables", integers(1, 32), (1, 2)),
             NELEMENTS,
             Argument("m", "int", "loop iterations", multiples_of(1), (256, 512, 1024)),
         ),

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Generator
 from uipick.generators._arguments import NELEMENTS, PATTERN_ARGUMENTS
-from uipick.generators._arithmetic import make_arithmetic_kernel
+from uipick.generators._arithmetic import NVARS, make_arithmetic_kernel
 from uipick.generators._pattern import PATTERN_CONSTRAINTS
 from uipick.generators._recurrence import HALF_RECURRENCES, UNROLL
-from uipick.generators.flops_pattern import NVARS
 
 if TYPE_CHECKING:
     import loopy as lp

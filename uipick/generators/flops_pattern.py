@@ -5,17 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from uipick._argument import Argument, multiples_of
-from uipick._generator import Generator
-from uipick.generators._arguments import NELEMENTS, PATTERN_ARGUMENTS
-from uipick.generators._arithmetic import make_arithmetic_kernel
-from uipick.generators._pattern import PATTERN_CONSTRAINTS
+from uipick.generators._arguments import DTYPE
+from uipick.generators._arithmetic import arithmetic_generator, make_arithmetic_kernel
 from uipick.generators._recurrence import FLOAT_RECURRENCES, UNROLL
 
 if TYPE_CHECKING:
     import loopy as lp
 
-NVARS = Argument("nvars", "int", "private variables (16 suit devices with few registers)", (16, 32), (32,))
+    from uipick._generator import Generator
+
 _MANY, _FEWER = (1024, 1152, 1280, 1408), (64, 128, 192, 256)
 # By how long an operation takes; functions, with fewest, are the rest.
 _ITERATIONS = {"add": _MANY, "mul": _MANY, "madd": _MANY, "div": _FEWER, "sqrt": _FEWER}
@@ -41,26 +39,8 @@ def _described(operation: str, words: str, form: str, remark: str = "") -> Gener
 
     Source: the paper's Section 7.1.2, after SHOC's MaxFlops (Danalis et al., 2010).
     """
-    name = f"flops_{operation}_pattern"
-    return Generator(
-        name=name,
-        tags=frozenset({name, "flops"}),
-        arguments=(
-            *PATTERN_ARGUMENTS,
-            NVARS,
-            NELEMENTS,
-            Argument(
-                "m",
-                "int",
-                "loop iterations",
-                multiples_of(recurrence.unroll),
-                _ITERATIONS.get(operation, (8, 16, 24, 32)),
-            ),
-        ),
-        build=build,
-        size_arguments=("nelements", "m"),
-        constraints=PATTERN_CONSTRAINTS,
-    )
+    iterations = _ITERATIONS.get(operation, (8, 16, 24, 32))
+    return arithmetic_generator("flops", operation, build, DTYPE, recurrence.unroll, iterations)
 
 
 FLOPS_ADD_PATTERN = _described("add", "additions", "x = y + z")

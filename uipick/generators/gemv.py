@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT
+from uipick.generators._kernel import loaded_array, make_kernel, size_parameters, stored_array
 from uipick.generators._vectors import VECTOR_FITS, VECTOR_LSIZE
 
 if TYPE_CHECKING:
@@ -29,19 +30,16 @@ def gemv(*, dtype: str, layout: str, prefetch: bool, lsize_0: int, groups_fit: b
 
     from uipick._access_tags import tag_accesses
 
-    element = np.dtype(dtype)
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "gemv",
         "{[i, j]: 0 <= i < n and 0 <= j < m}",
         "y[i] = sum(j, a[i, j] * x[j])",
         [
-            lp.GlobalArg("a", element, shape="n, m", order="F" if layout == "columns" else "C"),
-            lp.GlobalArg("x", element, shape="m"),
-            lp.GlobalArg("y", element, shape="n", is_input=False),
-            lp.ValueArg("n, m", np.int32),
+            lp.GlobalArg("a", np.dtype(dtype), shape="n, m", order="F" if layout == "columns" else "C"),
+            loaded_array("x", dtype, "m"),
+            stored_array("y", dtype, "n"),
+            size_parameters("n, m"),
         ],
-        name="gemv",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
     )
     fit = f" and n mod {lsize_0} = 0 and m mod {lsize_0} = 0" if groups_fit else ""
     kernel = lp.assume(kernel, f"n >= 1 and m >= 1{fit}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from uipick._argument import Argument, multiples_of
-from uipick._generator import Constraint, Generator
+from uipick._generator import Generator
+from uipick.generators._kernel import loaded_array, size_parameters, stored_array
 from uipick.generators._line import (
     CHAINS,
+    CHAINS_DIVIDE,
     FITTING_LINE_ARGUMENTS,
     LINE_NELEMENTS,
     LINE_STRIDE,
@@ -34,18 +36,14 @@ def gmem_load(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int, 
 
     Source: after the paper's Section 7.1.2, global memory access.
     """
-    import loopy as lp
-    import numpy as np
-
-    element = np.dtype(dtype)
     body = sum_of_chains("in0$inLD[{row}, {item}, 0]", chains, dtype, "0", "k")
     return make_line_kernel(
         "gmem_load",
         [*body, "result$resST[{item}] = " + " + ".join(f"x{c}" for c in range(chains))],
         [
-            lp.GlobalArg("in0", element, f"rounds, {chains}, nitems, {lid_stride_0}", is_input=True, is_output=False),
-            lp.GlobalArg("result", element, shape="nitems", is_input=False, is_output=True),
-            lp.ValueArg("rounds", np.int32),
+            loaded_array("in0", dtype, f"rounds, {chains}, nitems, {lid_stride_0}"),
+            stored_array("result", dtype, "nitems"),
+            size_parameters("rounds"),
         ],
         lsize_0=lsize_0,
         groups_fit=groups_fit,
@@ -77,7 +75,7 @@ GMEM_LOAD = Generator(
     build=gmem_load,
     size_arguments=("nelements", "m"),
     constraints=(
-        Constraint("m must be a multiple of chains", lambda a: a["m"] % a["chains"] == 0),
+        CHAINS_DIVIDE,
         whole_items("m times lid_stride_0", _elements),
         items_divide("m times lid_stride_0", _elements),
     ),

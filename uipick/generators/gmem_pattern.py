@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uipick._argument import Argument, Criterion
+from uipick._argument import Argument, integers
 from uipick._generator import Generator
 from uipick.generators._arguments import GID_STRIDE_0, GID_STRIDE_1, NELEMENTS, PATTERN_ARGUMENTS
+from uipick.generators._kernel import loaded_array, stored_array
 from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
@@ -23,18 +24,14 @@ def gmem_pattern(*, dtype: str, n_arrays: int, **pattern: int | bool) -> lp.Tran
 
     Source: the paper's Section 7.1.2.
     """
-    import loopy as lp
-    import numpy as np
-
     names = [f"in{number}" for number in range(n_arrays)]
-    element = np.dtype(dtype)
     return make_pattern_kernel(
         "gmem_pattern",
         pattern,
         ["result$resST[{index}] = " + " + ".join(f"{name}$inLD[{{index}}]" for name in names)],
         [
-            *(lp.GlobalArg(name, element, shape="nelements", is_input=True, is_output=False) for name in names),
-            lp.GlobalArg("result", element, shape="nelements", is_input=False, is_output=True),
+            *(loaded_array(name, dtype, "nelements") for name in names),
+            stored_array("result", dtype, "nelements"),
         ],
     )
 
@@ -46,13 +43,7 @@ GMEM_PATTERN = Generator(
         *PATTERN_ARGUMENTS,
         GID_STRIDE_0,
         GID_STRIDE_1,
-        Argument(
-            "n_arrays",
-            "int",
-            "number of input arrays",
-            Criterion("integers from 1 to 16", lambda value: 1 <= value <= 16),
-            (1, 2, 3),
-        ),
+        Argument("n_arrays", "int", "number of input arrays", integers(1, 16), (1, 2, 3)),
         NELEMENTS,
     ),
     build=gmem_pattern,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from uipick._argument import Argument, Criterion, multiples_of
+from uipick._argument import Argument, integers, multiples_of
 from uipick._generator import Constraint, Generator
+from uipick.generators._kernel import loaded_array, size_parameters, stored_array
 from uipick.generators._line import (
     CHAINS,
+    CHAINS_DIVIDE,
     FITTING_LINE_ARGUMENTS,
     LINE_NELEMENTS,
     items_divide,
@@ -35,9 +37,7 @@ def gmem_reuse(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, afr: int,
     Source: after the paper's Sections 6.1.1 and 7.1.2, access-to-footprint ratio.
     """
     import loopy as lp
-    import numpy as np
 
-    element = np.dtype(dtype)
     axis = {"groups": "g1", "items": "l1"}[by]
     # Different sums in each work-item, lest a compiler add up once for all of them.
     body = sum_of_chains("in0$inLD[{row}, {item}]", chains, dtype, axis, "k")
@@ -50,9 +50,9 @@ def gmem_reuse(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, afr: int,
             "end",
         ],
         [
-            lp.GlobalArg("in0", element, f"rounds, {chains}, nitems", is_input=True, is_output=False),
-            lp.GlobalArg("result", element, shape=f"{afr}, nitems", is_input=False, is_output=True),
-            lp.ValueArg("rounds", np.int32),
+            loaded_array("in0", dtype, f"rounds, {chains}, nitems"),
+            stored_array("result", dtype, f"{afr}, nitems"),
+            size_parameters("rounds"),
         ],
         lsize_0=lsize_0,
         groups_fit=groups_fit,
@@ -72,10 +72,6 @@ def gmem_uniform(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, chains:
 
     Source: after the paper's Sections 5 and 7.1.2, uniform access.
     """
-    import loopy as lp
-    import numpy as np
-
-    element = np.dtype(dtype)
     place, shape = ("g0, {row}", f"ngroups, rounds, {chains}") if by == "groups" else ("{row}", f"rounds, {chains}")
     # Different sums in each work-item, lest a compiler add up once for the whole work-group.
     body = sum_of_chains(f"in0$inLD[{place}]", chains, dtype, "l0", "k")
@@ -83,9 +79,9 @@ def gmem_uniform(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, chains:
         "gmem_uniform",
         [*body, "result$resST[g0, l0] = " + " + ".join(f"x{c}" for c in range(chains))],
         [
-            lp.GlobalArg("in0", element, shape, is_input=True, is_output=False),
-            lp.GlobalArg("result", element, shape=f"ngroups, {lsize_0}", is_input=False, is_output=True),
-            lp.ValueArg("rounds", np.int32),
+            loaded_array("in0", dtype, shape),
+            stored_array("result", dtype, f"ngroups, {lsize_0}"),
+            size_parameters("rounds"),
         ],
         lsize_0=lsize_0,
         loops=["{[k]: 0 <= k < rounds}"],
@@ -94,7 +90,6 @@ def gmem_uniform(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, chains:
 
 
 _M = Argument("m", "int", "loads per work-item", multiples_of(1), (16, 32))
-_CHAINS_DIVIDE = Constraint("m must be a multiple of chains", lambda a: a["m"] % a["chains"] == 0)
 
 
 # Any: argument values by name, of the types that the declarations say.
@@ -110,13 +105,7 @@ GMEM_REUSE = Generator(
         Argument(
             "by", "str", "whether work-groups or the work-items of one load the same elements", ("groups", "items")
         ),
-        Argument(
-            "afr",
-            "int",
-            "work-items that load an element",
-            Criterion("integers from 2 to 1024", lambda value: 2 <= value <= 1024),
-            (2, 4, 16),
-        ),
+        Argument("afr", "int", "work-items that load an element", integers(2, 1024), (2, 4, 16)),
         CHAINS,
         LINE_NELEMENTS,
         _M,
@@ -124,7 +113,7 @@ GMEM_REUSE = Generator(
     build=gmem_reuse,
     size_arguments=("nelements", "m"),
     constraints=(
-        _CHAINS_DIVIDE,
+        CHAINS_DIVIDE,
         Constraint(
             "by:items needs lsize_0 times afr of at most 1024 (work-items of a work-group)",
             lambda a: a["by"] != "items" or a["lsize_0"] * a["afr"] <= 1024,
@@ -149,6 +138,6 @@ GMEM_UNIFORM = Generator(
     ),
     build=gmem_uniform,
     size_arguments=("ngroups", "m"),
-    constraints=(_CHAINS_DIVIDE,),
+    constraints=(CHAINS_DIVIDE,),
     sizes=lambda a: {"ngroups": a["ngroups"], "rounds": a["m"] // a["chains"]},
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Generator
+from uipick.generators._kernel import size_parameters, stored_array
 from uipick.generators._line import (
     FITTING_LINE_ARGUMENTS,
     LINE_NELEMENTS,
@@ -30,9 +31,6 @@ def gmem_store(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int)
 
     Source: after the paper's Section 7.1.2, global memory access.
     """
-    import loopy as lp
-    import numpy as np
-
     return make_line_kernel(
         "gmem_store",
         [
@@ -43,8 +41,8 @@ def gmem_store(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int)
             "end",
         ],
         [
-            lp.GlobalArg("result", np.dtype(dtype), f"m, nitems, {lid_stride_0}", is_input=False, is_output=True),
-            lp.ValueArg("m", np.int32),
+            stored_array("result", dtype, f"m, nitems, {lid_stride_0}"),
+            size_parameters("m"),
         ],
         lsize_0=lsize_0,
         groups_fit=groups_fit,

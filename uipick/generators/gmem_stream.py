@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from uipick._argument import Argument
 from uipick._generator import Generator
+from uipick.generators._kernel import loaded_array, stored_array
 from uipick.generators._line import LINE_ARGUMENTS, LINE_NELEMENTS, items_divide, make_line_kernel, whole_items
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ _FORMS = {
 
 def _stream(operation: str, *, dtype: str, lsize_0: int, groups_fit: bool, width: int) -> lp.TranslationUnit:
     import loopy as lp
-    import numpy as np
 
-    element = np.dtype(dtype)
     place, shape, dim_tags = "{item}", "nvectors", None
     if width > 1:
         place, shape, dim_tags = "{item}, v", f"nvectors, {width}", "N0,vec"
@@ -36,8 +35,8 @@ def _stream(operation: str, *, dtype: str, lsize_0: int, groups_fit: bool, width
         f"gmem_{operation}",
         ["for v", update, "end"] if width > 1 else [update],
         [
-            *(lp.GlobalArg(name, element, shape, dim_tags, is_input=True, is_output=False) for name in inputs),
-            lp.GlobalArg("result", element, shape, dim_tags, is_input=False, is_output=True),
+            *(loaded_array(name, dtype, shape, dim_tags) for name in inputs),
+            stored_array("result", dtype, shape, dim_tags),
         ],
         lsize_0=lsize_0,
         groups_fit=groups_fit,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Constraint, Generator
+from uipick.generators._kernel import loaded_array, size_parameters, stored_array
 from uipick.generators._line import CHAINS, FITTING_LINE_ARGUMENTS, LINE_STRIDE, make_group_kernel, sum_of_chains
 
 if TYPE_CHECKING:
@@ -36,9 +38,7 @@ def gmem_working_set(
     Source: after the paper's Section 7.1.2, accesses nested inside sequential loops.
     """
     import loopy as lp
-    import numpy as np
 
-    element = np.dtype(dtype)
     place, shape = "{row}, l0, 0", f"nrows, {chains}, {lsize_0}, {lid_stride_0}"
     if not shared:
         place, shape = f"g0, {place}", f"ngroups, {shape}"
@@ -50,9 +50,9 @@ def gmem_working_set(
         "gmem_working_set",
         [*lines[:before], "for round", *lines[before:], "... lbarrier", "end", f"result$resST[g0, l0] = {total}"],
         [
-            lp.GlobalArg("in0", element, shape, is_input=True, is_output=False),
-            lp.GlobalArg("result", element, f"ngroups, {lsize_0}", is_input=False, is_output=True),
-            lp.ValueArg("m, nrows", np.int32),
+            loaded_array("in0", dtype, shape),
+            stored_array("result", dtype, f"ngroups, {lsize_0}"),
+            size_parameters("m, nrows"),
         ],
         lsize_0=lsize_0,
         loops=["{[round, j]: 0 <= round < m and 0 <= j < nrows}"],
@@ -71,7 +71,7 @@ GMEM_WORKING_SET = Generator(
     tags=frozenset({"gmem_working_set", "gmem"}),
     arguments=(
         *FITTING_LINE_ARGUMENTS,
-        Argument("lid_stride_0", "int", LINE_STRIDE.meaning, LINE_STRIDE.allowed, (1,)),
+        replace(LINE_STRIDE, default=(1,)),
         CHAINS,
         Argument("shared", "bool", "all work-groups have the same working set", (True, False), (False,)),
         Argument(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uipick._argument import Argument
 from uipick._generator import Constraint, Generator
 from uipick.generators._grid_arguments import GRID_3D_ARGUMENTS, GRID_3D_CONSTRAINTS, grid_sizes_3d
+from uipick.generators._kernel import loaded_array
 from uipick.generators._stencil import GridLaunch, at, grid_array, make_grid_kernel, star
 
 if TYPE_CHECKING:
@@ -36,15 +37,12 @@ def gsrb(*, variant: str, colour: int, dtype: str, **grid: int | bool) -> lp.Tra
     Source: GSRB_FP, GSRB_BRANCH and GSRB_STRIDE2 of HPGMG, as in Ding and Williams, An Instruction Roofline Model for
     GPUs (2019), Section IV-B; here with the 7-point operator.
     """
-    import loopy as lp
-    import numpy as np
-
     launch = GridLaunch.of(grid)
     plane = f"{launch.chunk}*column + plane"
     arrays = [grid_array(name, dtype, 3, 1) for name in ("u", "f")]
     arrays.append(grid_array("out", dtype, 3, 1, is_output=True))
     if variant == "fp":
-        arrays.append(lp.GlobalArg("mask", np.dtype(dtype), shape="2, ny, nx", is_input=True, is_output=False))
+        arrays.append(loaded_array("mask", dtype, "2, ny, nx"))
     body = _BODIES[variant](plane, colour, dtype)
     return make_grid_kernel(
         "gsrb", ["for plane", *body, "end"], arrays, launch, points_x=_HALF if variant == "stride2" else 1

@@ -5,16 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from uipick._argument import Argument, multiples_of
-from uipick._generator import Generator
-from uipick.generators._arguments import INT_DTYPE, NELEMENTS, PATTERN_ARGUMENTS
-from uipick.generators._arithmetic import make_arithmetic_kernel
-from uipick.generators._pattern import PATTERN_CONSTRAINTS
+from uipick.generators._arguments import INT_DTYPE
+from uipick.generators._arithmetic import arithmetic_generator, make_arithmetic_kernel
 from uipick.generators._recurrence import INT_RECURRENCES, UNROLL
-from uipick.generators.flops_pattern import NVARS
 
 if TYPE_CHECKING:
     import loopy as lp
+
+    from uipick._generator import Generator
 
 
 # Any: the pattern's arguments, of the types that their declarations say.
@@ -36,21 +34,7 @@ def _described(operation: str, words: str, form: str, times: str = "nvars times 
 
     Source: the paper's Section 7.1.2, after SHOC's MaxFlops (Danalis et al., 2010), with integers.
     """
-    name = f"iops_{operation}_pattern"
-    return Generator(
-        name=name,
-        tags=frozenset({name, "iops"}),
-        arguments=(
-            INT_DTYPE,
-            *PATTERN_ARGUMENTS[1:],
-            NVARS,
-            NELEMENTS,
-            Argument("m", "int", "loop iterations", multiples_of(UNROLL), (1024, 1152, 1280, 1408)),
-        ),
-        build=build,
-        size_arguments=("nelements", "m"),
-        constraints=PATTERN_CONSTRAINTS,
-    )
+    return arithmetic_generator("iops", operation, build, INT_DTYPE, UNROLL, (1024, 1152, 1280, 1408))
 
 
 IOPS_ADD_PATTERN = _described("add", "additions", "x = y + z")

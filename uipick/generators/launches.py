@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from uipick._argument import Argument, Criterion, multiples_of
+from uipick._argument import Argument, integers, multiples_of
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT_ONLY
-from uipick.generators._line import LINE_LSIZE, make_line_kernel
+from uipick.generators._kernel import make_kernel, size_parameters, stored_array
+from uipick.generators._line import FITTING_LINE_ARGUMENTS, LINE_LSIZE, make_line_kernel
 
 if TYPE_CHECKING:
     import loopy as lp
@@ -23,7 +25,6 @@ def launches(*, dtype: str, lsize_0: int, groups_fit: bool, stages: int) -> lp.T
     Source: after the paper's Section 7.1.2, other features.
     """
     import loopy as lp
-    import numpy as np
 
     body = []
     for stage in range(stages):
@@ -34,17 +35,15 @@ def launches(*, dtype: str, lsize_0: int, groups_fit: bool, stages: int) -> lp.T
             f"result$resST[{stage}, g0, l0] = number{stage}",
             "end",
         ]
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "launches",
         f"{{[g0, l0]: 0 <= g0 < ngroups and 0 <= l0 < {lsize_0}}}",
         "\n".join(body),
         [
-            lp.GlobalArg("result", np.dtype(dtype), f"{stages}, ngroups, {lsize_0}", is_input=False, is_output=True),
-            lp.ValueArg("ngroups", np.int32),
+            stored_array("result", dtype, f"{stages}, ngroups, {lsize_0}"),
+            size_parameters("ngroups"),
         ],
-        name="launches",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-        seq_dependencies=True,
+        in_order=True,
     )
     kernel = lp.assume(kernel, "ngroups >= 1")
     return lp.tag_inames(kernel, "g0:g.0, l0:l.0")
@@ -59,13 +58,10 @@ def small_groups(*, dtype: str, lsize_0: int, groups_fit: bool) -> lp.Translatio
 
     Source: after the paper's Section 7.1.2, other features.
     """
-    import loopy as lp
-    import numpy as np
-
     return make_line_kernel(
         "small_groups",
         ["<int32> number = {item}", "result$resST[{item}] = number"],
-        [lp.GlobalArg("result", np.dtype(dtype), shape="nitems", is_input=False, is_output=True)],
+        [stored_array("result", dtype, "nitems")],
         lsize_0=lsize_0,
     )
 
@@ -74,16 +70,8 @@ LAUNCHES = Generator(
     name="launches",
     tags=frozenset({"launches", "launch"}),
     arguments=(
-        DTYPE,
-        LINE_LSIZE,
-        GROUPS_FIT_ONLY,
-        Argument(
-            "stages",
-            "int",
-            "launches of the program",
-            Criterion("integers from 1 to 16", lambda value: 1 <= value <= 16),
-            (1, 2, 4, 8),
-        ),
+        *FITTING_LINE_ARGUMENTS,
+        Argument("stages", "int", "launches of the program", integers(1, 16), (1, 2, 4, 8)),
         Argument("ngroups", "int", "number of work-groups of each launch", multiples_of(1), (16, 256)),
     ),
     build=launches,
@@ -95,16 +83,11 @@ SMALL_GROUPS = Generator(
     tags=frozenset({"small_groups", "launch"}),
     arguments=(
         DTYPE,
-        Argument("lsize_0", "int", LINE_LSIZE.meaning, LINE_LSIZE.allowed, (1, 4, 16, 64, 256)),
+        replace(LINE_LSIZE, default=(1, 4, 16, 64, 256)),
         GROUPS_FIT_ONLY,
         Argument("nitems", "int", "work-items", multiples_of(1), (262144, 524288)),
     ),
     build=small_groups,
     size_arguments=("nitems",),
-    constraints=(
-        Constraint(
-            "nitems must be a multiple of lsize_0",
-            lambda a: a["nitems"] % a["lsize_0"] == 0,
-        ),
-    ),
+    constraints=(Constraint("nitems must be a multiple of lsize_0", lambda a: a["nitems"] % a["lsize_0"] == 0),),
 )

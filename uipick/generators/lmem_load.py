@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from uipick._argument import Argument, Criterion, multiples_of
+from uipick._argument import Argument, integers, multiples_of
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT_ONLY
-from uipick.generators._line import CHAINS, LINE_LSIZE, LINE_STRIDE, make_group_kernel, sum_of_chains
-from uipick.generators._local_moves import LOCAL_BYTES
+from uipick.generators._kernel import LOCAL_BYTES, local_array, size_parameters, stored_array
+from uipick.generators._line import CHAINS, CHAINS_DIVIDE, LINE_LSIZE, LINE_STRIDE, make_group_kernel, sum_of_chains
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,9 +80,9 @@ def _make_load_kernel(
         name,
         body,
         [
-            lp.TemporaryVariable("source", element, shape=shape, address_space=lp.AddressSpace.LOCAL),
-            lp.GlobalArg("result", element, f"ngroups, {lsize_0}", is_input=False, is_output=True),
-            lp.ValueArg("m_outer, m_inner", np.int32),
+            local_array("source", element, shape),
+            stored_array("result", element, f"ngroups, {lsize_0}"),
+            size_parameters("m_outer, m_inner"),
         ],
         lsize_0=lsize_0,
         loops=["{[m_out, m_in]: 0 <= m_out < m_outer and 0 <= m_in < m_inner}", *loops],
@@ -106,11 +107,10 @@ def _sizes(arguments: Mapping[str, Any]) -> dict[str, int]:
     return {"ngroups": arguments["ngroups"], "m_outer": rounds // inner, "m_inner": inner}
 
 
-_LSIZE = Argument("lsize_0", "int", LINE_LSIZE.meaning, LINE_LSIZE.allowed, (64,))
-_CHAINS = Argument("chains", "int", CHAINS.meaning, Criterion("integers from 1 to 8", lambda v: 1 <= v <= 8), (2,))
+_LSIZE = replace(LINE_LSIZE, default=(64,))
+_CHAINS = replace(CHAINS, allowed=integers(1, 8), default=(2,))
 _NGROUPS = Argument("ngroups", "int", "number of work-groups", multiples_of(1), (1024, 2048, 4096))
 _M = Argument("m", "int", "loads per work-item", multiples_of(1), (512, 1024))
-_CHAINS_DIVIDE = Constraint("m must be a multiple of chains", lambda a: a["m"] % a["chains"] == 0)
 
 LMEM_LOAD = Generator(
     name="lmem_load",
@@ -123,7 +123,7 @@ LMEM_LOAD = Generator(
             "two rows of chains times lsize_0 times lid_stride_0 elements must fit in 32 KiB of local memory",
             lambda a: _blocks(a) > 1,
         ),
-        _CHAINS_DIVIDE,
+        CHAINS_DIVIDE,
     ),
     sizes=_sizes,
 )
@@ -136,7 +136,7 @@ LMEM_BROADCAST = Generator(
     size_arguments=("ngroups", "m"),
     constraints=(
         Constraint("lsize_0 must be at least twice chains", lambda a: _blocks(a) > 1),
-        _CHAINS_DIVIDE,
+        CHAINS_DIVIDE,
     ),
     sizes=_sizes,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import FITTING_PATTERN_ARGUMENTS, NELEMENTS
+from uipick.generators._kernel import local_array, size_parameters, stored_array
 from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
@@ -26,12 +27,7 @@ def lmem_madd(*, dtype: str, lsize_0: int, lsize_1: int, depth: int, **pattern: 
 
     Source: after the paper's Section 7.1.2, local memory access.
     """
-    import loopy as lp
-    import numpy as np
-
     arguments = {"lsize_0": lsize_0, "lsize_1": lsize_1, **pattern}
-    element = np.dtype(dtype)
-    local = lp.AddressSpace.LOCAL
     return make_pattern_kernel(
         "lmem_madd",
         arguments,
@@ -49,10 +45,10 @@ def lmem_madd(*, dtype: str, lsize_0: int, lsize_1: int, depth: int, **pattern: 
             "result$resST[{index}] = total",
         ],
         [
-            lp.TemporaryVariable("rows", element, shape=(lsize_1, depth), address_space=local),
-            lp.TemporaryVariable("columns", element, shape=(depth, lsize_0), address_space=local),
-            lp.GlobalArg("result", element, shape="nelements", is_input=False, is_output=True),
-            lp.ValueArg("m", np.int32),
+            local_array("rows", dtype, (lsize_1, depth)),
+            local_array("columns", dtype, (depth, lsize_0)),
+            stored_array("result", dtype, "nelements"),
+            size_parameters("m"),
         ],
         loops=[f"{{[round, k]: 0 <= round < m and 0 <= k < {depth}}}"],
         assume="m >= 1",

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from uipick._argument import Argument
 from uipick._generator import Constraint, Generator
-from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1, MATRIX_SIZE
+from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1, MATRIX_SIZE, WORK_GROUP_LIMIT
+from uipick.generators._kernel import make_kernel, size_parameters
 
 if TYPE_CHECKING:
     import loopy as lp
@@ -27,13 +28,11 @@ def matmul_sq(*, dtype: str, prefetch: bool, lsize_0: int, lsize_1: int, groups_
 
     from uipick._access_tags import tag_accesses
 
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "matmul_sq",
         "{[i,j,k]: 0<=i,j,k<n}",
         "c[i,j] = sum(k, a[i,k]*b[k,j])",
-        [lp.GlobalArg("a,b,c", np.dtype(dtype), shape="n,n"), lp.ValueArg("n", np.int32)],
-        name="matmul_sq",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
+        [lp.GlobalArg("a,b,c", np.dtype(dtype), shape="n,n"), size_parameters("n")],
     )
     kernel = lp.split_iname(kernel, "i", lsize_1, outer_tag="g.1", inner_tag="l.1")
     kernel = lp.split_iname(kernel, "j", lsize_0, outer_tag="g.0", inner_tag="l.0")
@@ -64,10 +63,7 @@ MATMUL_CONSTRAINTS = (
         "prefetch:True needs lsize_0 equal to lsize_1 (square tiles)",
         lambda a: not a["prefetch"] or a["lsize_0"] == a["lsize_1"],
     ),
-    Constraint(
-        "a work-group has at most 1024 work-items (lsize_0 times lsize_1)",
-        lambda a: a["lsize_0"] * a["lsize_1"] <= 1024,
-    ),
+    WORK_GROUP_LIMIT,
 )
 
 MATMUL_SQ = Generator(

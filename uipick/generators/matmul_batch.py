@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from uipick._argument import Argument, Criterion, multiples_of
+from uipick._argument import Argument, integers, multiples_of
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT
+from uipick.generators._kernel import fits_in_local_memory, loaded_array, make_kernel, size_parameters, stored_array
 
 if TYPE_CHECKING:
     import loopy as lp
-
-_LOCAL_BYTES = 32768
 
 
 def matmul_batch(*, dtype: str, order: int, per_group: int, prefetch: bool, groups_fit: bool) -> lp.TranslationUnit:
@@ -31,18 +28,15 @@ def matmul_batch(*, dtype: str, order: int, per_group: int, prefetch: bool, grou
 
     from uipick._access_tags import tag_accesses
 
-    element = np.dtype(dtype)
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "matmul_batch",
         f"{{[e, i, j, k]: 0 <= e < nbatch and 0 <= i, j, k < {order}}}",
         "c[e, i, j] = sum(k, a[e, i, k] * b[e, k, j])",
         [
-            lp.GlobalArg("a, b", element, shape=f"nbatch, {order}, {order}"),
-            lp.GlobalArg("c", element, shape=f"nbatch, {order}, {order}", is_input=False),
-            lp.ValueArg("nbatch", np.int32),
+            loaded_array("a, b", dtype, f"nbatch, {order}, {order}"),
+            stored_array("c", dtype, f"nbatch, {order}, {order}"),
+            size_parameters("nbatch"),
         ],
-        name="matmul_batch",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
     )
     kernel = lp.assume(kernel, "nbatch >= 1" + (f" and nbatch mod {per_group} = 0" if groups_fit else ""))
     kernel = lp.split_iname(kernel, "e", per_group, outer_tag="g.0", inner_tag="l.2")
@@ -60,13 +54,7 @@ MATMUL_BATCH = Generator(
     tags=frozenset({"matmul_batch", "matmul", "batch"}),
     arguments=(
         DTYPE,
-        Argument(
-            "order",
-            "int",
-            "rows and columns of each matrix",
-            Criterion("integers from 2 to 32", lambda value: 2 <= value <= 32),
-            (4, 8, 16),
-        ),
+        Argument("order", "int", "rows and columns of each matrix", integers(2, 32), (4, 8, 16)),
         Argument("per_group", "int", "matrices per work-group", (1, 2, 4, 8, 16, 32, 64), (4,)),
         Argument("prefetch", "bool", "fetch both matrices into local memory", (True, False)),
         GROUPS_FIT,
@@ -83,12 +71,11 @@ MATMUL_BATCH = Generator(
             "groups_fit:True needs nbatch to be a multiple of per_group",
             lambda a: not a["groups_fit"] or a["nbatch"] % a["per_group"] == 0,
         ),
+        # loopy drops the fetch's axis of extent one, and its local array becomes each work-item's own.
+        Constraint("prefetch:True needs per_group of at least 2", lambda a: not a["prefetch"] or a["per_group"] > 1),
         Constraint(
             "with prefetching the matrices must fit in 32 KiB of local memory (2 order order per_group elements)",
-            lambda a: (
-                not a["prefetch"]
-                or 2 * a["order"] ** 2 * a["per_group"] * np.dtype(a["dtype"]).itemsize <= _LOCAL_BYTES
-            ),
+            lambda a: not a["prefetch"] or fits_in_local_memory(2 * a["order"] ** 2 * a["per_group"], a["dtype"]),
         ),
     ),
 )

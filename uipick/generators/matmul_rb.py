@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from uipick._argument import Argument
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE, MATRIX_SIZE
+from uipick.generators._kernel import (
+    fits_in_local_memory,
+    loaded_array,
+    local_array,
+    make_kernel,
+    private_array,
+    size_parameters,
+    stored_array,
+)
 
 if TYPE_CHECKING:
     import loopy as lp
 
-_LOCAL_BYTES = 32768
 # Each use of the block has loops of its own (start, fetch, copy, update, end): a loop is opened in one place.
 _ROWS = ("r_start", "r_fetch", "r_copy", "r", "r_end")
 _COLUMNS = ("s_start", "s_fetch", "s_copy", "s", "s_end")
@@ -33,24 +39,21 @@ def matmul_rb(*, dtype: str, rows: int, columns: int, lsize: int, groups_fit: bo
     """
     import loopy as lp
 
-    element = np.dtype(dtype)
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "matmul_rb",
         _domains(rows, columns, lsize),
         _body(rows, columns, lsize),
         [
-            lp.GlobalArg("a, b", element, shape="n, n", is_input=True, is_output=False),
-            lp.GlobalArg("c", element, shape="n, n", is_input=False, is_output=True),
-            lp.ValueArg("n", np.int32),
-            lp.TemporaryVariable("a_tile", element, (rows * lsize, lsize), address_space=lp.AddressSpace.LOCAL),
-            lp.TemporaryVariable("b_tile", element, (lsize, columns * lsize), address_space=lp.AddressSpace.LOCAL),
-            lp.TemporaryVariable("a_own", element, (rows,), address_space=lp.AddressSpace.PRIVATE),
-            lp.TemporaryVariable("b_own", element, (columns,), address_space=lp.AddressSpace.PRIVATE),
-            lp.TemporaryVariable("sums", element, (rows, columns), address_space=lp.AddressSpace.PRIVATE),
+            loaded_array("a, b", dtype, "n, n"),
+            stored_array("c", dtype, "n, n"),
+            size_parameters("n"),
+            local_array("a_tile", dtype, (rows * lsize, lsize)),
+            local_array("b_tile", dtype, (lsize, columns * lsize)),
+            private_array("a_own", dtype, (rows,)),
+            private_array("b_own", dtype, (columns,)),
+            private_array("sums", dtype, (rows, columns)),
         ],
-        name="matmul_rb",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-        seq_dependencies=True,
+        in_order=True,
     )
     fit = f" and n mod {rows * lsize} = 0 and n mod {columns * lsize} = 0" if groups_fit else ""
     kernel = lp.assume(kernel, f"n >= 1{fit}")
@@ -130,7 +133,7 @@ MATMUL_RB = Generator(
         ),
         Constraint(
             "the tiles must fit in 32 KiB of local memory ((rows + columns) lsize lsize elements)",
-            lambda a: (a["rows"] + a["columns"]) * a["lsize"] ** 2 * np.dtype(a["dtype"]).itemsize <= _LOCAL_BYTES,
+            lambda a: fits_in_local_memory((a["rows"] + a["columns"]) * a["lsize"] ** 2, a["dtype"]),
         ),
     ),
 )

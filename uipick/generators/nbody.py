@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uipick._argument import Argument, multiples_of
 from uipick._generator import Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT
+from uipick.generators._kernel import loaded_array, local_array, make_kernel, size_parameters, stored_array
 from uipick.generators._vectors import VECTOR_FITS, VECTOR_LSIZE
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def nbody(*, dtype: str, prefetch: bool, lsize_0: int, groups_fit: bool) -> lp.T
     Source: Nyland, Harris and Prins, Fast N-Body Simulation with CUDA (GPU Gems 3, 2007, chapter 31).
     """
     import loopy as lp
-    import numpy as np
 
-    element = np.dtype(dtype)
     place, tile = f"{lsize_0}*group + item", f"{lsize_0}*tile + in_tile"
     source = "tile_body[{axis}, in_tile]" if prefetch else f"body$bodyLD[{{axis}}, {tile}]"
     own = [f"<{dtype}> own_{x} = body$ownLD[{axis}, {place}]" for axis, x in enumerate(_AXES)]
@@ -48,9 +47,9 @@ def nbody(*, dtype: str, prefetch: bool, lsize_0: int, groups_fit: bool) -> lp.T
     lines += ["for fetch", *fetch, "end"] if prefetch else []
     lines += ["for item, in_tile", *pair, "end", "end", "for item", *store, "end", "end"]
     data = [
-        lp.GlobalArg("body", element, shape="4, n", is_input=True, is_output=False),
-        lp.GlobalArg("acc", element, shape="3, n", is_input=False, is_output=True),
-        lp.ValueArg("n", np.int32),
+        loaded_array("body", dtype, "4, n"),
+        stored_array("acc", dtype, "3, n"),
+        size_parameters("n"),
     ]
     domains = [
         f"{{[group]: 0 <= {lsize_0}*group < n}}",
@@ -60,15 +59,13 @@ def nbody(*, dtype: str, prefetch: bool, lsize_0: int, groups_fit: bool) -> lp.T
     ]
     if prefetch:
         domains.append(f"{{[fetch]: 0 <= fetch < {lsize_0} and {lsize_0}*tile + fetch < n}}")
-        data.append(lp.TemporaryVariable("tile_body", element, (4, lsize_0), address_space=lp.AddressSpace.LOCAL))
-    kernel = lp.make_kernel(
+        data.append(local_array("tile_body", dtype, (4, lsize_0)))
+    kernel = make_kernel(
+        "nbody",
         domains,
         "\n".join(lines),
         data,
-        name="nbody",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-        seq_dependencies=True,
+        in_order=True,
     )
     kernel = lp.assume(kernel, "n >= 1" + (f" and n mod {lsize_0} = 0" if groups_fit else ""))
     return lp.tag_inames(kernel, {"group": "g.0", "item": "l.0"} | ({"fetch": "l.0"} if prefetch else {}))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uipick._argument import Argument, Criterion
+from uipick._argument import Argument, integers
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1, MATRIX_SIZE
+from uipick.generators._kernel import loaded_array, make_kernel, size_parameters, stored_array
 from uipick.generators.matmul import MATMUL_CONSTRAINTS
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ def overlap_madd(
     Source: after the paper's Section 7.4, with arithmetic in place of local memory.
     """
     import loopy as lp
-    import numpy as np
 
     loads = _LOADS[load]
     body = [f"<int32> item = {lsize_1}*i_in + j_in"]
@@ -57,23 +57,20 @@ def overlap_madd(
     for name, width in (("i", lsize_1), ("j", lsize_0)):
         text = text.replace(f"[{name}, ", f"[{width}*{name}_out + {name}_in, ")
         text = text.replace(f", {name}]", f", {width}*{name}_out + {name}_in]")
-    element = np.dtype(dtype)
-    kernel = lp.make_kernel(
+    kernel = make_kernel(
+        "overlap_madd",
         [
             _GRID.format(lsize_0=lsize_0, lsize_1=lsize_1),
             "{[k]: 0 <= k < n}",
         ],
         text,
         [
-            *([lp.GlobalArg("a", element, shape="n, n", is_input=True, is_output=False)] if "row" in loads else []),
-            *([lp.GlobalArg("b", element, shape="n, n", is_input=True, is_output=False)] if "col" in loads else []),
-            lp.GlobalArg("c", element, shape="n, n", is_input=False, is_output=True),
-            lp.ValueArg("n", np.int32),
+            *([loaded_array("a", dtype, "n, n")] if "row" in loads else []),
+            *([loaded_array("b", dtype, "n, n")] if "col" in loads else []),
+            stored_array("c", dtype, "n, n"),
+            size_parameters("n"),
         ],
-        name="overlap_madd",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-        seq_dependencies=True,
+        in_order=True,
     )
     fit = f" and n mod {lsize_0} = 0 and n mod {lsize_1} = 0" if groups_fit else ""
     kernel = lp.assume(kernel, f"n >= 1{fit}")
@@ -86,18 +83,12 @@ OVERLAP_MADD = Generator(
     arguments=(
         DTYPE,
         Argument("load", "str", "which values each iteration loads", tuple(_LOADS)),
-        Argument(
-            "m",
-            "int",
-            "multiply-adds per iteration",
-            Criterion("integers from 1 to 256", lambda value: 1 <= value <= 256),
-            (1, 2, 4, 8, 16),
-        ),
+        Argument("m", "int", "multiply-adds per iteration", integers(1, 256), (1, 2, 4, 8, 16)),
         Argument(
             "chains",
             "int",
             "independent private variables that the multiply-adds update in turn",
-            Criterion("integers from 1 to 32", lambda value: 1 <= value <= 32),
+            integers(1, 32),
             (1,),
         ),
         LSIZE_0,

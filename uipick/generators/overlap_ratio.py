@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uipick._argument import Argument, Criterion
 from uipick._generator import Generator
 from uipick.generators._arguments import FITTING_PATTERN_ARGUMENTS, NELEMENTS
+from uipick.generators._kernel import loaded_array
 from uipick.generators._local_moves import LOCAL_MEMORY_FITS, make_moves_kernel, move_sizes
 from uipick.generators._pattern import PATTERN_CONSTRAINTS
 
@@ -24,15 +25,12 @@ def overlap_ratio(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bo
 
     Source: the paper's Section 7.4.
     """
-    import loopy as lp
-    import numpy as np
-
     return make_moves_kernel(
         "overlap_ratio",
         {"dtype": dtype, "lsize_0": lsize_0, "lsize_1": lsize_1, **pattern},
         [f"<{dtype}> value = in0$inLD[{{index}}]"],
         "value",
-        [lp.GlobalArg("in0", np.dtype(dtype), shape="nelements", is_input=True, is_output=False)],
+        [loaded_array("in0", dtype, "nelements")],
     )
 
 

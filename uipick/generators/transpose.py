@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uipick._argument import Argument
 from uipick._generator import Constraint, Generator
 from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE, MATRIX_SIZE
+from uipick.generators._kernel import loaded_array, local_array, make_kernel, size_parameters, stored_array
 
 if TYPE_CHECKING:
     import loopy as lp
@@ -34,15 +35,13 @@ def transpose(*, dtype: str, variant: str, lsize: int, rows: int, groups_fit: bo
     Source: Ruetsch and Micikevicius, Optimizing Matrix Transpose in CUDA (2009); named in the paper's Section 7.1.
     """
     import loopy as lp
-    import numpy as np
 
-    element = np.dtype(dtype)
     load = f"a$aLD[{lsize}*group_1 + item_1, {lsize}*group_0 + item_0]"
     body = (_NAIVE if variant == "naive" else _TILED).format(lsize=lsize, load=load)
     data = [
-        lp.GlobalArg("a", element, shape="n, n", is_input=True, is_output=False),
-        lp.GlobalArg("out", element, shape="n, n", is_input=False, is_output=True),
-        lp.ValueArg("n", np.int32),
+        loaded_array("a", dtype, "n, n"),
+        stored_array("out", dtype, "n, n"),
+        size_parameters("n"),
     ]
     domains = [
         f"{{[group_1, group_0]: 0 <= {lsize}*group_1 < n and 0 <= {lsize}*group_0 < n}}",
@@ -51,10 +50,10 @@ def transpose(*, dtype: str, variant: str, lsize: int, rows: int, groups_fit: bo
     inames = {"group_0": "g.0", "group_1": "g.1", "item_0": "l.0", "item_1": "l.1"}
     if variant != "naive":
         shape = (lsize, lsize + (variant == "padded"))
-        data.append(lp.TemporaryVariable("tile", element, shape, address_space=lp.AddressSpace.LOCAL))
+        data.append(local_array("tile", dtype, shape))
         domains.append(_places("row", "column", lsize, rows_of="group_0"))
         inames |= {"row": "l.1", "column": "l.0"}
-    kernel = lp.make_kernel(domains, body, data, name="transpose", lang_version=(2018, 2), target=lp.PyOpenCLTarget())
+    kernel = make_kernel("transpose", domains, body, data)
     fit = f" and n mod {lsize} = 0" if groups_fit else ""
     kernel = lp.assume(kernel, f"n >= 1{fit}")
     kernel = lp.tag_inames(kernel, {name: tag for name, tag in inames.items() if rows == 1 or tag != "l.1"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ _FIRST_MISFIT, _LEAST_MISFIT = 0.1, 0.02
 _FIRST_SPREAD = 0.05
 _NORMAL = 1.4826  # standard deviations per median absolute deviation
 # Elasticity below which nothing depends on a parameter.
-_SILENT = 1e-9
+_NO_EFFECT = 1e-9
 
 
 @dataclass(frozen=True)
@@ -124,16 +125,16 @@ class SequentialDesign:
         per_trial = seconds * (1 + self.timing.warmups)
         # As where everything is measured: the number of trials, or the time that one kernel may take.
         enough = (pool.trials >= self.timing.trials) | (pool.trials * per_trial >= self.timing.budget_s)
-        open_ = [i for i in range(len(seconds)) if i not in pool.failed and not (pool.trials[i] and enough[i])]
-        if not open_:
+        candidates = [i for i in range(len(seconds)) if i not in pool.failed and not (pool.trials[i] and enough[i])]
+        if not candidates:
             return "every kernel was timed as often as asked for"
-        block = self._block(seconds[open_], allowed, number)
+        block = self._block(seconds[candidates], allowed, number)
         typical = np.nanmedian(pool.spread) if np.isfinite(pool.spread).any() else _FIRST_SPREAD
         spread = np.where(np.isfinite(pool.spread), pool.spread, typical)
         share = information_share(spread, pool.trials, self.misfit)
-        more = information_share(spread, pool.trials + block.trials, self.misfit) - share
-        rows = scaled[open_] * np.sqrt(more[open_])[:, None]
-        cost = expected_device_time(seconds[open_], block)
+        gained = information_share(spread, pool.trials + block.trials, self.misfit) - share
+        rows = scaled[candidates] * np.sqrt(gained[candidates])[:, None]
+        cost = expected_device_time(seconds[candidates], block)
         if number == 0:
             chosen = self._pilot(rows, cost, allowed, names)
         else:
@@ -144,7 +145,7 @@ class SequentialDesign:
             if choice.gain < 2 * len(names) * _LEAST_GAIN:
                 return "further timings would tell little more"
             chosen = list(choice.rows)
-        return _Batch([open_[i] for i in chosen], block, float(cost[chosen].sum()))
+        return _Batch([candidates[i] for i in chosen], block, float(cost[chosen].sum()))
 
     def _expected(self) -> tuple[list[str], Array, Array]:
         """Return parameters, the scaled Jacobian by them, and the seconds of one launch, of all kernels."""
@@ -154,10 +155,14 @@ class SequentialDesign:
             scaled = scaled * predicted[:, None]
         names = self.model.params()
         # As in a fit, an edge on which nothing depends stops nobody.
-        loud = [j for j, n in enumerate(names) if n not in self._shapes or np.abs(scaled[:, j]).max() > _SILENT]
+        effective = [j for j, n in enumerate(names) if n not in self._shapes or np.abs(scaled[:, j]).max() > _NO_EFFECT]
         # Predictions are as wrong as the model; erring on the slow side keeps within the budget.
         slow = predicted * (1 + min(self.misfit, 1.0))
-        return [names[j] for j in loud], scaled[:, loud], np.where(self.pool.trials > 0, self.pool.seconds, slow)
+        return (
+            [names[j] for j in effective],
+            scaled[:, effective],
+            np.where(self.pool.trials > 0, self.pool.seconds, slow),
+        )
 
     def _block(self, seconds: Array, allowed: float, number: int) -> TimingOptions:
         """Return how kernels are timed next: the fewest trials, or as many as all kernels can have."""
@@ -181,13 +186,9 @@ class SequentialDesign:
         return half or basis[:1]
 
     def _choice(self, rows: Array, cost: Array, allowed: float, known: Array, names: Sequence[str]) -> ChosenRows:
-        try:
+        # Where the share does not determine every parameter: whatever it takes, as long as the budget allows it.
+        with suppress(CalibrationError):
             return choose(rows, cost, allowed, known=known, parameters=names)
-        except CalibrationError:
-            # Whatever it takes to determine every parameter, as long as the budget allows it.
-            return self._all_that_is_left(rows, cost, known, names)
-
-    def _all_that_is_left(self, rows: Array, cost: Array, known: Array, names: Sequence[str]) -> ChosenRows:
         try:
             return choose(rows, cost, max(0.0, _MARGIN * self.left_s), known=known, parameters=names)
         except CalibrationError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +106,3 @@ class KernelPool:
             device=str(self.device),
             dropped=(*self.counted.dropped, *never),
         )
-
-    def generators(self) -> dict[str, int]:
-        """Return how many kernels of each generator the pool has."""
-        return dict(Counter(self.counted.groups))

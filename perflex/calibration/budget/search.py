@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Information in every direction to begin with, in terms of the strongest row's: makes the first gains finite.
 _RIDGE = 1e-8
+# Below it a gain is rounding.
 _LEAST_GAIN = 1e-9
 
 
@@ -43,16 +44,16 @@ class Search:
         inverse = np.linalg.inv(self.information(chosen))
         product = self.rows @ inverse
         left = self.budget - float(self.cost[chosen].sum())
-        open_ = np.ones(len(self.rows), dtype=bool)
-        open_[[*chosen, without] if without >= 0 else chosen] = False
+        candidates = np.ones(len(self.rows), dtype=bool)
+        candidates[[*chosen, without] if without >= 0 else chosen] = False
         while True:
             gain = np.log1p(np.maximum(np.einsum("ij,ij->i", product, self.rows), 0.0))
-            score = np.where(open_ & (self.cost <= left), gain / self.cost if per_cost else gain, 0.0)
+            score = np.where(candidates & (self.cost <= left), gain / self.cost if per_cost else gain, 0.0)
             best = int(np.argmax(score))
             if not (score[best] > 0 and gain[best] > _LEAST_GAIN):
                 return chosen
             chosen.append(best)
-            open_[best] = False
+            candidates[best] = False
             left -= float(self.cost[best])
             # Sherman and Morrison's formula for the inverse after a row was added.
             leverage = product @ self.rows[best]

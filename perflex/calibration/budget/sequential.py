@@ -7,6 +7,7 @@ values, until the budget is spent or further timings would tell little.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -125,4 +126,4 @@ def measure_within_budget(
         msg = f"none of the kernels could be timed within {budget_s:.3g} s ({reasons}); give a larger budget"
         raise CalibrationError(msg)
     table = pool.table(model.output_feature)
-    return table, BudgetReport(budget_s, pool.spent_s, pool.generators(), len(table), batches, ended)
+    return table, BudgetReport(budget_s, pool.spent_s, Counter(counted.groups), len(table), batches, ended)

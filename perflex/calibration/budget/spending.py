@@ -27,12 +27,8 @@ _LEAST_S = 5e-5
 def one_block(timing: TimingOptions, seconds_left: float, number: int) -> TimingOptions:
     """Return options for the fewest trials of each kernel, none of which may cost more than is left."""
     block = replace(timing, trials=timing.min_trials, seed=timing.seed + number)
-    return replace(block, limit_s=min(timing.limit_s, longest_launch(block, seconds_left)))
-
-
-def longest_launch(timing: TimingOptions, seconds: float) -> float:
-    """Return how long one launch may take at most for a kernel's timings to fit into so many seconds."""
-    return seconds / _launches(timing)
+    # No launch may take longer than lets all of a kernel's timings fit.
+    return replace(block, limit_s=min(timing.limit_s, seconds_left / _launches(block)))
 
 
 def expected_device_time(launch_s: Array, timing: TimingOptions) -> Array:

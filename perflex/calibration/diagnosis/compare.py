@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.diagnosis.held_out import held_out_by_generator
+from perflex.calibration.diagnosis.held_out import held_out_by_generator, root_mean_square
 from perflex.errors import CalibrationError, PerflexWarning
 from perflex.fit.fitting import fit_model
 from perflex.fit.table import scale_features_by_output
@@ -123,9 +123,10 @@ def _compared(name: str, model: Model, table: FeatureTable, *, nonnegative: bool
     except CalibrationError as error:
         return ModelComparison(name, model, None, reason=error.message)
     held_out = held_out_by_generator(model, table, nonnegative=nonnegative, start=fit)
-    errors = np.array([error for entry in held_out for error in entry.errors])
-    rms = float(np.sqrt(np.mean(errors**2))) if errors.size else math.nan
-    return ModelComparison(name, model, fit, aicc(fit), held_out_error=rms, held_out_kernels=errors.size)
+    errors = [error for entry in held_out for error in entry.errors]
+    return ModelComparison(
+        name, model, fit, aicc(fit), held_out_error=root_mean_square(errors), held_out_kernels=len(errors)
+    )
 
 
 def aicc_differences(calibrations: Mapping[str, CalibrationRecord]) -> dict[str, float]:

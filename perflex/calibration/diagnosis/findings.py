@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from perflex.calibration.diagnosis.result import Diagnosis, Finding
+from perflex.calibration.uncertainty import student_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,7 +20,9 @@ _STRONG_DEPENDENCE = 30.0
 _DECISIVE = 1.0
 # Share of wrong alarms over all kernels together (Bonferroni).
 _OUTLIER_RISK = 0.05
+# Share of the information on a parameter above which one kernel decides it.
 _NEARLY_ALONE = 0.9
+# Held-out error over the error in the fit.
 _MUCH_WORSE = 2.0
 _LISTED = 6
 
@@ -79,7 +82,8 @@ def _of_parameters(diagnosis: Diagnosis) -> Iterator[Finding]:
 
 def _of_kernels(diagnosis: Diagnosis) -> Iterator[Finding]:
     kernels = diagnosis.kernels
-    limit = _outlier_limit(len(kernels), diagnosis.degrees_of_freedom - 1)
+    # What the largest of so many studentised residuals exceeds in one fit of twenty.
+    limit = student_quantile(1 - _OUTLIER_RISK / (2 * len(kernels)), diagnosis.degrees_of_freedom - 1)
     outliers = [k for k in kernels if abs(k.studentised) > limit]
     if outliers:
         outliers.sort(key=lambda kernel: -abs(kernel.studentised))
@@ -91,13 +95,6 @@ def _of_kernels(diagnosis: Diagnosis) -> Iterator[Finding]:
     if decisive:
         text = _listed([f"{k.name} (Cook's distance {k.cooks_distance:.2g})" for k in decisive])
         yield Finding("warning", f"decide the fit by themselves: {text}; measure more kernels like them")
-
-
-def _outlier_limit(kernels: int, freedom: int) -> float:
-    """Return the size that the largest of so many studentised residuals exceeds in one fit of twenty."""
-    from scipy.stats import t as student
-
-    return float(student.ppf(1 - _OUTLIER_RISK / (2 * kernels), freedom)) if freedom > 0 else math.inf
 
 
 def _of_errors(diagnosis: Diagnosis) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from perflex.errors import CalibrationError, PerflexError, PerflexWarning
 from perflex.fit.fitting import fit_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
@@ -44,9 +45,15 @@ class HeldOut:
     reason: str = ""
 
 
-def generators_of(table: FeatureTable) -> tuple[str, ...]:
-    """Return the generator of each row; from the labels ``generator(arguments)`` if the table has none."""
-    return table.groups or tuple(label.partition("(")[0] for label in table.kernels)
+def generators_of(kernels: Iterable[str], table: FeatureTable | None) -> tuple[str, ...]:
+    """Return the generator of each kernel; from the labels ``generator(arguments)`` if no table says so."""
+    return (table.groups if table is not None else ()) or tuple(label.partition("(")[0] for label in kernels)
+
+
+def root_mean_square(errors: Iterable[float]) -> float:
+    """Return the root mean square of the errors that are finite; nan if none is."""
+    known = np.array([error for error in errors if math.isfinite(error)])
+    return float(np.sqrt(np.mean(known**2))) if known.size else math.nan
 
 
 def relative_errors(model: Model, parameters: Mapping[str, float], table: FeatureTable) -> tuple[float, ...]:
@@ -86,7 +93,7 @@ def held_out_by_generator(
         One per generator, in order of appearance. That the rest leaves a parameter undetermined is told there,
         it is no error.
     """
-    owners = np.array(generators_of(table))
+    owners = np.array(generators_of(table.kernels, table))
     names = list(dict.fromkeys(owners.tolist()))
     found = []
     for done, name in enumerate(names):

@@ -10,7 +10,13 @@ import numpy as np
 
 from perflex.calibration.diagnosis.compare import aicc
 from perflex.calibration.diagnosis.findings import findings_of
-from perflex.calibration.diagnosis.held_out import HeldOut, generators_of, held_out_by_generator, relative_errors
+from perflex.calibration.diagnosis.held_out import (
+    HeldOut,
+    generators_of,
+    held_out_by_generator,
+    relative_errors,
+    root_mean_square,
+)
 from perflex.calibration.diagnosis.linear import LinearFit
 from perflex.calibration.diagnosis.result import (
     CorrelatedPair,
@@ -20,12 +26,12 @@ from perflex.calibration.diagnosis.result import (
     KernelDiagnosis,
     ParameterDiagnosis,
 )
-from perflex.calibration.uncertainty import free_parameters, vector, without_bound
+from perflex.calibration.uncertainty import free_parameters, student_quantile, vector, without_bound
 from perflex.errors import CalibrationError
 from perflex.fit.problem import pose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -74,7 +80,7 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
             calibration.model, table, nonnegative=bool(fit.nonnegative), start=fit, progress=progress
         )
         held_out = {entry.generator: entry for entry in found}
-    owners = _owners(fit, table)
+    owners = generators_of(fit.kernels, table)
     kernels = _kernels(fit, table, linear, owners)
     facts = Diagnosis(
         findings=(),
@@ -85,10 +91,10 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
         correlated=_correlated(fit),
         condition_number=fit.condition_number,
         degrees_of_freedom=fit.degrees_of_freedom,
-        error=_rms(fit.relative_errors),
+        error=root_mean_square(fit.relative_errors),
         geometric_mean_error=fit.geometric_mean_error,
-        left_out_error=_rms(kernel.left_out_error for kernel in kernels),
-        held_out_error=_rms(error for entry in held_out.values() for error in entry.errors),
+        left_out_error=root_mean_square(kernel.left_out_error for kernel in kernels),
+        held_out_error=root_mean_square(error for entry in held_out.values() for error in entry.errors),
         aicc=aicc(fit),
         noise_floor=math.nan if calibration.noise_floor is None else calibration.noise_floor,
         missing=_missing(table, linear),
@@ -102,10 +108,6 @@ def _missing(table: FeatureTable | None, linear: LinearFit | None) -> str:
         cause = "the calibration does not keep its measured values (it was made by an earlier version)"
         return f"{cause}: calibrate again to see leverage, what informs each parameter, and cross-validation"
     return "" if linear is not None else "no parameter is free, so there is nothing to judge kernels by"
-
-
-def _owners(fit: FitResult, table: FeatureTable | None) -> tuple[str, ...]:
-    return tuple(label.partition("(")[0] for label in fit.kernels) if table is None else generators_of(table)
 
 
 def _linear(calibration: CalibrationRecord, table: FeatureTable, problem: Problem) -> LinearFit | None:
@@ -152,7 +154,7 @@ def _parameters(
 ) -> tuple[ParameterDiagnosis, ...]:
     free = free_parameters(fit)
     kernels, generators = _informants(fit, linear, owners)
-    reach = _quantile(fit.degrees_of_freedom)
+    reach = student_quantile((1 + _CONFIDENCE) / 2, fit.degrees_of_freedom)
     found = []
     for index, p in enumerate(fit.parameters):
         freed = None
@@ -208,12 +210,6 @@ def _ordered(names: Sequence[str], share: Array, growth: Array) -> tuple[Informa
     return tuple(Informant(names[i], float(share[i]), float(growth[i])) for i in order)
 
 
-def _quantile(freedom: int) -> float:
-    from scipy.stats import t as student
-
-    return float(student.ppf((1 + _CONFIDENCE) / 2, freedom)) if freedom > 0 else math.nan
-
-
 def _generators(fit: FitResult, owners: Sequence[str], held_out: dict[str, HeldOut]) -> tuple[GeneratorDiagnosis, ...]:
     found = []
     for name in dict.fromkeys(owners):
@@ -224,9 +220,9 @@ def _generators(fit: FitResult, owners: Sequence[str], held_out: dict[str, HeldO
             GeneratorDiagnosis(
                 name,
                 len(errors),
-                _rms(errors),
+                root_mean_square(errors),
                 float(np.mean(errors)),
-                _rms(outside),
+                root_mean_square(outside),
                 float(np.mean(outside)) if outside.size else math.nan,
                 # What the whole fit leaves open as well is no merit of this generator.
                 tuple(p for p in entry.undetermined if p not in fit.undetermined),
@@ -246,8 +242,3 @@ def _correlated(fit: FitResult) -> tuple[CorrelatedPair, ...]:
         if abs(correlation[i, j]) > STRONG_CORRELATION
     ]
     return tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation)))
-
-
-def _rms(errors: Iterable[float]) -> float:
-    known = np.array([error for error in errors if math.isfinite(error)])
-    return float(np.sqrt(np.mean(known**2))) if known.size else math.nan

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # A leverage this close to one leaves a residual of nothing but rounding.
 _ALONE = 1e-10
+# Of singular values of columns of length one: about the square root of rounding.
 _RANK_TOLERANCE = 1e-8
 
 

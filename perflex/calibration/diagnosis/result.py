@@ -11,7 +11,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_TOLD = 0.01
+# Kernels with less of the information on a parameter are not written out.
+_LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ class Diagnosis:
         """
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         fields["parameters"] = [
-            replace(p, kernels=tuple(i for i in p.kernels if i.share >= _TOLD or math.isinf(i.growth)))
+            replace(p, kernels=tuple(i for i in p.kernels if i.share >= _LEAST_SHARE or math.isinf(i.growth)))
             for p in self.parameters
         ]
         plain: dict[str, Any] = _plain({**fields, "below_noise": self.below_noise})

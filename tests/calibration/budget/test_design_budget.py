@@ -15,7 +15,7 @@ from perflex import Calibration, Model, TimingOptions, calibrate, gather_feature
 from perflex.__main__ import main
 from perflex.calibration.budget.guess import rough_parameters
 from perflex.calibration.budget.sequential import measure_within_budget
-from perflex.calibration.budget.spending import device_time, expected_device_time, longest_launch, one_block
+from perflex.calibration.budget.spending import device_time, expected_device_time, one_block
 from perflex.calibration.gathering import Measuring, target_on
 from perflex.cli.arguments import ArgumentError, read_seconds
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
@@ -343,7 +343,7 @@ def test_device_time_counts_warmups_and_first_launches() -> None:
     done = Timing("a", 0.1, 0.0, (0.1, 0.1, 0.1, 0.1), "median", launches=3)
     assert device_time(done, timing) == pytest.approx(0.1 * 4 * (3 + 2) + 0.2)
     assert expected_device_time(np.array([0.1]), timing) == pytest.approx([0.1 * (2 + 4 * 3)])
-    assert longest_launch(timing, 1.4) == pytest.approx(0.1)
+    assert one_block(timing, 1.4, 0).limit_s == pytest.approx(0.1)
     slow = MeasurementFailure("a", "too slow", "limit", MeasurementError("too slow"))
     broken = MeasurementFailure("a", "no", "prepare", MeasurementError("no"))
     assert device_time(slow, timing) == 0.7
