@@ -86,13 +86,14 @@ def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvage
     failures: dict[_Row, _Row] = {}
     for row in _readable_rows(damaged, wal):
         key, sample, failure = _key(row), _sample(row), _failure(row)
-        # The newest label is the last one found.
+        # Of several states of a row the last one found is the newest. Labels change, and what a failure is older than
+        # (`mend_order`); neither has a checksum of its own.
         if is_sound_key(key):
             keys[row[0]] = key
         elif is_sound_sample(sample):
             samples.setdefault(sample[:3], (row[0], *sample))
         elif is_sound_failure(failure):
-            failures.setdefault((*failure[:3], failure[4]), (row[0], *failure))
+            failures[*failure[:3], failure[4]] = (row[0], *failure)
     nameless = {row[1] for row in (*samples.values(), *failures.values())} - keys.keys()
     connection.executemany(insert("measurement_keys", KEY_COLUMNS), keys.values())
     connection.executemany(insert("measurement_keys", KEY_COLUMNS), [(key, *[""] * 6) for key in nameless])
@@ -154,7 +155,10 @@ def _pages(path: Path, wal: Path) -> tuple[dict[int, bytes], list[bytes]]:
     content = path.read_bytes()
     pages = {at // _PAGE_SIZE + 1: content[at : at + _PAGE_SIZE] for at in range(0, len(content), _PAGE_SIZE)}
     replaced = []
-    written = frames(wal.read_bytes(), _PAGE_SIZE) if wal.exists() else []
+    log = wal.read_bytes() if wal.exists() else b""
+    written = frames(log, _PAGE_SIZE)
+    # A log that was begun anew still ends with frames of the run before, which are older; only their salts tell.
+    written.sort(key=lambda frame: frame[8:16] == log[16:24])
     most = len(pages) + len(written)
     for frame in written:
         number, page = int.from_bytes(frame[:4], "big"), frame[FRAME_HEADER:]

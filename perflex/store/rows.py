@@ -46,13 +46,6 @@ def _digest(facts: Sequence[str]) -> int:
     return int.from_bytes(hashlib.sha256(json.dumps(facts).encode()).digest()[:8], "big") >> 1
 
 
-def key_of(row: Sequence[Any]) -> MeasurementKey:
-    """Return the key of a row."""
-    _, kernel, sizes, device, driver, conditions, _ = row
-    pairs = json.loads(sizes) if sizes else []
-    return MeasurementKey(kernel, tuple((name, value) for name, value in pairs), device, driver, conditions)
-
-
 def is_sound_key(row: Sequence[Any]) -> bool:
     """Return whether a key's row is what was written."""
     return (
