@@ -17,6 +17,7 @@ from perflex.store.rows import (
     FAILURE_COLUMNS,
     KEY_COLUMNS,
     SAMPLE_COLUMNS,
+    insert_statement,
     is_sound_failure,
     is_sound_key,
     is_sound_sample,
@@ -24,7 +25,7 @@ from perflex.store.rows import (
 from perflex.store.write_ahead_log import FRAME_HEADER, frames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 _Row: TypeAlias = tuple[Any, ...]
@@ -70,12 +71,6 @@ def is_foreign(path: Path) -> bool:
     return not any(is_sound_sample(_sample(row)) or is_sound_key(_key(row)) for row in rows)
 
 
-def insert(table: str, columns: Sequence[str]) -> str:
-    """Return the statement that adds a row unless it is there."""
-    places = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"  # noqa: S608
-
-
 def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvaged:
     """Add what can be read in a damaged file and its write-ahead log to a new store, in one transaction of the caller.
 
@@ -95,14 +90,14 @@ def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvage
         elif is_sound_failure(failure):
             failures[*failure[:3], failure[4]] = (row[0], *failure)
     nameless = {row[1] for row in (*samples.values(), *failures.values())} - keys.keys()
-    connection.executemany(insert("measurement_keys", KEY_COLUMNS), keys.values())
-    connection.executemany(insert("measurement_keys", KEY_COLUMNS), [(key, *[""] * 6) for key in nameless])
+    connection.executemany(insert_statement("measurement_keys", KEY_COLUMNS), keys.values())
+    connection.executemany(insert_statement("measurement_keys", KEY_COLUMNS), [(key, *[""] * 6) for key in nameless])
     # Numbered anew: damage to a number must not make it the largest there can be, or that of another row.
     in_order = sorted(samples.values())
     numbers = [number for number, *_ in in_order]
-    connection.executemany(insert("samples", SAMPLE_COLUMNS), [row[1:] for row in in_order])
+    connection.executemany(insert_statement("samples", SAMPLE_COLUMNS), [row[1:] for row in in_order])
     connection.executemany(
-        insert("failures", FAILURE_COLUMNS),
+        insert_statement("failures", FAILURE_COLUMNS),
         [(*row[1:6], bisect_right(numbers, row[6]), row[7]) for row in sorted(failures.values())],
     )
     return Salvaged(len(samples), len(failures), len(nameless))

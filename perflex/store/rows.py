@@ -11,10 +11,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from perflex.store.connection import DamageError
 from perflex.store.records import Failure, MeasurementKey, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 KEY_COLUMNS = ("number", "kernel", "sizes", "device", "driver", "conditions", "label")
 SAMPLE_COLUMNS = ("key", "session", "round", "seconds", "launches", "started", "checksum")
@@ -22,6 +23,19 @@ FAILURE_COLUMNS = ("key", "session", "kind", "message", "started", "after", "che
 # Of a longer message the beginning and the end are kept: compilers say what is wrong first, crashes last.
 _LONGEST_MESSAGE = 2000
 _LARGEST = 2**63 - 1
+
+
+def insert_statement(table: str, columns: Sequence[str]) -> str:
+    """Return the statement that adds a row unless it is there."""
+    places = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"  # noqa: S608
+
+
+def require_sound(rows: Iterable[Sequence[Any]], is_sound: Callable[[Sequence[Any]], bool]) -> None:
+    """Raise DamageError unless each row is what was written."""
+    if not all(map(is_sound, rows)):
+        msg = "a row's checksum is wrong"
+        raise DamageError(msg)
 
 
 def key_row(key: MeasurementKey, label: str) -> tuple[Any, ...]:

@@ -91,21 +91,18 @@ def _problems_of_file(connection: sqlite3.Connection, path: Path) -> list[str]:
 
 
 def _problems_of_rows(connection: sqlite3.Connection, found: dict[str, int]) -> Iterator[str]:
-    keys = "SELECT number, kernel, sizes, device, driver, conditions, label FROM measurement_keys"
-    for row in connection.execute(keys):
+    for row in connection.execute("SELECT * FROM measurement_keys"):
         if not any(row[1:6]):
             found["nameless"] += 1
         elif not is_sound_key(row):
             yield f"row {row[0]} of measurement_keys is not what was written"
-    samples = "SELECT number, key, session, round, seconds, launches, started, checksum FROM samples"
-    for number, *row in connection.execute(samples):
+    for number, *row in connection.execute("SELECT * FROM samples"):
         if is_sound_sample(row):
             found["samples"] += 1
         else:
             yield f"row {number} of samples is not what was written"
     last = connection.execute("SELECT ifnull(max(number), 0) FROM samples").fetchone()[0]
-    failures = "SELECT number, key, session, kind, message, started, after, checksum FROM failures"
-    for number, *row in connection.execute(failures):
+    for number, *row in connection.execute("SELECT * FROM failures"):
         if not is_sound_failure(row):
             yield f"row {number} of failures is not what was written"
         elif row[5] > last:

@@ -215,7 +215,7 @@ def test_a_wrong_value_is_noticed(path: Path) -> None:
     connection.commit()
     connection.close()
     assert verify(path).problems == ("row 17 of samples is not what was written",)
-    with pytest.warns(PerflexWarning, match=r"a sample's checksum is wrong\); it is now"):
+    with pytest.warns(PerflexWarning, match=r"a row's checksum is wrong\); it is now"):
         kept = MeasurementStore(path).earlier(KEY)
     assert kept == samples(COUNT)[:16] + samples(COUNT)[17:]
 
