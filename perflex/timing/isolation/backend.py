@@ -37,16 +37,12 @@ class IsolatedBackend:
 
     def __init__(self, device: Device, limits: RunLimits) -> None:
         self.device = device
+        self.timer_resolution_s = device.timer_resolution_ns * 1e-9
         self.limits = limits
         self._worker: WorkerProcess | None = None
         self._numbers = 0
         self._fatal: dict[str, tuple[str, str]] = {}
         self._endless: list[LaunchRequest] = []
-
-    @property
-    def timer_resolution_s(self) -> float:
-        """Resolution of the device's timer, in seconds."""
-        return self.device.timer_resolution_ns * 1e-9
 
     def build(self, request: LaunchRequest) -> IsolatedRunnable:
         """Build there what was generated and checked here.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.machines.resources import Resources, most_of, resources_in_log
-from perflex.timing.launch.building import build_failure, check_built
+from perflex.timing.launch.building import BoundKernel, build_failure, check_built
 from perflex.timing.launch.cuda_context import CudaContext
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from perflex.timing.launch.request import LaunchRequest
 
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
-
-
+# What CuPy adds to the options it is given, and what changes code among it.
+_ADDED = ("-ftz=true",)
 # A stream takes about a thousand commands before the host has to wait, which it must not while the stream is held.
 _MOST_COMMANDS = 400
 
@@ -40,14 +40,11 @@ class CudaBackend:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        # That of CUDA events.
+        self.timer_resolution_s = device.timer_resolution_ns * 1e-9
         self._context = CudaContext(device)
         self._modules: dict[str, Any] = {}
         self._logs: dict[str, Mapping[str, Resources]] = {}
-
-    @property
-    def timer_resolution_s(self) -> float:
-        """Resolution of CUDA events, in seconds."""
-        return self.device.timer_resolution_ns * 1e-9
 
     def build(self, request: LaunchRequest) -> CudaRunnable:
         """Build what was generated and checked before.
@@ -115,7 +112,7 @@ def _resources(logged: Resources | None, facts: Mapping[str, int]) -> Resources:
     return Resources(int(facts["num_regs"]), private_bytes, spill_bytes, int(facts["shared_size_bytes"]))
 
 
-class CudaRunnable:
+class CudaRunnable(BoundKernel):
     """A built kernel with sizes.
 
     All launches of a call are enqueued while the stream is held, so that they run back to back however slow the host
@@ -127,12 +124,9 @@ class CudaRunnable:
     def __init__(
         self, request: LaunchRequest, functions: Sequence[Any], context: CudaContext, resources: Resources
     ) -> None:
-        self.resources = resources
-        self._request = request
+        super().__init__(request, context.pool, resources)
         self._functions = functions
         self._context = context
-        self._slot_bytes = request.slot_bytes
-        self._restored = [(slot, origin, name) for name, (slot, origin) in request.slots.items() if origin is not None]
         self._ran = False
 
     def run(self, launches: int) -> tuple[float, ...]:
@@ -155,15 +149,6 @@ class CudaRunnable:
             raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
         return times
 
-    def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
-        """Return an array's buffer as the last launch left it, shape ``(length,)``."""
-        data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
-        self._context.memory.read(self._buffers()[self._request.slots[name][0]], data)
-        return data
-
-    def _buffers(self) -> dict[Slot, int]:
-        return self._context.pool.buffers(self._slot_bytes, self._request.label)
-
     def _portions(self, launches: int) -> Iterator[int]:
         """Divide launches so that a stream takes the commands of each portion without making the host wait."""
         each = len(self._functions) + (len(self._restored) + 2 if self._restored else 0)
@@ -171,7 +156,7 @@ class CudaRunnable:
         for first in range(0, launches, most):
             yield min(most, launches - first)
 
-    def _run(self, launches: int, buffers: Mapping[Slot, int]) -> list[float]:
+    def _run(self, launches: int, buffers: dict[Slot, Any]) -> list[float]:
         # The first launch may have to load code, which waits for a device that is held.
         hold = self._context.hold.held() if self._ran else nullcontext()
         each = 1 if self._restored else launches
@@ -183,10 +168,9 @@ class CudaRunnable:
         elapsed = self._context.cupy.cuda.get_elapsed_time
         return [elapsed(first, last) * 1e-3 / each for first, last in pairs for _ in range(each)]
 
-    def _timed(self, launches: int, buffers: Mapping[Slot, int]) -> tuple[Any, Any]:
+    def _timed(self, launches: int, buffers: dict[Slot, Any]) -> tuple[Any, Any]:
         """Enqueue what restores arrays, and launches between two events."""
-        for slot, origin, name in self._restored:
-            self._context.memory.copy(buffers[slot], buffers[origin], self._request.buffer_bytes[name])
+        self._restore(buffers)
         event = self._context.cupy.cuda.Event
         first, last = event(), event()
         first.record(self._context.stream)
@@ -198,13 +182,9 @@ class CudaRunnable:
         last.record(self._context.stream)
         return first, last
 
-    def _arguments(self, names: Sequence[str], buffers: Mapping[Slot, int]) -> tuple[Any, ...]:
+    def _arguments(self, names: Sequence[str], buffers: dict[Slot, Any]) -> tuple[Any, ...]:
         scalars, slots = self._request.launch.scalars, self._request.slots
         return tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)
-
-
-# What CuPy adds to the options it is given, and what changes code among it.
-_ADDED = ("-ftz=true",)
 
 
 def compiled_resources(
