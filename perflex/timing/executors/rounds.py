@@ -11,7 +11,7 @@ import numpy as np
 
 from perflex.errors import MeasurementError, PerflexError
 from perflex.timing.drift import reference_count
-from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError, explained
+from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError
 from perflex.timing.executors.portions import Item, Portion, divide
 from perflex.timing.launch.request import request_for
 from perflex.timing.measuring import entries_of, outcomes_of
@@ -200,7 +200,7 @@ class _Run:
             except PerflexError as error:
                 faults.append(error)
             except FAULTS as error:
-                fault = explained(error, self.pool.kind)
+                fault = self.pool.explained(error)
                 fault.__cause__ = None if fault is error else error
                 faults.append(fault)
             else:
