@@ -57,6 +57,7 @@ def key_number(key: MeasurementKey) -> int:
 
 
 def _digest(facts: Sequence[str]) -> int:
+    # SQLite's integers have 64 bits with a sign.
     return int.from_bytes(hashlib.sha256(json.dumps(facts).encode()).digest()[:8], "big") >> 1
 
 
@@ -104,6 +105,7 @@ def is_sound_sample(row: Sequence[Any]) -> bool:
 
 
 def _sample_checksum(key: int, session: str, number: int, seconds: float, launches: int, started: float) -> int:
+    # The bits of the numbers, not their texts: a damaged last digit must show.
     return zlib.crc32(struct.pack(">qqdqd", key, number, seconds, launches, started) + session.encode())
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from perflex.errors import PerflexWarning, StoreError
 from perflex.store.lock import folder_lock
+from perflex.store.overview import overview
 from perflex.store.records import Failure, MeasurementKey, Sample
 from perflex.store.removal import Selection, remove
 from perflex.store.samples import MeasurementStore
@@ -218,6 +219,16 @@ def test_a_wrong_value_is_noticed(path: Path) -> None:
     with pytest.warns(PerflexWarning, match=r"a row's checksum is wrong\); it is now"):
         kept = MeasurementStore(path).earlier(KEY)
     assert kept == samples(COUNT)[:16] + samples(COUNT)[17:]
+
+
+def test_the_overview_reads_no_wrong_value(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE samples SET seconds = 12.5 WHERE number = 17")
+    connection.commit()
+    connection.close()
+    with pytest.warns(PerflexWarning, match="is damaged"):
+        [summary] = overview(MeasurementStore(path))
+    assert (summary.measurements, summary.samples, summary.failures) == (2, COUNT - 1, 50)
 
 
 def test_the_failure_after_the_last_sample_stays_so(path: Path) -> None:

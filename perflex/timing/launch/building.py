@@ -61,7 +61,7 @@ class BoundKernel:
 
 def memory_failure(label: str, pool: BufferPool, reason: object) -> MeasurementError:
     """Return the error for a kernel that the device's memory does not suffice for; the next one gets all of it."""
-    pool.release()
+    pool.free_all()
     msg = f"{label}: the device ran out of memory ({reason}); choose smaller sizes"
     return MeasurementError(msg, kernel=label, kind="memory")
 

@@ -77,7 +77,7 @@ class CudaBackend:
 
     def close(self) -> None:
         """Give device memory back."""
-        self._context.pool.release()
+        self._context.pool.free_all()
 
     def _built(self, source: str, label: str) -> Any:
         if source not in self._modules:
@@ -165,6 +165,7 @@ class CudaRunnable(BoundKernel):
                 pairs = [self._timed(each, buffers) for _ in range(launches // each)]
             self._context.stream.synchronize()
         self._ran = True
+        # CUDA gives milliseconds.
         elapsed = self._context.cupy.cuda.get_elapsed_time
         return [elapsed(first, last) * 1e-3 / each for first, last in pairs for _ in range(each)]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.devices.cuda import first_line, load_cupy, properties_of
+from perflex.devices.device import Device
 from perflex.errors import DeviceError, MeasurementError
 from perflex.timing.launch.buffers import BufferPool
 from perflex.timing.launch.building import POOL_SHARE, memory_failure
@@ -15,8 +16,6 @@ from perflex.timing.launch.memory import CudaMemory, returns_what_was_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from perflex.devices.device import Device
 
 _OUT_OF_RESOURCES = ("cudaErrorLaunchOutOfResources", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
 
@@ -96,12 +95,9 @@ class CudaContext:
 
 def _number_of(cupy: Any, device: Device) -> int:
     """Return CUDA's number of a device in this process."""
-    names = (device.platform, device.vendor, device.name, device.driver)
-    same = []
-    for number in range(int(cupy.cuda.runtime.getDeviceCount())):
-        facts = properties_of(cupy, number)
-        if tuple(facts[name] for name in ("platform", "vendor", "name", "driver")) == names:
-            same.append(number)
+    # By names: CUDA_VISIBLE_DEVICES gives devices other numbers in other processes.
+    count = int(cupy.cuda.runtime.getDeviceCount())
+    same = [number for number in range(count) if Device(**properties_of(cupy, number)).names == device.names]
     if device.ordinal >= len(same):
         msg = f"{device} is not visible in this process; CUDA_VISIBLE_DEVICES may hide it"
         raise DeviceError(msg, device=device)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 
 from perflex.devices.listing import list_devices
+from perflex.devices.opencl import names_of, opencl_devices
 from perflex.errors import DeviceError, MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.buffers import BufferPool
@@ -48,14 +49,8 @@ def open_device(device: Device, *, drivers_shown: bool = False) -> tuple[Any, An
     """
     if not drivers_shown:
         list_devices()  # shows the drivers to the loader
-    names = (device.platform, device.vendor, device.name, device.driver)
-    candidates = []
     try:
-        for platform in cl.get_platforms():
-            for candidate in _devices_of(platform):
-                driver = f"{candidate.driver_version.strip()} ({platform.version.strip()})"
-                if (platform.name.strip(), platform.vendor.strip(), candidate.name.strip(), driver) == names:
-                    candidates.append(candidate)
+        candidates = [found for found in opencl_devices(cl) if tuple(names_of(found).values()) == device.names]
         if device.ordinal < len(candidates):
             chosen = candidates[device.ordinal]
             return chosen, cl.Context([chosen])
@@ -67,13 +62,6 @@ def open_device(device: Device, *, drivers_shown: bool = False) -> tuple[Any, An
         "the loader all drivers; call perflex first, or start again with OCL_ICD_VENDORS naming every driver"
     )
     raise DeviceError(msg, device=device)
-
-
-def _devices_of(platform: Any) -> list[Any]:
-    try:
-        return list(platform.get_devices())
-    except cl.LogicError:  # some drivers report "no device" as an error
-        return []
 
 
 def _compiler_message(error: Exception) -> str:
@@ -115,14 +103,14 @@ class OpenCLBackend:
             msg = f"{request.label}: {self.device} lost a kernel of its own program ({error})"
             raise MeasurementError(msg, kernel=request.label, device=self.device) from error
         logged = self._logged_resources(program)
-        taken = [
+        used = [
             self._resources(kernel, logged.get(name, Resources()))
             for kernel, (name, _) in zip(kernels, request.programs, strict=True)
         ]
-        for kernel, grid, resources in zip(kernels, request.launch.grids, taken, strict=True):
+        for kernel, grid, resources in zip(kernels, request.launch.grids, used, strict=True):
             most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self._cl_device)
             check_built(request.label, self.device, grid, int(most), resources)
-        return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(taken))
+        return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used))
 
     def responds(self) -> bool:
         """Return whether the device still works: some drivers lose everything after one failed launch."""
@@ -130,7 +118,7 @@ class OpenCLBackend:
 
     def close(self) -> None:
         """Give device memory back."""
-        self._pool.release()
+        self._pool.free_all()
 
     def _built(self, source: str, label: str) -> Any:
         if source not in self._programs:
@@ -208,6 +196,7 @@ class OpenCLRunnable(BoundKernel):
 
     def _launch(self, buffers: dict[Slot, Any]) -> tuple[Any, Any]:
         """Enqueue all device programs in order; return the first and the last event."""
+        # Commands of this queue run in order: restoring ends before the first program begins.
         self._restore(buffers)
         events = [
             cl.enqueue_nd_range_kernel(self._queue, kernel, grid.items, grid.work_group)
