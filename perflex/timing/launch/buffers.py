@@ -104,6 +104,7 @@ class BufferPool:
         MeasurementError
             The device has not enough memory left.
         """
+        refusals = (*self.memory.errors, MemoryError)  # the second where the host has no room for a copy
         for slot in sizes:
             if slot in self._buffers:
                 # Moved to the end: the order of the dictionary is the order of last use.
@@ -115,7 +116,7 @@ class BufferPool:
             self._make_room(size, self._budget, keep=sizes)
             try:
                 self._buffers[slot] = self._filled_with_room(slot, size, sizes), size
-            except (*self.memory.errors, MemoryError) as error:  # drivers raise the second where the host has no room
+            except refusals as error:
                 self.free_all()  # what comes next must not suffer from what was held for this kernel
                 msg = f"{label}: the device has no room for a buffer of {size} B ({error}); choose smaller sizes"
                 raise MeasurementError(msg, kernel=label, kind="memory") from error

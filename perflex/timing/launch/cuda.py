@@ -100,9 +100,22 @@ class CudaBackend:
         """Return what the compiler wrote of each device program, by name."""
         # Of a binary that CuPy kept there is no log. Compiling again pays only where there may be spills.
         if not self._logs[source] and any(int(known["local_size_bytes"]) for known in facts):
-            options, capability = _OPTIONS, self.device.compute_capability
-            self._logs[source] = compiled_resources(self._context.cupy, source, options, capability)
+            self._logs[source] = self._compiled_again(source)
         return self._logs[source]
+
+    def _compiled_again(self, source: str) -> Mapping[str, Resources]:
+        """Return what a source's kernels take, by name; nothing where NVRTC makes no machine code for this device."""
+        nvrtc = self._context.cupy.cuda.nvrtc
+        program = nvrtc.createProgram(source, "kernel.cu", (), ())
+        try:
+            # "sm", not "compute": registers are known of machine code only.
+            architecture = f"-arch=sm_{self.device.compute_capability.replace('.', '')}"
+            nvrtc.compileProgram(program, (*_OPTIONS, *_ADDED, architecture))
+            return resources_in_log(nvrtc.getProgramLog(program))
+        except RuntimeError:
+            return {}
+        finally:
+            nvrtc.destroyProgram(program)
 
 
 def _resources(logged: Resources | None, facts: Mapping[str, int]) -> Resources:
@@ -186,39 +199,3 @@ class CudaRunnable(BoundKernel):
     def _arguments(self, names: Sequence[str], buffers: dict[Slot, Any]) -> tuple[Any, ...]:
         scalars, slots = self._request.launch.scalars, self._request.slots
         return tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)
-
-
-def compiled_resources(
-    cupy: Any, source: str, options: Sequence[str], compute_capability: str
-) -> Mapping[str, Resources]:
-    """Return what a source's kernels take, by name, from compiling it once more.
-
-    CuPy keeps binaries on disk, without what the compiler said of them, and the driver does not tell spills.
-
-    Parameters
-    ----------
-    cupy
-        The package.
-    source
-        CUDA C++.
-    options
-        As the source was built with, ``--ptxas-options=-v`` among them.
-    compute_capability
-        Of the device: ``"9.0"``.
-
-    Returns
-    -------
-    Mapping
-        Empty where the compiler does not make machine code for this device.
-    """
-    nvrtc = cupy.cuda.nvrtc
-    words = (*options, *_ADDED, f"-arch=sm_{compute_capability.replace('.', '')}")
-    program = nvrtc.createProgram(source, "kernel.cu", (), ())
-    try:
-        nvrtc.compileProgram(program, words)
-        log = nvrtc.getProgramLog(program)
-    except RuntimeError:
-        return {}
-    finally:
-        nvrtc.destroyProgram(program)
-    return resources_in_log(log)

@@ -32,14 +32,7 @@ _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
 
 @lru_cache(maxsize=16)
 def open_device(device: Device, *, drivers_shown: bool = False) -> tuple[Any, Any]:
-    """Return the pyopencl device and a context on it, opened once per process.
-
-    Parameters
-    ----------
-    device
-        Which device.
-    drivers_shown
-        Whether OCL_ICD_VENDORS names all drivers already, so that none has to be tried first.
+    """Return the pyopencl device and a context on it, opened once per process; parameters as for `backend_of`.
 
     Raises
     ------
