@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -103,11 +104,8 @@ def _removal(connection: sqlite3.Connection, selection: Selection) -> Removal:
     wanted = {key for key, device in devices.items() if all(part in device.lower() for part in parts)}
     samples = [] if selection.failures_only else _rows_to_remove(connection, "samples", wanted, selection)
     failures = _rows_to_remove(connection, "failures", wanted, selection)
-    by_device: dict[str, tuple[int, int]] = {}
-    for of_samples, rows in ((1, samples), (0, failures)):
-        for _, key in rows:
-            before = by_device.get(devices[key], (0, 0))
-            by_device[devices[key]] = (before[0] + of_samples, before[1] + 1 - of_samples)
+    counts = [Counter(devices[key] for _, key in rows) for rows in (samples, failures)]
+    by_device = {device: (counts[0][device], counts[1][device]) for device in counts[0] | counts[1]}
     return Removal(tuple(number for number, _ in samples), tuple(number for number, _ in failures), by_device)
 
 

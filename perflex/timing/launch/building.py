@@ -77,18 +77,7 @@ def build_failure(label: str, device: Device, log: str, error_mark: str) -> Meas
 def check_built(label: str, device: Device, grid: Grid, most_items: int, resources: Resources) -> None:
     """Compare a device program with the limits that are known only after the build, registers included.
 
-    Parameters
-    ----------
-    label
-        Which kernel and sizes.
-    device
-        Where it is to run.
-    grid
-        How it is to be launched.
-    most_items
-        Work-items of a work-group that the driver allows for this program.
-    resources
-        What it takes.
+    `most_items` are the work-items of a work-group that the driver allows for this program.
 
     Raises
     ------

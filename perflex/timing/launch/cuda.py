@@ -28,15 +28,7 @@ _MOST_COMMANDS = 400
 
 
 class CudaBackend:
-    """Builds and runs kernels on one CUDA device; one source is built once for all sizes.
-
-    Raises
-    ------
-    DeviceError
-        CuPy does not load, or the device is not there.
-    MissingExtraError
-        CuPy is not installed.
-    """
+    """Builds and runs kernels on one CUDA device; one source is built once for all sizes."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -47,15 +39,7 @@ class CudaBackend:
         self._logs: dict[str, Mapping[str, Resources]] = {}
 
     def build(self, request: LaunchRequest) -> CudaRunnable:
-        """Build what was generated and checked before.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build, or needs more than the device has for this kernel.
-        DeviceError
-            An earlier kernel lost the device.
-        """
+        """Build what was generated and checked before; see `KernelBackend`."""
         self._context.require()
         module = self._built(request.source, request.label)
         try:
@@ -143,17 +127,7 @@ class CudaRunnable(BoundKernel):
         self._ran = False
 
     def run(self, launches: int) -> tuple[float, ...]:
-        """Run back to back and return the device time of each launch in seconds.
-
-        Arrays that the kernel both reads and writes are restored before each launch, outside the times.
-
-        Raises
-        ------
-        MeasurementError
-            The driver reports an error.
-        DeviceError
-            An earlier kernel lost the device.
-        """
+        """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
         self._context.require()
         try:
             buffers = self._buffers()

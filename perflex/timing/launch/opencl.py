@@ -82,13 +82,7 @@ class OpenCLBackend:
         self._options = ("-cl-nv-verbose",) if verbose else ()
 
     def build(self, request: LaunchRequest) -> OpenCLRunnable:
-        """Build what was generated and checked before.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build, or needs more than the device has for this kernel.
-        """
+        """Build what was generated and checked before; see `KernelBackend`."""
         program = self._built(request.source, request.label)
         try:
             kernels = [cl.Kernel(program, name) for name, _ in request.programs]
@@ -106,7 +100,7 @@ class OpenCLBackend:
         return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used))
 
     def responds(self) -> bool:
-        """Return whether the device still works: some drivers lose everything after one failed launch."""
+        """Return whether the device still works."""
         return returns_what_was_written(self._pool.memory)
 
     def close(self) -> None:
@@ -157,15 +151,7 @@ class OpenCLRunnable(BoundKernel):
         self._queue = queue
 
     def run(self, launches: int) -> tuple[float, ...]:
-        """Run back to back and return the device time of each launch in seconds.
-
-        Arrays that the kernel both reads and writes are restored before each launch, outside the times.
-
-        Raises
-        ------
-        MeasurementError
-            The driver reports an error.
-        """
+        """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
         try:
             buffers = self._bound()
             events = [self._launch(buffers) for _ in range(launches)]
