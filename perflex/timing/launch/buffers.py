@@ -104,7 +104,7 @@ class BufferPool:
         MeasurementError
             The device has not enough memory left.
         """
-        refusals = (*self.memory.errors, MemoryError)  # the second where the host has no room for a copy
+        refusals: tuple[type[Exception], ...] = (*self.memory.errors, MemoryError)
         for slot in sizes:
             if slot in self._buffers:
                 # Moved to the end: the order of the dictionary is the order of last use.
