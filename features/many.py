@@ -152,23 +152,39 @@ def _in_executor(
     return [counted[number] for number in range(len(rows))]
 
 
-def explained_fault(error: BaseException, executor: Executor) -> BaseException:
-    """Return what tells the user why an executor failed, or the error itself if the executor is not to blame."""
+def explained_fault(
+    error: BaseException, executor: Executor, done: str = "counted", fix: str = "give a new one, or count without"
+) -> BaseException:
+    """Return what tells the user why an executor failed, or the error itself if the executor is not to blame.
+
+    Parameters
+    ----------
+    error
+        What was raised.
+    executor
+        Where.
+    done
+        What was to be done with the kernels.
+    fix
+        What to do where it ended too early.
+    """
     kind = type(executor).__name__
     reason = f"{type(error).__name__}: {error}".strip(": ")
+    # What cannot be sent, and a pool that was shut down, show in the words only: Python raises several types for them.
     if isinstance(error, (BrokenExecutor, CancelledError)):
-        msg = f"the {kind} ended before all kernels were counted ({reason}); give a new one, or count without"
-        return ExecutorError(msg, executor=kind)
-    if "pickle" in reason.lower():
+        msg = f"the {kind} ended before all kernels were {done} ({reason}); {fix}"
+    elif any(word in reason.lower() for word in ("pickle", "serializ")):
         msg = (
-            f"a feature or kernel cannot be sent to the workers of the {kind} ({reason}); "
-            "define features as functions of a module, or use a ThreadPoolExecutor"
+            f"a feature, kernel or device cannot be sent to the workers of the {kind} ({reason}); "
+            "define what it is made of in a module, or use a ThreadPoolExecutor"
         )
-        return ExecutorError(msg, executor=kind)
-    if isinstance(error, RuntimeError) and "shutdown" in reason:
+    elif isinstance(error, ImportError):
+        msg = f"the workers of the {kind} lack something ({reason}); install perflex there as it is here"
+    elif isinstance(error, RuntimeError) and "shutdown" in reason:
         msg = f"the {kind} takes no more work ({reason}); call inside its with block"
-        return ExecutorError(msg, executor=kind)
-    return error
+    else:
+        return error
+    return ExecutorError(msg, executor=kind)
 
 
 def _portions(kernels: Sequence[Any]) -> Iterator[list[int]]:

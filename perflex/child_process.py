@@ -26,7 +26,7 @@ _GRACE_S = 0.3
 _END_LIMIT_S = 2.0
 # Enough of standard error for the line that tells what happened, however long a dump follows.
 _TAIL_BYTES = 1 << 14
-_LAST_WORDS = 300
+_MOST_CHARACTERS = 300
 # What compilers' crash handlers write after the line that tells something.
 _STACK_DUMP = re.compile(r"PLEASE submit a bug report|Stack dump|#?\d+[.:]?\s|/\S+\(\S*\+0x|\S+\[0x")
 
@@ -68,6 +68,7 @@ class ChildProcess:
         keeps_output: bool = False,
         pass_fds: Sequence[int] = (),
     ) -> None:
+        # What this process can import, the child can, too, wherever the user's main module changed the path.
         path = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._process = subprocess.Popen(  # noqa: S603 - perflex's own modules
             [sys.executable, *words],
@@ -92,7 +93,7 @@ class ChildProcess:
         return b"" if self._output is None else self._output.tail
 
     def last_words(self, begun: int = 0) -> str:
-        """Return the last telling line on standard error, leaving out so many bytes at the beginning."""
+        """Return the last informative line on standard error, leaving out so many bytes at the beginning."""
         return self._errors.last_line(begun)
 
     def wait(self, limit_s: float) -> bool:
@@ -255,11 +256,11 @@ class StreamReader:
             self._stream.close()
 
     def last_line(self, begun: int = 0) -> str:
-        """Return the last telling line of what came after the first `begun` bytes."""
+        """Return the last informative line of what came after the first `begun` bytes."""
         new = max(0, self.count - begun)
         text = self.tail[-new:].decode(errors="replace") if new else ""
         lines = [line.strip() for line in text.splitlines() if line.strip() and not _STACK_DUMP.match(line.strip())]
-        return lines[-1][:_LAST_WORDS] if lines else ""
+        return lines[-1][:_MOST_CHARACTERS] if lines else ""
 
 
 def signal_name(number: int) -> str:

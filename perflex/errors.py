@@ -83,6 +83,7 @@ class PerflexError(Exception):
         self.context = context
 
     def __getattr__(self, name: str) -> object:
+        # Not `self.context`: while an error is unpickled there is none yet, and asking for it would come here again.
         context = self.__dict__.get("context", {})
         if name in context:
             return context[name]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
 from perflex.errors import EnvironmentSetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["ISL_LOCK", "isl"]
 
@@ -25,31 +28,22 @@ def _check() -> None:
         raise EnvironmentSetupError(msg)
 
 
-def _find_dim_by_name(basic_set: Any, kind: Any, name: str) -> int:
-    return int(isl.Set.from_basic_set(basic_set).find_dim_by_name(kind, name))
+def _of_set(name: str) -> Callable[..., Any]:
+    """Return a method of sets as one of basic sets, which are sets of a single piece."""
 
+    def method(basic_set: Any, *arguments: Any) -> Any:
+        return getattr(isl.Set.from_basic_set(basic_set), name)(*arguments)
 
-def _dim_min(basic_set: Any, position: int) -> Any:
-    return isl.Set.from_basic_set(basic_set).dim_min(position)
-
-
-def _dim_max(basic_set: Any, position: int) -> Any:
-    return isl.Set.from_basic_set(basic_set).dim_max(position)
-
-
-def _subtract(basic_set: Any, other: Any) -> Any:
-    return isl.Set.from_basic_set(basic_set).subtract(other)
+    return method
 
 
 def _mend() -> None:
     # loopy 2025.2 calls these; islpy 2026 has them no longer, and clipped loops, scans and slabs fail.
     if not hasattr(isl.Aff, "is_equal"):
         isl.Aff.is_equal = isl.Aff.plain_is_equal
-    if not hasattr(isl.BasicSet, "find_dim_by_name"):
-        isl.BasicSet.find_dim_by_name = _find_dim_by_name
-    for name, function in {"dim_min": _dim_min, "dim_max": _dim_max, "subtract": _subtract}.items():
+    for name in ("find_dim_by_name", "dim_min", "dim_max", "subtract"):
         if not hasattr(isl.BasicSet, name):
-            setattr(isl.BasicSet, name, function)
+            setattr(isl.BasicSet, name, _of_set(name))
 
 
 _check()

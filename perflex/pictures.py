@@ -14,5 +14,5 @@ def new_figure(width: float, height: float) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
+    FigureCanvasAgg(figure)  # attaches itself to the figure
     return figure

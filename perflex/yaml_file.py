@@ -26,6 +26,7 @@ _Schema = TypeVar("_Schema", bound="Fields")
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
+# Far more than any file of perflex has; a larger one would fill the memory before its first line is judged.
 _MAX_BYTES = 32 * 2**20
 
 
@@ -249,6 +250,7 @@ def _build(node: yaml.Node, path: Path, where: str) -> Any:
         for key_node, value_node in node.value:
             key = key_node.value
             line = key_node.start_mark.line + 1
+            # YAML's parsers silently take the last of two equal keys.
             if not isinstance(key, str) or key in section.entries:
                 problem = f"the field {key!r} stands here twice" if isinstance(key, str) else "a name must stand here"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
@@ -265,6 +267,7 @@ def _scalar(node: yaml.Node) -> Any:
     if not isinstance(node, yaml.ScalarNode) or kind not in {"str", "int", "float", "bool", "null", "timestamp"}:
         problem = f"the tag {node.tag!r} is refused"
         raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+    # A date is a text of whoever wrote it.
     if kind in {"str", "timestamp"}:
         return node.value
     try:
@@ -287,6 +290,7 @@ def _check_schema(top: Section, schema: str) -> None:
         msg = f"this is a {found_name!r} file, not {name!r}"
         raise top.error(msg, "schema")
     if found_version != version:
+        # Not all digits: Python refuses to convert thousands of them.
         newer = found_version.isdecimal() and int(found_version[:9]) > int(version)
         fix = "update perflex to read it" if newer else "the file is damaged; make it again"
         msg = f"version {found_version!r} of {name} is not version {version}; {fix}"
@@ -307,6 +311,7 @@ def write_yaml(path: Path | str, content: Mapping[str, Any]) -> None:
     temporary = ""
     try:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+        # In the same folder, for only within one file system a rename is one step; and on the disk before it.
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as stream:

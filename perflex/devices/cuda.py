@@ -65,17 +65,19 @@ def load_cupy() -> Any:
             warnings.simplefilter("ignore")  # CuPy remarks on folders of CUDA that kernels here do not need
             cupy = import_module("cupy")
         cuda = cupy.cuda
-        wanted, there = int(cuda.driver.get_build_version()), int(cuda.runtime.driverGetVersion())
+        built_for, supported = int(cuda.driver.get_build_version()), int(cuda.runtime.driverGetVersion())
     except (ImportError, OSError, AttributeError, RuntimeError) as error:
         msg = f"{cupy_name()} does not load: {first_line(error)}; install the one for the driver's CUDA version"
         raise DeviceError(msg) from error
-    if not there:
+    if not supported:
         msg = f"{cupy_name()} finds no NVIDIA driver ({CUDA_LIBRARY}); install one, or use OpenCL devices"
         raise DeviceError(msg)
-    if wanted // 1000 > there // 1000:
+    # Drivers run what was made for an older CUDA, or for a newer one of the same major version.
+    if built_for // 1000 > supported // 1000:
         msg = (
-            f"{cupy_name()} is made for CUDA {_version(wanted)}, the driver supports CUDA {_version(there)}; "
-            f"install the one for it: pip uninstall cupy-cuda{wanted // 1000}x, pip install cupy-cuda{there // 1000}x"
+            f"{cupy_name()} is made for CUDA {_version(built_for)}, the driver supports CUDA {_version(supported)}; "
+            f"install the one for it: pip uninstall cupy-cuda{built_for // 1000}x, "
+            f"pip install cupy-cuda{supported // 1000}x"
         )
         raise DeviceError(msg)
     return cupy
@@ -141,11 +143,11 @@ def _driver(cupy: Any) -> str:
 
 
 def _version(number: int) -> str:
+    # CUDA writes 12.4 as 12040.
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def first_line(error: BaseException) -> str:
     """Return the line of a driver's or package's message that says most."""
     lines = [line.strip(" =\t") for line in str(error).splitlines()]
-    telling = [line for line in lines if line]
-    return (telling or [type(error).__name__])[0][:_REASON_LENGTH]
+    return next(filter(None, lines), type(error).__name__)[:_REASON_LENGTH]

@@ -71,6 +71,11 @@ class Device:
         return f"{self.name} ({self.platform})"
 
     @property
+    def names(self) -> tuple[str, str, str, str]:
+        """Platform, vendor, name and driver: devices that agree in them are told apart by their ordinal."""
+        return self.platform, self.vendor, self.name, self.driver
+
+    @property
     def is_simulator(self) -> bool:
         """Whether the device executes kernels for inspection, so that its times mean nothing."""
         return any(word in f"{self.platform} {self.name}".lower() for word in _SIMULATORS)

@@ -44,12 +44,12 @@ def _listed() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
 def mark_default(infos: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
     """Mark the first working GPU, else the embedded CPU runtime, else any device but a simulator."""
     working = [info for info in infos if info.usable and not info.device.is_simulator]
-    wishes = (
+    preferences = (
         [info for info in working if info.device.kind == "gpu"],
         [info for info in working if info.embedded],
         working,
     )
-    chosen = next((wish[0] for wish in wishes if wish), None)
+    chosen = next((group[0] for group in preferences if group), None)
     return tuple(replace(info, default=info is chosen) for info in infos)
 
 
@@ -105,15 +105,15 @@ def working(infos: Sequence[DeviceInfo]) -> frozenset[int]:
 def pick(infos: Sequence[DeviceInfo], matches: Sequence[int], asked: str) -> Device:
     """Return the only working device among the matches, or say why there is none."""
     # Devices that do not work are no reason to ask which one is meant.
-    fit = [index for index in matches if infos[index].usable]
-    if len(fit) == 1:
-        return infos[fit[0]].device
+    usable = [index for index in matches if infos[index].usable]
+    if len(usable) == 1:
+        return infos[usable[0]].device
     names = short_names([info.device for info in infos])
     listing = describe(infos)
-    if fit:
-        choices = ", ".join(names[index] for index in fit)
-        msg = f"{asked} fits {len(fit)} devices, name one of them: {choices}; devices: {listing}"
-        raise DeviceError(msg, devices=tuple(infos[index].device for index in fit))
+    if usable:
+        choices = ", ".join(names[index] for index in usable)
+        msg = f"{asked} fits {len(usable)} devices, name one of them: {choices}; devices: {listing}"
+        raise DeviceError(msg, devices=tuple(infos[index].device for index in usable))
     if matches:
         info = infos[matches[0]]
         msg = f"{info.device} does not work: {info.reason}; devices: {listing}"

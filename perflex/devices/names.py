@@ -118,6 +118,7 @@ def _short_name(index: int, devices: Sequence[Device]) -> str:
     if devices[index].api == "cuda":
         platform_words = ["cuda"]
     name_words = sorted(_words(name), key=lambda word: (word in _SHARED_WORDS, not word.isalpha(), len(word) < 3))
+    # Two words first, then three; trying more platform words would only take time, as pairs and triples grow.
     for first, second in product(platform_words[:6], name_words):
         if matching(f"{first}_{second}", devices) == [index]:
             return f"{first}_{second}"

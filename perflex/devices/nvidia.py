@@ -17,25 +17,13 @@ CUDA_LIBRARY = "libcuda.so.1"
 OPENCL_LIBRARY = "libnvidia-opencl.so.1"
 
 # Containers mount the driver in the first two; the third is the Windows driver's under WSL.
-DRIVER_FOLDERS = tuple(
-    map(
-        Path,
-        (
-            "/usr/local/nvidia/lib64",
-            "/usr/local/nvidia/lib",
-            "/usr/lib/wsl/lib",
-            "/usr/lib/x86_64-linux-gnu",
-            "/usr/lib/aarch64-linux-gnu",
-            "/usr/lib/x86_64-linux-gnu/nvidia/current",
-            "/usr/lib/nvidia",
-            "/usr/lib64",
-            "/usr/lib64/nvidia",
-            "/usr/lib",
-            "/run/opengl-driver/lib",
-            "/opt/nvidia/lib64",
-        ),
-    )
-)
+# fmt: off
+DRIVER_FOLDERS = tuple(map(Path, (
+    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/lib/nvidia", "/usr/lib64",
+    "/usr/lib64/nvidia", "/usr/lib", "/run/opengl-driver/lib", "/opt/nvidia/lib64",
+)))
+# fmt: on
 _CACHE_LINE = re.compile(r"^\s*(\S+) \(.*\) => (\S+)$", re.MULTILINE)
 _CACHE_TIME_LIMIT_S = 5.0
 

@@ -6,17 +6,15 @@ arguments are listed but not tried.
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import numpy as np
 
 from perflex.devices.cuda import first_line, load_cupy, properties_of
+from perflex.devices.probe_opencl import ITEMS, WORK_GROUP, is_probe_result, say, try_each
 from perflex.errors import PerflexError
 
-_WORK_GROUP = 64
-_ITEMS = 256
 _PROBE_SOURCE = """
 extern "C" __global__ void probe(float const *a, float *b)
 {
@@ -35,41 +33,30 @@ def main(skipped: frozenset[int]) -> None:
         cupy = load_cupy()
         devices = [properties_of(cupy, number) for number in range(int(cupy.cuda.runtime.getDeviceCount()))]
     except (PerflexError, RuntimeError) as error:
-        _say(problem=first_line(error))
+        say(problem=first_line(error))
         return
     if not devices:
-        _say(problem="the driver offers no device; CUDA_VISIBLE_DEVICES may hide them")
-    for device in devices:
-        _say(device=device)
-    for number in range(len(devices)):
-        if number not in skipped:
-            _say(trying=number)
-            _say(verdict=number, **_try(cupy, number))
+        say(problem="the driver offers no device; CUDA_VISIBLE_DEVICES may hide them")
+    try_each(devices, lambda number: _try(cupy, number), skipped)
 
 
 def _try(cupy: Any, number: int) -> dict[str, object]:
     runtime = cupy.cuda.runtime
-    sent = np.arange(_ITEMS, dtype=np.float32)
+    sent = np.arange(ITEMS, dtype=np.float32)
     received = np.zeros_like(sent)
     try:
         runtime.setDevice(number)
         kernel = cupy.RawModule(code=_PROBE_SOURCE, options=("--std=c++17",), backend="nvrtc").get_function("probe")
         source, target = (runtime.malloc(sent.nbytes) for _ in range(2))
         runtime.memcpy(source, sent.ctypes.data, sent.nbytes, runtime.memcpyHostToDevice)
-        kernel((_ITEMS // _WORK_GROUP,), (_WORK_GROUP,), (np.uintp(source), np.uintp(target)))
+        kernel((ITEMS // WORK_GROUP,), (WORK_GROUP,), (np.uintp(source), np.uintp(target)))
         runtime.deviceSynchronize()
         runtime.memcpy(received.ctypes.data, target, received.nbytes, runtime.memcpyDeviceToHost)
     except (RuntimeError, OSError, cupy.cuda.compiler.CompileException) as error:
         return {"usable": False, "reason": first_line(error)}
-    expected = (2 * sent + 1).reshape(-1, _WORK_GROUP)[:, ::-1].ravel()
-    if not np.array_equal(received, expected):
+    if not is_probe_result(received, sent):
         return {"usable": False, "reason": "the probe kernel gave a wrong answer"}
     return {"usable": True, "reason": ""}
-
-
-def _say(**fields: object) -> None:
-    sys.stdout.write(json.dumps(fields) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

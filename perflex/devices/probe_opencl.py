@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from perflex.devices.opencl import names_of, opencl_devices
 
-_WORK_GROUP = 64
-_ITEMS = 256
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+WORK_GROUP = 64
+ITEMS = 256
 _PROBE_SOURCE = """
 __kernel void probe(__global const float *a, __global float *b)
 {
@@ -38,35 +42,33 @@ def main(skipped: frozenset[int], library: str) -> None:
     import pyopencl as cl
 
     try:
-        devices = list(_devices(cl))
+        devices = list(opencl_devices(cl))
     except (cl.Error, RuntimeError) as error:
-        _say(problem=_load_problem(library) or _first_line(error))
+        say(problem=_load_problem(library) or _first_line(error))
         return
     if not devices:
-        _say(problem=_load_problem(library) or "the driver offers no device")
-    for device in devices:
-        _say(device=_properties(cl, device))
-    for index, device in enumerate(devices):
+        say(problem=_load_problem(library) or "the driver offers no device")
+    facts = (_properties(cl, device) for device in devices)
+    try_each(facts, lambda index: _try(cl, devices[index]), skipped)
+
+
+def try_each(
+    devices: Iterable[dict[str, Any]], attempt: Callable[[int], dict[str, object]], skipped: frozenset[int]
+) -> None:
+    """Say what each device is, then, one by one, that it is tried and with what result."""
+    count = 0
+    for count, device in enumerate(devices, 1):  # noqa: B007 - read after the loop
+        say(device=device)
+    for index in range(count):
         if index not in skipped:
-            _say(trying=index)
-            _say(verdict=index, **_try(cl, device))
+            say(trying=index)
+            say(verdict=index, **attempt(index))
 
 
-def _devices(cl: Any) -> Iterator[Any]:
-    for platform in cl.get_platforms():
-        try:
-            yield from platform.get_devices()
-        except cl.LogicError:  # some drivers report "no device" as an error
-            continue
-
-
-def _properties(cl: Any, device: Any) -> dict[str, object]:
+def _properties(cl: Any, device: Any) -> dict[str, Any]:
     kind = "gpu" if device.type & cl.device_type.GPU else "cpu" if device.type & cl.device_type.CPU else "other"
     return {
-        "platform": device.platform.name.strip(),
-        "vendor": device.platform.vendor.strip(),
-        "name": device.name.strip(),
-        "driver": f"{device.driver_version.strip()} ({device.platform.version.strip()})",
+        **names_of(device),
         "kind": kind,
         "compute_units": int(device.max_compute_units),
         "local_memory_bytes": int(device.local_mem_size),
@@ -95,22 +97,26 @@ def _try(cl: Any, device: Any) -> dict[str, object]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # compilers' remarks are no verdict
             kernel = cl.Kernel(cl.Program(context, _PROBE_SOURCE).build(cache_dir=False), "probe")
-        a = np.arange(_ITEMS, dtype=np.float32)
+        a = np.arange(ITEMS, dtype=np.float32)
         b = np.zeros_like(a)
         flags = cl.mem_flags
         source = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=a)
         target = cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=b)
         kernel.set_args(source, target)
-        event = cl.enqueue_nd_range_kernel(queue, kernel, (_ITEMS,), (_WORK_GROUP,))
+        event = cl.enqueue_nd_range_kernel(queue, kernel, (ITEMS,), (WORK_GROUP,))
         cl.enqueue_copy(queue, b, target)
-        expected = (2 * a + 1).reshape(-1, _WORK_GROUP)[:, ::-1].ravel()
-        if not np.array_equal(b, expected):
+        if not is_probe_result(b, a):
             return {"usable": False, "reason": "the probe kernel gave a wrong answer"}
         if event.profile.end < event.profile.start:
             return {"usable": False, "reason": "event times run backwards"}
         return {"usable": True, "reason": "", "sub_group_size": _sub_group_size(cl, device, kernel)}
     except (cl.Error, RuntimeError) as error:
         return {"usable": False, "reason": _first_line(error)}
+
+
+def is_probe_result(received: NDArray[np.float32], sent: NDArray[np.float32]) -> bool:
+    """Return whether the probe kernel, which reverses each work-group's values, gave the right answer."""
+    return np.array_equal(received, (2 * sent + 1).reshape(-1, WORK_GROUP)[:, ::-1].ravel())
 
 
 def _sub_group_size(cl: Any, device: Any, kernel: Any) -> int:
@@ -132,14 +138,14 @@ def _sub_group_size(cl: Any, device: Any, kernel: Any) -> int:
             return size
     try:
         query = cl.kernel_sub_group_info.MAX_SUB_GROUP_SIZE_FOR_NDRANGE
-        size = int(kernel.get_sub_group_info(device, query, (_ITEMS,)))
+        size = int(kernel.get_sub_group_info(device, query, (ITEMS,)))
         if size > 0:
             return size
     except (cl.Error, AttributeError):
         pass
     if device.type & cl.device_type.CPU:
         return max(1, int(device.native_vector_width_float))
-    info = cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE
+    info = cl.kernel_work_group_info.PREFERREDWORK_GROUP_SIZE_MULTIPLE
     return max(1, int(kernel.get_work_group_info(info, device)))
 
 
@@ -155,12 +161,13 @@ def _load_problem(library: str) -> str:
 def _first_line(error: BaseException) -> str:
     """Return the line of a driver's or compiler's message that says most."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower() and not line.startswith("clBuildProgram")]
-    chosen = (telling or lines or [type(error).__name__])[0]
+    informative = [line for line in lines if "error" in line.lower() and not line.startswith("clBuildProgram")]
+    chosen = (informative or lines or [type(error).__name__])[0]
     return chosen[:_REASON_LENGTH]
 
 
-def _say(**fields: object) -> None:
+def say(**fields: object) -> None:
+    """Print an object at once: what was said before a crash counts."""
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 

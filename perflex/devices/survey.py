@@ -53,6 +53,7 @@ def survey() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
     probes = [_opencl_probe(vendor) for vendor in find_vendors()]
     problems: tuple[str, ...] = ()
     if cupy_is_installed():
+        # Loading CuPy and NVRTC takes several seconds where files are not in the system's cache.
         probes.append(_Probe(("perflex.devices.probe_cuda",), "CUDA", f"CuPy ({cupy_name()})", patience=3.0))
     elif find_library(CUDA_LIBRARY) is not None:
         problems = (f"CUDA devices are not looked for: {cuda_absence()}",)
@@ -77,11 +78,10 @@ def _opencl_probe(vendor: Vendor) -> _Probe:
 
 
 def _info(report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earlier: list[DeviceInfo]) -> DeviceInfo:
-    lists: dict[str, Any] = {name: tuple(facts.pop(name, ())) for name in ("max_work_item_sizes", "max_groups")}
-    size = int(verdict.get("sub_group_size", facts.pop("sub_group_size", 1)))
-    device = Device(**facts, **lists, sub_group_size=size)
-    names = ("platform", "vendor", "name", "driver")
-    ordinal = sum(all(getattr(info.device, n) == getattr(device, n) for n in names) for info in earlier)
+    lists = {name: tuple(facts.get(name, ())) for name in ("max_work_item_sizes", "max_groups")}
+    size = int(verdict.get("sub_group_size", facts.get("sub_group_size", 1)))
+    device = Device(**(facts | lists | {"sub_group_size": size}))
+    ordinal = sum(info.device.names == device.names for info in earlier)
     return DeviceInfo(
         device=replace(device, ordinal=ordinal),
         usable=bool(verdict.get("usable", False)),

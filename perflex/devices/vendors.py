@@ -82,8 +82,8 @@ def find_vendors(environment: Mapping[str, str] | None = None) -> tuple[Vendor, 
     found += _nvidia(found, environment)
     for vendor in found:
         key = _identity(vendor.library)
-        if key not in unique:
-            unique[key] = Vendor(vendor.library, vendor.found_by, embedded=key in known)
+        # A vendor file may name the embedded runtime, too.
+        unique.setdefault(key, Vendor(vendor.library, vendor.found_by, embedded=key in known))
     return tuple(unique.values())
 
 

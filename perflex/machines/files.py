@@ -87,7 +87,7 @@ class _Reader:
 
     def _level(self, entry: Level, place: int) -> CacheLevel:
         values: dict[str, Any] = {}
-        for key in entry.__struct_fields__[1:]:
+        for key in entry.__struct_fields__[1:]:  # all but the name
             found, where = getattr(entry, key), ("levels", place, key)
             values[key] = found
             if found is not None:

@@ -42,6 +42,7 @@ def most_of(programs: Iterable[Resources]) -> Resources:
     most: dict[str, int | None] = {}
     for name in (field.name for field in fields(Resources)):
         known = [value for program in found if (value := getattr(program, name)) is not None]
+        # A program that nothing is known of may take more than the others.
         most[name] = max(known) if len(known) == len(found) and found else None
     return Resources(**most)
 

@@ -38,6 +38,7 @@ _COMPANIONS = ("-wal", "-shm")
 # Marks a damaged file until the new one is complete: a process that is killed in between can be followed by another.
 _PENDING = ".pending"
 _PAUSE_S = 0.005
+# More often than anything but another program that fights for the same file replaces it.
 _MOST_REPLACEMENTS = 10
 
 
@@ -115,7 +116,7 @@ class StoreFile:
                 if self._is_current():
                     self._connection.close()
                     self._connection = None
-            self._leave()
+            self._abandon_connection()
 
     def set_aside(self, reason: str) -> None:
         """Rename the damaged file, begin a new one with what the old one still shows, and say so.
@@ -130,7 +131,7 @@ class StoreFile:
                 self._inode = self.path.stat().st_ino
             # Another process may have done it.
             aside = self._rename() if self._is_current() else None
-            self._leave()
+            self._abandon_connection()
             found = None if aside is None else self._begin_anew(aside)
         if aside is not None:
             msg = f"the store {self.path} is damaged ({reason}); it is now {aside}{_salvaged_text(found)}"
@@ -159,7 +160,7 @@ class StoreFile:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is not None and not self._is_current():
-            self._leave()
+            self._abandon_connection()
         if self._connection is None:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +185,7 @@ class StoreFile:
         except OSError:
             return False
 
-    def _leave(self) -> None:
+    def _abandon_connection(self) -> None:
         abandon(self._connection)
         self._connection = None
         _open_files.discard(self)
@@ -231,8 +232,8 @@ class StoreFile:
 
     def forget_connection(self) -> None:
         """Begin afresh in a forked process: SQLite forbids to use, or even close, an inherited connection."""
-        abandon(self._connection)
-        self._connection = None
+        self._abandon_connection()
+        # Another thread of the parent may have held the old one, and will never give it back here.
         self._lock = threading.RLock()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,24 +35,32 @@ def folder_lock(folder: Path, *, alone: bool) -> Iterator[None]:
         yield
         return
     try:
-        _take(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        taken = True
+        with suppress(OSError):  # some network file systems have no such locks
+            taken = lock_taken(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, _PATIENCE_S)
+        if not taken:
+            msg = "another process has been replacing it for a minute"
+            raise TimeoutError(0, msg)
         yield
     finally:
         os.close(handle)
 
 
-def _take(handle: int, kind: int) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+def lock_taken(handle: int, kind: int, patience_s: float) -> bool:
+    """Take an ``flock`` of a kind, and return whether others gave it free in time; the system's own wait has no limit.
+
+    Raises
+    ------
+    OSError
+        The file system has no such locks.
+    """
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             fcntl.flock(handle, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                msg = "another process has been replacing it for a minute"
-                raise TimeoutError(0, msg) from None
+                return False
             time.sleep(_PAUSE_S)
-        except OSError:
-            # Some network file systems have no such locks.
-            return
         else:
-            return
+            return True

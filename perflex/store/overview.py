@@ -5,44 +5,26 @@ from __future__ import annotations
 import csv
 import json
 import statistics
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from perflex.store.connection import DamageError
-from perflex.store.rows import is_sound_failure, is_sound_sample
+from perflex.store.rows import (
+    FAILURE_COLUMNS,
+    SAMPLE_COLUMNS,
+    failure_of,
+    is_sound_failure,
+    is_sound_sample,
+    require_sound,
+    sample_of,
+)
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from perflex.store.samples import MeasurementStore
-
-
-def write_rows(store: MeasurementStore, stream: TextIO, *, as_json: bool) -> int:
-    """Write every sample and failure, a line each, and return how many there are.
-
-    CSV has the names of the columns in its first line, and sizes as JSON.
-
-    Raises
-    ------
-    StoreError
-        The file cannot be read.
-    OSError
-        The stream takes no more.
-    """
-    count = 0
-    if as_json:
-        for row in all_rows(store):
-            stream.write(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")
-            count += 1
-        return count
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in all_rows(store):
-        writer.writerow([json.dumps(value) if isinstance(value, dict) else value for value in row.values()])
-        count += 1
-    return count
 
 
 # So many rows are read at once: other processes may write in between.
@@ -53,24 +35,7 @@ COLUMNS = (
     "record", "number", "device", "driver", "label", "kernel", "sizes", "conditions", "session", "round", "seconds",
     "launches", "kind", "message", "started", "started_utc",
 )  # fmt: skip
-
-_SAMPLES = """
-    SELECT s.number, k.device, k.driver, k.label, k.kernel, k.sizes, k.conditions,
-        s.key, s.session, s.round, s.seconds, s.launches, s.started, s.checksum
-    FROM samples AS s JOIN measurement_keys AS k ON k.number = s.key
-    WHERE s.number > ? ORDER BY s.number LIMIT ?
-"""
-
-_FAILURES = """
-    SELECT f.number, k.device, k.driver, k.label, k.kernel, k.sizes, k.conditions,
-        f.key, f.session, f.kind, f.message, f.started, f.after, f.checksum
-    FROM failures AS f JOIN measurement_keys AS k ON k.number = f.key
-    WHERE f.number > ? ORDER BY f.number LIMIT ?
-"""
-
-_TIMES = "SELECT key, started, seconds FROM samples"
-
-_FAILED = "SELECT key, started, NULL FROM failures"
+_TABLES = {"samples": (SAMPLE_COLUMNS, is_sound_sample), "failures": (FAILURE_COLUMNS, is_sound_failure)}
 
 
 @dataclass(frozen=True)
@@ -139,36 +104,62 @@ def all_rows(store: MeasurementStore) -> Iterator[dict[str, Any]]:
     StoreError
         The file cannot be read.
     """
-    for row in _portions(store, _SAMPLES, is_sound_sample):
-        session, trial, seconds, launches, started, _ = row[8:]
-        facts = {"session": session, "round": trial, "seconds": seconds, "launches": launches}
-        yield _exported("sample", row, facts, started)
-    for row in _portions(store, _FAILURES, is_sound_failure):
-        session, kind, message, started, _, _ = row[8:]
-        yield _exported("failure", row, {"session": session, "kind": kind, "message": message}, started)
+    for row in _portions(store, "samples"):
+        yield _exported("sample", row, vars(sample_of(row[7:])))
+    for row in _portions(store, "failures"):
+        yield _exported("failure", row, vars(failure_of(row[7:])))
 
 
-def _exported(record: str, row: Sequence[Any], facts: dict[str, Any], started: float) -> dict[str, Any]:
+def _exported(record: str, row: Sequence[Any], facts: dict[str, Any]) -> dict[str, Any]:
     number, device, driver, label, kernel, sizes, conditions = row[:7]
     known = {
         "record": record, "number": number, "device": device, "driver": driver, "label": label, "kernel": kernel,
-        "sizes": dict(json.loads(sizes)) if sizes else {}, "conditions": conditions, "started": started,
-        "started_utc": utc(started), **facts,
+        "sizes": dict(json.loads(sizes)) if sizes else {}, "conditions": conditions,
+        "started_utc": utc(facts["started"]), **facts,
     }  # fmt: skip
     return {name: known.get(name) for name in COLUMNS}
 
 
-def _portions(
-    store: MeasurementStore, query: str, is_sound: Callable[[Sequence[Any]], bool]
-) -> Iterator[tuple[Any, ...]]:
+def write_rows(store: MeasurementStore, stream: TextIO, *, as_json: bool) -> int:
+    """Write every sample and failure, a line each, and return how many there are.
+
+    CSV has the names of the columns in its first line, and sizes as JSON.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be read.
+    OSError
+        The stream takes no more.
+    """
+    count = 0
+    if as_json:
+        for row in all_rows(store):
+            stream.write(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")
+            count += 1
+        return count
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in all_rows(store):
+        writer.writerow([json.dumps(value) if isinstance(value, dict) else value for value in row.values()])
+        count += 1
+    return count
+
+
+def _portions(store: MeasurementStore, table: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of samples or failures: their number, 6 columns of their key, and their own columns."""
+    columns, is_sound = _TABLES[table]
+    query = f"""
+        SELECT t.number, k.device, k.driver, k.label, k.kernel, k.sizes, k.conditions, t.{", t.".join(columns)}
+        FROM {table} AS t JOIN measurement_keys AS k ON k.number = t.key
+        WHERE t.number > ? ORDER BY t.number LIMIT ?
+    """  # noqa: S608 - one of two names
     last = 0
     while True:
 
         def fetch(connection: sqlite3.Connection, after: int = last) -> list[tuple[Any, ...]]:
             rows = connection.execute(query, (after, _PORTION)).fetchall()
-            if not all(is_sound(row[7:]) for row in rows):
-                msg = "a row's checksum is wrong"
-                raise DamageError(msg)
+            require_sound((row[7:] for row in rows), is_sound)
             return rows
 
         rows = store.use(fetch)
@@ -186,17 +177,18 @@ def overview(store: MeasurementStore) -> tuple[KernelOverview, ...]:
     StoreError
         The file cannot be read.
     """
+    found: dict[tuple[str, str], list[tuple[int, float, float | None]]] = defaultdict(list)
+    for row in _portions(store, "samples"):
+        sample = sample_of(row[7:])
+        found[_kernel(row)].append((row[7], sample.started, sample.seconds))
+    for row in _portions(store, "failures"):
+        found[_kernel(row)].append((row[7], failure_of(row[7:]).started, None))
+    return tuple(_summary(*group, rows) for group, rows in sorted(found.items()))
 
-    def fetch(connection: sqlite3.Connection) -> tuple[KernelOverview, ...]:
-        names = connection.execute("SELECT number, device, label, kernel FROM measurement_keys").fetchall()
-        group_of = {number: (device, label or kernel[:12] or "(unnamed)") for number, device, label, kernel in names}
-        found: dict[tuple[str, str], list[tuple[int, float, float | None]]] = {}
-        for query in (_TIMES, _FAILED):
-            for row in connection.execute(query):
-                found.setdefault(group_of[row[0]], []).append(row)
-        return tuple(_summary(*group, rows) for group, rows in sorted(found.items()))
 
-    return store.use(fetch)
+def _kernel(row: Sequence[Any]) -> tuple[str, str]:
+    _, device, _, label, kernel, *_ = row
+    return device, label or kernel[:12] or "(unnamed)"
 
 
 def _summary(device: str, label: str, rows: Sequence[tuple[int, float, float | None]]) -> KernelOverview:

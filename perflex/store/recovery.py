@@ -17,6 +17,7 @@ from perflex.store.rows import (
     FAILURE_COLUMNS,
     KEY_COLUMNS,
     SAMPLE_COLUMNS,
+    insert_statement,
     is_sound_failure,
     is_sound_key,
     is_sound_sample,
@@ -24,7 +25,7 @@ from perflex.store.rows import (
 from perflex.store.write_ahead_log import FRAME_HEADER, frames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 _Row: TypeAlias = tuple[Any, ...]
@@ -70,12 +71,6 @@ def is_foreign(path: Path) -> bool:
     return not any(is_sound_sample(_sample(row)) or is_sound_key(_key(row)) for row in rows)
 
 
-def insert(table: str, columns: Sequence[str]) -> str:
-    """Return the statement that adds a row unless it is there."""
-    places = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"  # noqa: S608
-
-
 def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvaged:
     """Add what can be read in a damaged file and its write-ahead log to a new store, in one transaction of the caller.
 
@@ -86,22 +81,23 @@ def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvage
     failures: dict[_Row, _Row] = {}
     for row in _readable_rows(damaged, wal):
         key, sample, failure = _key(row), _sample(row), _failure(row)
-        # The newest label is the last one found.
+        # Of several states of a row the last one found is the newest. Labels change, and what a failure is older than
+        # (`mend_order`); neither has a checksum of its own.
         if is_sound_key(key):
             keys[row[0]] = key
         elif is_sound_sample(sample):
             samples.setdefault(sample[:3], (row[0], *sample))
         elif is_sound_failure(failure):
-            failures.setdefault((*failure[:3], failure[4]), (row[0], *failure))
+            failures[*failure[:3], failure[4]] = (row[0], *failure)
     nameless = {row[1] for row in (*samples.values(), *failures.values())} - keys.keys()
-    connection.executemany(insert("measurement_keys", KEY_COLUMNS), keys.values())
-    connection.executemany(insert("measurement_keys", KEY_COLUMNS), [(key, *[""] * 6) for key in nameless])
+    connection.executemany(insert_statement("measurement_keys", KEY_COLUMNS), keys.values())
+    connection.executemany(insert_statement("measurement_keys", KEY_COLUMNS), [(key, *[""] * 6) for key in nameless])
     # Numbered anew: damage to a number must not make it the largest there can be, or that of another row.
     in_order = sorted(samples.values())
     numbers = [number for number, *_ in in_order]
-    connection.executemany(insert("samples", SAMPLE_COLUMNS), [row[1:] for row in in_order])
+    connection.executemany(insert_statement("samples", SAMPLE_COLUMNS), [row[1:] for row in in_order])
     connection.executemany(
-        insert("failures", FAILURE_COLUMNS),
+        insert_statement("failures", FAILURE_COLUMNS),
         [(*row[1:6], bisect_right(numbers, row[6]), row[7]) for row in sorted(failures.values())],
     )
     return Salvaged(len(samples), len(failures), len(nameless))
@@ -154,7 +150,10 @@ def _pages(path: Path, wal: Path) -> tuple[dict[int, bytes], list[bytes]]:
     content = path.read_bytes()
     pages = {at // _PAGE_SIZE + 1: content[at : at + _PAGE_SIZE] for at in range(0, len(content), _PAGE_SIZE)}
     replaced = []
-    written = frames(wal.read_bytes(), _PAGE_SIZE) if wal.exists() else []
+    log = wal.read_bytes() if wal.exists() else b""
+    written = frames(log, _PAGE_SIZE)
+    # A log that was begun anew still ends with frames of the run before, which are older; only their salts tell.
+    written.sort(key=lambda frame: frame[8:16] == log[16:24])
     most = len(pages) + len(written)
     for frame in written:
         number, page = int.from_bytes(frame[:4], "big"), frame[FRAME_HEADER:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ def selected(store: MeasurementStore, selection: Selection) -> Removal:
     StoreError
         The file cannot be read.
     """
-    return store.use(lambda connection: _taken(connection, selection))
+    return store.use(lambda connection: _removal(connection, selection))
 
 
 def remove(store: MeasurementStore, selection: Selection) -> Removal:
@@ -75,7 +76,7 @@ def remove(store: MeasurementStore, selection: Selection) -> Removal:
 
     def delete(connection: sqlite3.Connection) -> Removal:
         # Selected again: other processes may have added samples since.
-        taken = _taken(connection, selection)
+        taken = _removal(connection, selection)
         connection.executemany("DELETE FROM samples WHERE number = ?", [(number,) for number in taken.samples])
         connection.executemany("DELETE FROM failures WHERE number = ?", [(number,) for number in taken.failures])
         connection.execute(
@@ -87,31 +88,28 @@ def remove(store: MeasurementStore, selection: Selection) -> Removal:
         return taken
 
     # VACUUM cannot be in a transaction.
-    def give_back(connection: sqlite3.Connection) -> None:
+    def shrink(connection: sqlite3.Connection) -> None:
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     taken = store.use(delete, writes=True)
-    store.use(give_back)
+    store.use(shrink)
     return taken
 
 
-def _taken(connection: sqlite3.Connection, selection: Selection) -> Removal:
+def _removal(connection: sqlite3.Connection, selection: Selection) -> Removal:
     devices = dict(connection.execute("SELECT number, device FROM measurement_keys"))
     # Parts are separated as in the names that commands take for devices.
     parts = [part for part in re.split(r"[\s_:]+", selection.device.lower()) if part]
     wanted = {key for key, device in devices.items() if all(part in device.lower() for part in parts)}
-    samples = [] if selection.failures_only else _taken_rows(connection, "samples", wanted, selection)
-    failures = _taken_rows(connection, "failures", wanted, selection)
-    by_device: dict[str, tuple[int, int]] = {}
-    for of_samples, rows in ((1, samples), (0, failures)):
-        for _, key in rows:
-            before = by_device.get(devices[key], (0, 0))
-            by_device[devices[key]] = (before[0] + of_samples, before[1] + 1 - of_samples)
+    samples = [] if selection.failures_only else _rows_to_remove(connection, "samples", wanted, selection)
+    failures = _rows_to_remove(connection, "failures", wanted, selection)
+    counts = [Counter(devices[key] for _, key in rows) for rows in (samples, failures)]
+    by_device = {device: (counts[0][device], counts[1][device]) for device in counts[0] | counts[1]}
     return Removal(tuple(number for number, _ in samples), tuple(number for number, _ in failures), by_device)
 
 
-def _taken_rows(
+def _rows_to_remove(
     connection: sqlite3.Connection, table: str, wanted: set[int], selection: Selection
 ) -> list[tuple[int, int]]:
     kept: dict[int, int] = {}

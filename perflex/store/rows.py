@@ -11,10 +11,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from perflex.store.connection import DamageError
 from perflex.store.records import Failure, MeasurementKey, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 KEY_COLUMNS = ("number", "kernel", "sizes", "device", "driver", "conditions", "label")
 SAMPLE_COLUMNS = ("key", "session", "round", "seconds", "launches", "started", "checksum")
@@ -22,6 +23,19 @@ FAILURE_COLUMNS = ("key", "session", "kind", "message", "started", "after", "che
 # Of a longer message the beginning and the end are kept: compilers say what is wrong first, crashes last.
 _LONGEST_MESSAGE = 2000
 _LARGEST = 2**63 - 1
+
+
+def insert_statement(table: str, columns: Sequence[str]) -> str:
+    """Return the statement that adds a row unless it is there."""
+    places = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"  # noqa: S608
+
+
+def require_sound(rows: Iterable[Sequence[Any]], is_sound: Callable[[Sequence[Any]], bool]) -> None:
+    """Raise DamageError unless each row is what was written."""
+    if not all(map(is_sound, rows)):
+        msg = "a row's checksum is wrong"
+        raise DamageError(msg)
 
 
 def key_row(key: MeasurementKey, label: str) -> tuple[Any, ...]:
@@ -43,14 +57,8 @@ def key_number(key: MeasurementKey) -> int:
 
 
 def _digest(facts: Sequence[str]) -> int:
+    # SQLite's integers have 64 bits with a sign.
     return int.from_bytes(hashlib.sha256(json.dumps(facts).encode()).digest()[:8], "big") >> 1
-
-
-def key_of(row: Sequence[Any]) -> MeasurementKey:
-    """Return the key of a row."""
-    _, kernel, sizes, device, driver, conditions, _ = row
-    pairs = json.loads(sizes) if sizes else []
-    return MeasurementKey(kernel, tuple((name, value) for name, value in pairs), device, driver, conditions)
 
 
 def is_sound_key(row: Sequence[Any]) -> bool:
@@ -97,6 +105,7 @@ def is_sound_sample(row: Sequence[Any]) -> bool:
 
 
 def _sample_checksum(key: int, session: str, number: int, seconds: float, launches: int, started: float) -> int:
+    # The bits of the numbers, not their texts: a damaged last digit must show.
     return zlib.crc32(struct.pack(">qqdqd", key, number, seconds, launches, started) + session.encode())
 
 

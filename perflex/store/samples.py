@@ -11,12 +11,16 @@ from perflex.errors import StoreError
 from perflex.store.connection import DamageError, UnusableError, store_fault
 from perflex.store.recovery import is_foreign
 from perflex.store.rows import (
+    FAILURE_COLUMNS,
+    SAMPLE_COLUMNS,
     failure_of,
     failure_row,
+    insert_statement,
     is_sound_failure,
     is_sound_sample,
     key_number,
     key_row,
+    require_sound,
     sample_of,
     sample_row,
 )
@@ -51,22 +55,17 @@ _ADD_KEY = """
         conditions = excluded.conditions, label = CASE WHEN excluded.label = '' THEN label ELSE excluded.label END
     WHERE kernel != excluded.kernel OR (excluded.label != '' AND label != excluded.label)
 """
-_ADD_SAMPLE = """
-    INSERT INTO samples (key, session, round, seconds, launches, started, checksum)
-    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
-"""
+_ADD_SAMPLE = insert_statement("samples", SAMPLE_COLUMNS)
 _ADD_FAILURE = """
     INSERT INTO failures (key, session, kind, message, started, after, checksum)
     VALUES (?, ?, ?, ?, ?, ? + (SELECT ifnull(max(number), 0) FROM samples), ?) ON CONFLICT DO NOTHING
 """
-_SAMPLES = """
-    SELECT key, session, round, seconds, launches, started, checksum FROM samples WHERE key = ? ORDER BY number
-"""
-_FAILURE = """
-    SELECT key, session, kind, message, started, after, checksum FROM failures
+_SAMPLES = f"SELECT {', '.join(SAMPLE_COLUMNS)} FROM samples WHERE key = ? ORDER BY number"  # noqa: S608
+_FAILURE = f"""
+    SELECT {", ".join(FAILURE_COLUMNS)} FROM failures
     WHERE key = ? AND after >= (SELECT ifnull(max(number), 0) FROM samples WHERE key = ?)
     ORDER BY number DESC LIMIT 1
-"""
+"""  # noqa: S608
 
 
 class MeasurementStore:
@@ -105,9 +104,7 @@ class MeasurementStore:
 
         def fetch(connection: sqlite3.Connection) -> tuple[Sample, ...]:
             rows = connection.execute(_SAMPLES, (key_number(key),)).fetchall()
-            if not all(map(is_sound_sample, rows)):
-                msg = "a sample's checksum is wrong"
-                raise DamageError(msg)
+            require_sound(rows, is_sound_sample)
             return tuple(map(sample_of, rows))
 
         return self.use(fetch)
@@ -117,9 +114,7 @@ class MeasurementStore:
 
         def fetch(connection: sqlite3.Connection) -> Failure | None:
             rows = connection.execute(_FAILURE, (key_number(key),) * 2).fetchall()
-            if not all(map(is_sound_failure, rows)):
-                msg = "a failure's checksum is wrong"
-                raise DamageError(msg)
+            require_sound(rows, is_sound_failure)
             return failure_of(rows[0]) if rows else None
 
         return self.use(fetch)

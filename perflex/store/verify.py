@@ -51,14 +51,14 @@ def verify(path: Path) -> Verdict:
     sqlite3.Error, OSError
         It cannot be read.
     """
-    found = {"samples": 0, "failures": 0, "nameless": 0}
+    counts = {"samples": 0, "failures": 0, "nameless": 0}
     problems: list[str] = []
     connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=10.0, isolation_level=None)
     try:
         version = require_own(connection)
         problems += _problems_of_file(connection, path)
         if version >= 2:
-            for problem in _problems_of_rows(connection, found):
+            for problem in _problems_of_rows(connection, counts):
                 problems.append(problem)
                 if len(problems) == _MOST_PROBLEMS:
                     problems.append("and more")
@@ -69,7 +69,7 @@ def verify(path: Path) -> Verdict:
         problems.append(str(error))
     finally:
         connection.close()
-    return Verdict(**found, problems=tuple(dict.fromkeys(problems)))
+    return Verdict(**counts, problems=tuple(dict.fromkeys(problems)))
 
 
 def _problems_of_file(connection: sqlite3.Connection, path: Path) -> list[str]:
@@ -90,25 +90,22 @@ def _problems_of_file(connection: sqlite3.Connection, path: Path) -> list[str]:
     return problems
 
 
-def _problems_of_rows(connection: sqlite3.Connection, found: dict[str, int]) -> Iterator[str]:
-    keys = "SELECT number, kernel, sizes, device, driver, conditions, label FROM measurement_keys"
-    for row in connection.execute(keys):
+def _problems_of_rows(connection: sqlite3.Connection, counts: dict[str, int]) -> Iterator[str]:
+    for row in connection.execute("SELECT * FROM measurement_keys"):
         if not any(row[1:6]):
-            found["nameless"] += 1
+            counts["nameless"] += 1
         elif not is_sound_key(row):
             yield f"row {row[0]} of measurement_keys is not what was written"
-    samples = "SELECT number, key, session, round, seconds, launches, started, checksum FROM samples"
-    for number, *row in connection.execute(samples):
+    for number, *row in connection.execute("SELECT * FROM samples"):
         if is_sound_sample(row):
-            found["samples"] += 1
+            counts["samples"] += 1
         else:
             yield f"row {number} of samples is not what was written"
     last = connection.execute("SELECT ifnull(max(number), 0) FROM samples").fetchone()[0]
-    failures = "SELECT number, key, session, kind, message, started, after, checksum FROM failures"
-    for number, *row in connection.execute(failures):
+    for number, *row in connection.execute("SELECT * FROM failures"):
         if not is_sound_failure(row):
             yield f"row {number} of failures is not what was written"
         elif row[5] > last:
             yield f"row {number} of failures is younger than all samples there will be"
         else:
-            found["failures"] += 1
+            counts["failures"] += 1

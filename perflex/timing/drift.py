@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Moment: TypeAlias = "tuple[str, int]"
 
+# With fewer rounds the normal approximation below is poor, and a running median of five smooths nothing.
 _FEWEST_ROUNDS = 8
 _FEWEST_SAMPLES = 5
 _MOST_REFERENCES = 3
@@ -65,7 +66,7 @@ def assess_drift(labels: Sequence[str], samples: Sequence[Sequence[Sample]]) -> 
     plain = tuple(np.array([sample.seconds for sample in own]) for own in samples)
     moments = _moments(samples)
     references = _references(samples, plain)
-    held = [index for index in range(len(samples)) if index not in references]
+    others = [index for index in range(len(samples)) if index not in references]
     timed, series = _series(references, samples, plain, moments)
     names = tuple(labels[index] for index in references)
     if len(series) < _FEWEST_ROUNDS:
@@ -80,19 +81,19 @@ def assess_drift(labels: Sequence[str], samples: Sequence[Sequence[Sample]]) -> 
         values / np.array([factors.get((sample.session, sample.round), 1.0) for sample in own])
         for own, values in zip(samples, plain, strict=True)
     )
-    gain, agreed = _gain([plain[i] for i in held], [corrected[i] for i in held])
-    drift = Drift(True, size, agreed, len(series), names, gain)
-    return Corrected(corrected if agreed else plain, drift)
+    gain, is_enough = _gain([plain[i] for i in others], [corrected[i] for i in others])
+    drift = Drift(True, size, is_enough, len(series), names, gain)
+    return Corrected(corrected if is_enough else plain, drift)
 
 
 def _moments(samples: Sequence[Sequence[Sample]]) -> list[Moment]:
     """Return all rounds: sessions by their beginning, rounds by number, whatever clocks do meanwhile."""
-    begun: dict[str, float] = defaultdict(lambda: math.inf)
+    session_start: dict[str, float] = defaultdict(lambda: math.inf)
     for own in samples:
         for sample in own:
-            begun[sample.session] = min(begun[sample.session], sample.started)
+            session_start[sample.session] = min(session_start[sample.session], sample.started)
     moments = {(sample.session, sample.round) for own in samples for sample in own}
-    return sorted(moments, key=lambda moment: (begun[moment[0]], moment))
+    return sorted(moments, key=lambda moment: (session_start[moment[0]], moment))
 
 
 def _references(samples: Sequence[Sequence[Sample]], plain: Sequence[NDArray[np.float64]]) -> list[int]:
@@ -138,6 +139,7 @@ def _trend(series: NDArray[np.float64]) -> float:
     if variation == 0:
         return 0.0
     ratio = float((np.diff(ranks) ** 2).sum()) / variation
+    # Without drift the ratio has the mean 2 and about the variance 20 / (5 n + 7): Bartels, JASA 77 (1982), 40-46.
     return (2 - ratio) / math.sqrt(20 / (5 * count + 7))
 
 

@@ -85,11 +85,7 @@ class FakeBackend:
 
     def __init__(self, device: FakeDevice) -> None:
         self.device = device
-
-    @property
-    def timer_resolution_s(self) -> float:
-        """Resolution of the fake timer in seconds."""
-        return self.device.timer_resolution_s
+        self.timer_resolution_s = device.timer_resolution_s
 
     def build(self, request: SizedKernel) -> FakeRunnable:
         """Evaluate the cost law for a kernel's label and sizes; nothing is built.

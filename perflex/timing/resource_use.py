@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from perflex.errors import DeviceError, PerflexError
@@ -48,9 +49,8 @@ def resource_use(
     DeviceError
         The device cannot be opened, or does not tell what kernels take.
     """
-    backend = open_backend(device, options or TimingOptions())
     found: list[Resources | MeasurementFailure] = []
-    try:
+    with closing(open_backend(device, options or TimingOptions())) as backend:
         for number, job in enumerate(jobs):
             if progress is not None:
                 progress(number, len(jobs), f"building {job.label}")
@@ -66,6 +66,4 @@ def resource_use(
                 msg = f"{device} does not tell what kernels take; leave out features such as f_registers"
                 raise DeviceError(msg, device=device)
             found.append(resources)
-    finally:
-        backend.close()
     return found

@@ -101,6 +101,7 @@ class Entry:
             return False
         if count >= options.trials:
             return True
+        # With the next sample, as long as the mean of those before; the sum's rounding must not decide.
         spent = math.fsum(sample.seconds * (sample.launches + options.warmups) for sample in self.samples)
         if spent * (1 + 1 / count) > options.budget_s * (1 + 1e-9):
             return True
@@ -218,6 +219,7 @@ def _references(before: list[Entry], entries: Sequence[Entry], backend: Backend,
 def reference_suitability(entry: Entry) -> tuple[bool, int, float]:
     """Return how well a kernel suits as a reference; the greatest suits best."""
     shortest, longest = _REFERENCE_S
+    # Keeps the logarithm finite; only a fake device is faster.
     seconds = max(entry.seconds, 1e-12)
     rounds = len({(sample.session, sample.round) for sample in entry.samples})
     return shortest <= seconds <= longest, rounds, -abs(math.log(seconds / math.sqrt(shortest * longest)))

@@ -18,6 +18,7 @@ _LEVEL = 0.95
 _DEVIATIONS = 5.0
 _LEAST_DISTANCE = 0.05
 _MOST_STRAYS = 0.1
+# Of a normal distribution the standard deviation is so many median absolute deviations: 1 / quantile(3/4).
 _MAD_TO_DEVIATION = 1.4826
 _FEWEST_IN_MODE = 3
 # Sums of binomials are replaced by the normal distribution above so many samples.
@@ -117,6 +118,7 @@ def interval_ranks(count: int, statistic: str) -> tuple[int, int]:
         last = next(j for j in range(1, count + 1) if 1 - (1 - j / count) ** count >= 1 - tail)
         return 0, last - 1
     if count > _EXACT_UP_TO:
+        # The binomial's standard deviation at 1/2 times the normal distribution's quantile of 97.5 %.
         half = 1.959964 * math.sqrt(count) / 2
         return math.floor((count - 1) / 2 - half), math.ceil((count - 1) / 2 + half)
     lower, upper = (count + 1) // 2, count // 2 + 1

@@ -19,7 +19,9 @@ import pytest
 
 from perflex.errors import PerflexWarning, StoreError
 from perflex.store.lock import folder_lock
+from perflex.store.overview import overview
 from perflex.store.records import Failure, MeasurementKey, Sample
+from perflex.store.removal import Selection, remove
 from perflex.store.samples import MeasurementStore
 from perflex.store.store import Store
 from perflex.store.verify import verify
@@ -217,9 +219,19 @@ def test_a_wrong_value_is_noticed(path: Path) -> None:
     connection.commit()
     connection.close()
     assert verify(path).problems == ("row 17 of samples is not what was written",)
-    with pytest.warns(PerflexWarning, match=r"a sample's checksum is wrong\); it is now"):
+    with pytest.warns(PerflexWarning, match=r"a row's checksum is wrong\); it is now"):
         kept = MeasurementStore(path).earlier(KEY)
     assert kept == samples(COUNT)[:16] + samples(COUNT)[17:]
+
+
+def test_the_overview_reads_no_wrong_value(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE samples SET seconds = 12.5 WHERE number = 17")
+    connection.commit()
+    connection.close()
+    with pytest.warns(PerflexWarning, match="is damaged"):
+        [summary] = overview(MeasurementStore(path))
+    assert (summary.measurements, summary.samples, summary.failures) == (2, COUNT - 1, 50)
 
 
 def test_the_failure_after_the_last_sample_stays_so(path: Path) -> None:
@@ -233,6 +245,26 @@ def test_the_failure_after_the_last_sample_stays_so(path: Path) -> None:
         assert store.failure(KEY) == failure(99)
     store.add(KEY, Sample(1.0, 1, 1.0, "later", 0))
     assert store.failure(KEY) is None
+
+
+def test_a_failure_from_before_a_sample_stays_so(tmp_path: Path) -> None:
+    """Older states of its row are still in the log, in which it is younger."""
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    for number, started in enumerate((1.8e9, 1.7e9, 1.7e9)):
+        store.add(KEY, Sample(1e-3, 1, started, "session", number))
+    store.fail(KEY, replace(failure(0), started=1.8e9))
+    reader = sqlite3.connect(store.path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM samples").fetchall()  # keeps the log from being emptied
+    remove(store, Selection(before=1.75e9))
+    later = Sample(1.0, 1, 1.9e9, "later", 0)
+    store.add(KEY, later)
+    assert store.failure(KEY) is None
+    with pytest.warns(PerflexWarning, match="is damaged"):
+        store.set_aside("a test")
+    assert later in store.earlier(KEY)
+    assert store.failure(KEY) is None
+    reader.close()
 
 
 def test_a_lost_name_is_known_again_with_the_next_sample(path: Path) -> None:

@@ -146,12 +146,12 @@ class DaskExecutor(Executor):
         now = time.monotonic()
         if self._declared:
             slots = int(sum(worker["resources"].get(DEVICE_RESOURCE, 0) for worker in workers.values()))
-            there = {"": now} if slots else {}
+            present = {"": now} if slots else {}
         else:
-            there = {worker["host"]: now for worker in workers.values()}
-            slots = len(there)
-        self._seen = {place: seen for place, seen in (self._seen | there).items() if now - seen < _PATIENCE_S}
-        self._gone_since = None if there else self._gone_since or now
+            present = {worker["host"]: now for worker in workers.values()}
+            slots = len(present)
+        self._seen = {place: seen for place, seen in (self._seen | present).items() if now - seen < _PATIENCE_S}
+        self._gone_since = None if present else self._gone_since or now
         if self._gone_since is not None and now - self._gone_since > _PATIENCE_S:
             what = f"that declares {DEVICE_RESOURCE}" if self._declared else "at all"
             msg = f"{self._address} has had no worker {what} for {_PATIENCE_S:.0f} s; what was measured is kept"
@@ -201,6 +201,7 @@ class DaskExecutor(Executor):
         if self._client.status != "running":
             raise self._lost(RuntimeError(f"the client is {self._client.status}"))
         try:
+            # -1: all of them; by default the client tells of the first few.
             workers: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, RuntimeError, ValueError, CancelledError) as error:
             raise self._lost(error) from error
@@ -212,6 +213,7 @@ class DaskExecutor(Executor):
         if self._client.status not in {"running", "connecting"}:
             raise self._lost(RuntimeError(f"the client is {self._client.status}"))
         try:
+            # Not pure: Dask would take equal calls for one, and give both the first one's result.
             inner = self._client.submit(_Call(function, arguments, dict(options)), pure=False, **places)
         except OSError as error:
             raise self._lost(error) from error

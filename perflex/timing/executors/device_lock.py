@@ -6,12 +6,12 @@ import fcntl
 import hashlib
 import os
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perflex.errors import DeviceError
+from perflex.store.lock import lock_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 # Longer than any portion of work takes, with a queue of them before it.
 _PATIENCE_S = 3600.0
-_PAUSE_S = 0.01
 
 
 def lock_path(device: TimedDevice) -> Path:
@@ -56,12 +55,9 @@ def device_lock(device: TimedDevice, patience_s: float = _PATIENCE_S) -> Iterato
         msg = f"cannot lock {device}: {error}; remove {path}, or set TMPDIR to a folder that can be written"
         raise DeviceError(msg, device=device, path=path) from error
     try:
-        deadline = time.monotonic() + patience_s
-        while not _taken(handle):
-            if time.monotonic() > deadline:
-                msg = f"others have been measuring on {device} for {patience_s:.0f} s; end them (they hold {path})"
-                raise DeviceError(msg, device=device, path=path)
-            time.sleep(_PAUSE_S)
+        if not lock_taken(handle, fcntl.LOCK_EX, patience_s):
+            msg = f"others have been measuring on {device} for {patience_s:.0f} s; end them (they hold {path})"
+            raise DeviceError(msg, device=device, path=path)
         yield
     finally:
         os.close(handle)
@@ -78,11 +74,3 @@ def _opened(path: Path) -> int:
         return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
         return os.open(path, flags)
-
-
-def _taken(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

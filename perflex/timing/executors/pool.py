@@ -14,7 +14,7 @@ from concurrent.futures import (
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from perflex.errors import ExecutorError
+from perflex.features.many import explained_fault
 from perflex.timing.executors.worker import time_portion
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ class Pool:
     """
 
     def __init__(self, executor: Executor) -> None:
-        self.kind = type(executor).__name__
         self._executor = executor
         self._replacement: ProcessPoolExecutor | None = None
         self._one_at_a_time = isinstance(executor, (ProcessPoolExecutor, ThreadPoolExecutor))
@@ -104,9 +103,9 @@ class Pool:
             return self._send(portion)
         except BrokenExecutor as error:
             if not isinstance(self._executor, ProcessPoolExecutor):
-                raise explained(error, self.kind) from error
+                raise self.explained(error) from error
         except FAULTS as error:
-            raise explained(error, self.kind) from error
+            raise self.explained(error) from error
         self._replace()
         return self._send(portion)
 
@@ -115,6 +114,10 @@ class Pool:
         if not futures:
             time.sleep(_LOOK_S)
         return wait(futures, _LOOK_S, FIRST_COMPLETED).done
+
+    def explained(self, error: BaseException) -> BaseException:
+        """Return what tells the user why the executor failed, or the error itself if it is not to blame."""
+        return explained_fault(error, self._executor, "timed", "give a new one, what was timed is kept")
 
     def close(self) -> None:
         """End what was started here; the user's executor goes on."""
@@ -135,32 +138,3 @@ class Pool:
             initializer=getattr(self._executor, "_initializer", None),
             initargs=getattr(self._executor, "_initargs", ()),
         )
-
-
-def explained(error: BaseException, kind: str) -> BaseException:
-    """Return what tells the user why an executor failed, or the error itself if the executor is not to blame.
-
-    Parameters
-    ----------
-    error
-        What was raised.
-    kind
-        Name of the executor's class.
-    """
-    reason = f"{type(error).__name__}: {error}".strip(": ")
-    if isinstance(error, LOSSES):
-        msg = f"the {kind} ended before all kernels were timed ({reason}); give a new one, what was timed is kept"
-        return ExecutorError(msg, executor=kind)
-    if any(word in reason.lower() for word in ("pickle", "serializ")):
-        msg = (
-            f"a kernel or device cannot be sent to the workers of the {kind} ({reason}); "
-            "define what it is made of in a module, or use a ThreadPoolExecutor"
-        )
-        return ExecutorError(msg, executor=kind)
-    if isinstance(error, ImportError):
-        msg = f"the workers of the {kind} lack something ({reason}); install perflex there as it is here"
-        return ExecutorError(msg, executor=kind)
-    if isinstance(error, RuntimeError) and "shutdown" in reason:
-        msg = f"the {kind} takes no more work ({reason}); call inside its with block"
-        return ExecutorError(msg, executor=kind)
-    return error

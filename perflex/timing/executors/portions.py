@@ -96,6 +96,7 @@ def divide(entries: Sequence[_Entry], workers: int) -> list[list[_Entry]]:
     """
     if not entries:
         return []
+    # As many as workers, so that none is idle, unless portions became too small for rounds.
     for_all = min(workers, len(entries) // _FEWEST_KERNELS)
     number = max(1, math.ceil(len(entries) / _MOST_KERNELS), for_all)
     bounds = [round(index * len(entries) / number) for index in range(number + 1)]

@@ -11,7 +11,7 @@ import numpy as np
 
 from perflex.errors import MeasurementError, PerflexError
 from perflex.timing.drift import reference_count
-from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError, explained
+from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError
 from perflex.timing.executors.portions import Item, Portion, divide
 from perflex.timing.launch.request import request_for
 from perflex.timing.measuring import entries_of, outcomes_of
@@ -57,21 +57,8 @@ def measure_on(
     ----------
     executor
         Where kernels are built and run: any ``concurrent.futures.Executor``.
-    jobs
-        The kernels with their sizes.
-    device
-        Where to run, as this machine knows it. Other devices than `Device` are sent as they are.
-    options
-        How; the defaults of `TimingOptions` if not given.
-    progress
-        Called with steps done, steps in all, and the label of a kernel at work.
-    recorder
-        Is told the samples and failures of each portion. Samples it has from before count.
-
-    Returns
-    -------
-    Measured
-        A `Timing` or a `MeasurementFailure` per job, in the order of the jobs; and the drift.
+    jobs, device, options, progress, recorder
+        As for `measure`. Other devices than `Device` are sent to the workers as they are.
 
     Raises
     ------
@@ -86,8 +73,8 @@ def measure_on(
     pool = Pool(executor)
     run = _Run(entries, device, session, pool, progress)
     try:
-        run.prepare()
-        run.finish()
+        run.generate_all()
+        run.time_all()
     finally:
         run.abandon()
         pool.close()
@@ -133,7 +120,7 @@ class _Run:
     running: dict[Future[PortionResult], _Submitted] = field(default_factory=dict)
     one_at_a_time: bool = False
 
-    def prepare(self) -> None:
+    def generate_all(self) -> None:
         """Generate the code of all kernels before any is timed: doing it meanwhile would disturb CPU devices."""
         wanted = []
         for number, entry in enumerate(self.entries):
@@ -144,7 +131,7 @@ class _Run:
                 wanted.append(entry)
         self.waiting.extend(map(_KernelGroup, divide(wanted, self.pool.width(1) if wanted else 1)))
 
-    def finish(self) -> None:
+    def time_all(self) -> None:
         """Have all groups timed."""
         while self.waiting or self.running:
             self._submit()
@@ -200,7 +187,7 @@ class _Run:
             except PerflexError as error:
                 faults.append(error)
             except FAULTS as error:
-                fault = explained(error, self.pool.kind)
+                fault = self.pool.explained(error)
                 fault.__cause__ = None if fault is error else error
                 faults.append(fault)
             else:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from perflex.child_process import ChildLostError
 from perflex.errors import MeasurementError
-from perflex.machines.resources import Resources
 from perflex.timing.isolation.process import WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.devices.device import Device
+    from perflex.machines.resources import Resources
     from perflex.timing.launch.backend import RunLimits
     from perflex.timing.launch.request import LaunchRequest
 
@@ -37,16 +37,12 @@ class IsolatedBackend:
 
     def __init__(self, device: Device, limits: RunLimits) -> None:
         self.device = device
+        self.timer_resolution_s = device.timer_resolution_ns * 1e-9
         self.limits = limits
         self._worker: WorkerProcess | None = None
         self._numbers = 0
         self._fatal: dict[str, tuple[str, str]] = {}
         self._endless: list[LaunchRequest] = []
-
-    @property
-    def timer_resolution_s(self) -> float:
-        """Resolution of the device's timer, in seconds."""
-        return self.device.timer_resolution_ns * 1e-9
 
     def build(self, request: LaunchRequest) -> IsolatedRunnable:
         """Build there what was generated and checked here.
@@ -62,9 +58,7 @@ class IsolatedBackend:
         for other in self._endless:
             if other.source == request.source and _at_least(request.sizes, other.sizes):
                 raise _failure(request.label, "hang", f"not tried, for {other.label} is the same code and does not end")
-        runnable = IsolatedRunnable(self, request)
-        runnable.build()
-        return runnable
+        return IsolatedRunnable(self, request)
 
     def responds(self) -> bool:
         """Return True: what lost the device ends with its process, and the next kernel gets another."""
@@ -90,14 +84,14 @@ class IsolatedBackend:
             kind, reason = self._fatal[request.source]
             raise _failure(request.label, kind, reason)
         self._numbers += 1
-        place = _Place(self.worker(), self._numbers)
+        worker = self.worker()
         try:
-            resources = place.worker.ask("build", place.number, request, self.limits.build_s)
+            resources = worker.ask("build", self._numbers, request, self.limits.build_s)
         except ChildLostError as lost:
             doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
             self._fatal[request.source] = lost.kind, f"{doing} ({lost.reason})"
             raise _failure(request.label, *self._fatal[request.source]) from lost
-        return replace(place, resources=resources)
+        return _Place(worker, self._numbers, resources)
 
     def remember_endless(self, request: LaunchRequest) -> None:
         """Keep that a kernel does not end with some sizes: with larger ones it is not worth another time limit."""
@@ -110,19 +104,17 @@ class IsolatedRunnable:
     def __init__(self, backend: IsolatedBackend, request: LaunchRequest) -> None:
         self._backend = backend
         self._request = request
-        self._place: _Place | None = None
-        self._fastest_s: float | None = None
         self._fill_s = sum(request.slot_bytes.values()) / _FILL_BYTES_PER_S
+        self._build()
 
-    def build(self) -> None:
-        """Build it in the process at work."""
+    def _build(self) -> None:
         self._place = self._backend.place(self._request)
-        self._fastest_s = None  # the first launch in a process does more than later ones
+        self._fastest_s: float | None = None  # the first launch in a process does more than later ones
 
     @property
     def resources(self) -> Resources:
         """What the kernel takes of the device, as far as the driver tells."""
-        return (None if self._place is None else self._place.resources) or Resources()
+        return self._place.resources
 
     def run(self, launches: int) -> tuple[float, ...]:
         """Run back to back and return the device time of each launch in seconds, taken in the other process.
@@ -134,12 +126,13 @@ class IsolatedRunnable:
         DeviceError
             A new process was needed and does not start.
         """
-        if self._place is None or self._place.worker is not self._backend.worker():
-            self.build()
-        place: Any = self._place
+        if self._place.worker is not self._backend.worker():
+            self._build()
         start = time.monotonic()
         try:
-            times: tuple[float, ...] = place.worker.ask("run", place.number, launches, self._limit(launches))
+            times: tuple[float, ...] = self._place.worker.ask(
+                "run", self._place.number, launches, self._limit(launches)
+            )
         except ChildLostError as lost:
             doing = "crashes its process"
             if lost.kind == "hang":
@@ -163,7 +156,7 @@ class _Place:
 
     worker: WorkerProcess
     number: int
-    resources: Resources | None = None
+    resources: Resources
 
 
 def _at_least(sizes: Mapping[str, int], others: Mapping[str, int]) -> bool:

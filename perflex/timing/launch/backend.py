@@ -17,12 +17,14 @@ class Runnable(Protocol):
     def run(self, launches: int) -> tuple[float, ...]:
         """Run back to back; return the device time of each launch in seconds.
 
-        Whatever has to be restored between launches is restored outside the times.
+        Arrays that the kernel both reads and writes are restored before each launch, outside the times.
 
         Raises
         ------
         MeasurementError
             The device reports an error; its ``kind``, where it has one, is the failure's.
+        DeviceError
+            An earlier kernel lost the device.
         """
         ...
 
@@ -74,7 +76,15 @@ class KernelBackend(Backend, Protocol):
     """Builds and runs kernels on a real device, whatever it is reached through."""
 
     def build(self, request: LaunchRequest) -> BuiltKernel:
-        """Build what was generated and checked before."""
+        """Build what was generated and checked before.
+
+        Raises
+        ------
+        MeasurementError
+            It does not build, or needs more than the device has for this kernel.
+        DeviceError
+            An earlier kernel lost the device.
+        """
         ...
 
     def responds(self) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perflex.timing.launch.memory import DeviceMemory
     from perflex.timing.launch.plan import ArrayPlan
 
+# Buffers repeat a block of data: random numbers for all of a large one would take longer than its kernel's timing.
 _BLOCK_ELEMENTS = 1 << 20
 
 
@@ -73,10 +74,6 @@ def sample_data(dtype: np.dtype[Any], length: int, seed: int = 0) -> NDArray[Any
     return np.zeros(length, dtype)
 
 
-def _refusals(memory: DeviceMemory) -> tuple[type[Exception], ...]:
-    return (*memory.errors, MemoryError)
-
-
 class BufferPool:
     """Device buffers by slot, within a memory budget; the longest unused go first.
 
@@ -107,6 +104,7 @@ class BufferPool:
         MeasurementError
             The device has not enough memory left.
         """
+        refusals: tuple[type[Exception], ...] = (*self.memory.errors, MemoryError)
         for slot in sizes:
             if slot in self._buffers:
                 # Moved to the end: the order of the dictionary is the order of last use.
@@ -118,13 +116,13 @@ class BufferPool:
             self._make_room(size, self._budget, keep=sizes)
             try:
                 self._buffers[slot] = self._filled_with_room(slot, size, sizes), size
-            except _refusals(self.memory) as error:
-                self.release()  # what comes next must not suffer from what was held for this kernel
+            except refusals as error:
+                self.free_all()  # what comes next must not suffer from what was held for this kernel
                 msg = f"{label}: the device has no room for a buffer of {size} B ({error}); choose smaller sizes"
                 raise MeasurementError(msg, kernel=label, kind="memory") from error
         return {slot: self._buffers[slot][0] for slot in sizes}
 
-    def release(self) -> None:
+    def free_all(self) -> None:
         """Give all buffers back."""
         for slot in list(self._buffers):
             self._drop(slot)

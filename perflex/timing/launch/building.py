@@ -1,18 +1,69 @@
-"""What may happen when a kernel is built, alike for OpenCL and CUDA: compiler errors, limits known only afterwards."""
+"""What OpenCL and CUDA have in common when kernels are built: limits, errors, and the buffers of what was built."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
     from perflex.devices.device import Device
     from perflex.machines.resources import Resources
+    from perflex.timing.launch.buffers import BufferPool, Slot
+    from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.launch.sizes import Grid
 
+# Compilers repeat themselves: the first errors say what is wrong.
 _MESSAGE_LINES = 4
+# Of device memory, for buffers of kernels that ran before: they are filled once, and most kernels share them.
+POOL_SHARE = 0.25
+
+
+class BoundKernel:
+    """A built kernel with sizes and its buffers, taken from the pool anew for each call: others may have used them.
+
+    Parameters
+    ----------
+    request
+        What it was built from.
+    pool
+        The buffers on its device.
+    resources
+        What it takes of the device.
+    """
+
+    def __init__(self, request: LaunchRequest, pool: BufferPool, resources: Resources) -> None:
+        self.resources = resources
+        self._request = request
+        self._pool = pool
+        self._slot_bytes, sizes = request.slot_bytes, request.buffer_bytes
+        self._restored = [
+            (slot, origin, sizes[name]) for name, (slot, origin) in request.slots.items() if origin is not None
+        ]
+
+    def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
+        """Return an array's buffer as the last launch left it, shape ``(length,)``."""
+        data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
+        self._pool.memory.read(self._buffers()[self._request.slots[name][0]], data)
+        return data
+
+    def _buffers(self) -> dict[Slot, Any]:
+        return self._pool.buffers(self._slot_bytes, self._request.label)
+
+    def _restore(self, buffers: dict[Slot, Any]) -> None:
+        """Give arrays that the kernel both reads and writes their first content again."""
+        for slot, origin, size in self._restored:
+            self._pool.memory.copy(buffers[slot], buffers[origin], size)
+
+
+def memory_failure(label: str, pool: BufferPool, reason: object) -> MeasurementError:
+    """Return the error for a kernel that the device's memory does not suffice for; the next one gets all of it."""
+    pool.free_all()
+    msg = f"{label}: the device ran out of memory ({reason}); choose smaller sizes"
+    return MeasurementError(msg, kernel=label, kind="memory")
 
 
 def build_failure(label: str, device: Device, log: str, error_mark: str) -> MeasurementError:
@@ -26,18 +77,7 @@ def build_failure(label: str, device: Device, log: str, error_mark: str) -> Meas
 def check_built(label: str, device: Device, grid: Grid, most_items: int, resources: Resources) -> None:
     """Compare a device program with the limits that are known only after the build, registers included.
 
-    Parameters
-    ----------
-    label
-        Which kernel and sizes.
-    device
-        Where it is to run.
-    grid
-        How it is to be launched.
-    most_items
-        Work-items of a work-group that the driver allows for this program.
-    resources
-        What it takes.
+    `most_items` are the work-items of a work-group that the driver allows for this program.
 
     Raises
     ------

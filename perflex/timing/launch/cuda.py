@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.machines.resources import Resources, most_of, resources_in_log
-from perflex.timing.launch.building import build_failure, check_built
+from perflex.timing.launch.building import BoundKernel, build_failure, check_built
 from perflex.timing.launch.cuda_context import CudaContext
 
 if TYPE_CHECKING:
@@ -21,44 +21,25 @@ if TYPE_CHECKING:
     from perflex.timing.launch.request import LaunchRequest
 
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
-
-
+# What CuPy adds to the options it is given, and what changes code among it.
+_ADDED = ("-ftz=true",)
 # A stream takes about a thousand commands before the host has to wait, which it must not while the stream is held.
 _MOST_COMMANDS = 400
 
 
 class CudaBackend:
-    """Builds and runs kernels on one CUDA device; one source is built once for all sizes.
-
-    Raises
-    ------
-    DeviceError
-        CuPy does not load, or the device is not there.
-    MissingExtraError
-        CuPy is not installed.
-    """
+    """Builds and runs kernels on one CUDA device; one source is built once for all sizes."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        # That of CUDA events.
+        self.timer_resolution_s = device.timer_resolution_ns * 1e-9
         self._context = CudaContext(device)
         self._modules: dict[str, Any] = {}
         self._logs: dict[str, Mapping[str, Resources]] = {}
 
-    @property
-    def timer_resolution_s(self) -> float:
-        """Resolution of CUDA events, in seconds."""
-        return self.device.timer_resolution_ns * 1e-9
-
     def build(self, request: LaunchRequest) -> CudaRunnable:
-        """Build what was generated and checked before.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build, or needs more than the device has for this kernel.
-        DeviceError
-            An earlier kernel lost the device.
-        """
+        """Build what was generated and checked before; see `KernelBackend`."""
         self._context.require()
         module = self._built(request.source, request.label)
         try:
@@ -80,7 +61,7 @@ class CudaBackend:
 
     def close(self) -> None:
         """Give device memory back."""
-        self._context.pool.release()
+        self._context.pool.free_all()
 
     def _built(self, source: str, label: str) -> Any:
         if source not in self._modules:
@@ -103,9 +84,22 @@ class CudaBackend:
         """Return what the compiler wrote of each device program, by name."""
         # Of a binary that CuPy kept there is no log. Compiling again pays only where there may be spills.
         if not self._logs[source] and any(int(known["local_size_bytes"]) for known in facts):
-            options, capability = _OPTIONS, self.device.compute_capability
-            self._logs[source] = compiled_resources(self._context.cupy, source, options, capability)
+            self._logs[source] = self._compiled_again(source)
         return self._logs[source]
+
+    def _compiled_again(self, source: str) -> Mapping[str, Resources]:
+        """Return what a source's kernels take, by name; nothing where NVRTC makes no machine code for this device."""
+        nvrtc = self._context.cupy.cuda.nvrtc
+        program = nvrtc.createProgram(source, "kernel.cu", (), ())
+        try:
+            # "sm", not "compute": registers are known of machine code only.
+            architecture = f"-arch=sm_{self.device.compute_capability.replace('.', '')}"
+            nvrtc.compileProgram(program, (*_OPTIONS, *_ADDED, architecture))
+            return resources_in_log(nvrtc.getProgramLog(program))
+        except RuntimeError:
+            return {}
+        finally:
+            nvrtc.destroyProgram(program)
 
 
 def _resources(logged: Resources | None, facts: Mapping[str, int]) -> Resources:
@@ -115,7 +109,7 @@ def _resources(logged: Resources | None, facts: Mapping[str, int]) -> Resources:
     return Resources(int(facts["num_regs"]), private_bytes, spill_bytes, int(facts["shared_size_bytes"]))
 
 
-class CudaRunnable:
+class CudaRunnable(BoundKernel):
     """A built kernel with sizes.
 
     All launches of a call are enqueued while the stream is held, so that they run back to back however slow the host
@@ -127,26 +121,13 @@ class CudaRunnable:
     def __init__(
         self, request: LaunchRequest, functions: Sequence[Any], context: CudaContext, resources: Resources
     ) -> None:
-        self.resources = resources
-        self._request = request
+        super().__init__(request, context.pool, resources)
         self._functions = functions
         self._context = context
-        self._slot_bytes = request.slot_bytes
-        self._restored = [(slot, origin, name) for name, (slot, origin) in request.slots.items() if origin is not None]
         self._ran = False
 
     def run(self, launches: int) -> tuple[float, ...]:
-        """Run back to back and return the device time of each launch in seconds.
-
-        Arrays that the kernel both reads and writes are restored before each launch, outside the times.
-
-        Raises
-        ------
-        MeasurementError
-            The driver reports an error.
-        DeviceError
-            An earlier kernel lost the device.
-        """
+        """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
         self._context.require()
         try:
             buffers = self._buffers()
@@ -155,15 +136,6 @@ class CudaRunnable:
             raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
         return times
 
-    def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
-        """Return an array's buffer as the last launch left it, shape ``(length,)``."""
-        data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
-        self._context.memory.read(self._buffers()[self._request.slots[name][0]], data)
-        return data
-
-    def _buffers(self) -> dict[Slot, int]:
-        return self._context.pool.buffers(self._slot_bytes, self._request.label)
-
     def _portions(self, launches: int) -> Iterator[int]:
         """Divide launches so that a stream takes the commands of each portion without making the host wait."""
         each = len(self._functions) + (len(self._restored) + 2 if self._restored else 0)
@@ -171,7 +143,7 @@ class CudaRunnable:
         for first in range(0, launches, most):
             yield min(most, launches - first)
 
-    def _run(self, launches: int, buffers: Mapping[Slot, int]) -> list[float]:
+    def _run(self, launches: int, buffers: dict[Slot, Any]) -> list[float]:
         # The first launch may have to load code, which waits for a device that is held.
         hold = self._context.hold.held() if self._ran else nullcontext()
         each = 1 if self._restored else launches
@@ -180,13 +152,13 @@ class CudaRunnable:
                 pairs = [self._timed(each, buffers) for _ in range(launches // each)]
             self._context.stream.synchronize()
         self._ran = True
+        # CUDA gives milliseconds.
         elapsed = self._context.cupy.cuda.get_elapsed_time
         return [elapsed(first, last) * 1e-3 / each for first, last in pairs for _ in range(each)]
 
-    def _timed(self, launches: int, buffers: Mapping[Slot, int]) -> tuple[Any, Any]:
+    def _timed(self, launches: int, buffers: dict[Slot, Any]) -> tuple[Any, Any]:
         """Enqueue what restores arrays, and launches between two events."""
-        for slot, origin, name in self._restored:
-            self._context.memory.copy(buffers[slot], buffers[origin], self._request.buffer_bytes[name])
+        self._restore(buffers)
         event = self._context.cupy.cuda.Event
         first, last = event(), event()
         first.record(self._context.stream)
@@ -198,46 +170,6 @@ class CudaRunnable:
         last.record(self._context.stream)
         return first, last
 
-    def _arguments(self, names: Sequence[str], buffers: Mapping[Slot, int]) -> tuple[Any, ...]:
+    def _arguments(self, names: Sequence[str], buffers: dict[Slot, Any]) -> tuple[Any, ...]:
         scalars, slots = self._request.launch.scalars, self._request.slots
         return tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)
-
-
-# What CuPy adds to the options it is given, and what changes code among it.
-_ADDED = ("-ftz=true",)
-
-
-def compiled_resources(
-    cupy: Any, source: str, options: Sequence[str], compute_capability: str
-) -> Mapping[str, Resources]:
-    """Return what a source's kernels take, by name, from compiling it once more.
-
-    CuPy keeps binaries on disk, without what the compiler said of them, and the driver does not tell spills.
-
-    Parameters
-    ----------
-    cupy
-        The package.
-    source
-        CUDA C++.
-    options
-        As the source was built with, ``--ptxas-options=-v`` among them.
-    compute_capability
-        Of the device: ``"9.0"``.
-
-    Returns
-    -------
-    Mapping
-        Empty where the compiler does not make machine code for this device.
-    """
-    nvrtc = cupy.cuda.nvrtc
-    words = (*options, *_ADDED, f"-arch=sm_{compute_capability.replace('.', '')}")
-    program = nvrtc.createProgram(source, "kernel.cu", (), ())
-    try:
-        nvrtc.compileProgram(program, words)
-        log = nvrtc.getProgramLog(program)
-    except RuntimeError:
-        return {}
-    finally:
-        nvrtc.destroyProgram(program)
-    return resources_in_log(log)

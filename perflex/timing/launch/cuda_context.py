@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.devices.cuda import first_line, load_cupy, properties_of
+from perflex.devices.device import Device
 from perflex.errors import DeviceError, MeasurementError
 from perflex.timing.launch.buffers import BufferPool
-from perflex.timing.launch.memory import CudaMemory, out_of_cuda_memory
+from perflex.timing.launch.building import POOL_SHARE, memory_failure
+from perflex.timing.launch.memory import CudaMemory, returns_what_was_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from perflex.devices.device import Device
-
-_POOL_SHARE = 0.25
-
 
 _OUT_OF_RESOURCES = ("cudaErrorLaunchOutOfResources", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
 
@@ -62,7 +59,7 @@ class CudaContext:
             msg = f"cannot open {device}: {first_line(error)}"
             raise DeviceError(msg, device=device) from error
         self.memory = CudaMemory(self.cupy, self.stream)
-        self.pool = BufferPool(self.memory, int(_POOL_SHARE * device.global_memory_bytes))
+        self.pool = BufferPool(self.memory, int(POOL_SHARE * device.global_memory_bytes))
 
     def require(self) -> None:
         """Refuse to go on where an earlier kernel lost the device.
@@ -81,24 +78,13 @@ class CudaContext:
 
     def responds(self) -> bool:
         """Return whether the device still works."""
-        runtime = self.cupy.cuda.runtime
-        sent, received = np.arange(4), np.zeros(4, np.int64)
-        try:
-            address = runtime.malloc(sent.nbytes)
-            runtime.memcpy(address, sent.ctypes.data, sent.nbytes, runtime.memcpyHostToDevice)
-            runtime.memcpy(received.ctypes.data, address, sent.nbytes, runtime.memcpyDeviceToHost)
-            runtime.free(address)
-        except RuntimeError:
-            return False
-        return bool((sent == received).all())
+        return returns_what_was_written(self.memory)
 
     def failure(self, label: str, what: str, error: Exception, kind: str) -> MeasurementError:
         """Return what happened to a kernel as an error; remember it where it lost the device."""
         text = first_line(error)
-        if out_of_cuda_memory(error):
-            self.pool.release()
-            msg = f"{label}: the device ran out of memory ({text}); choose smaller sizes"
-            return MeasurementError(msg, kernel=label, device=self.device, kind="memory")
+        if self.memory.is_used_up(error):
+            return memory_failure(label, self.pool, text)
         if any(word in text for word in _OUT_OF_RESOURCES):
             msg = f"{label}: needs more registers than {self.device} has for a work-group ({text}); make it smaller"
             return MeasurementError(msg, kernel=label, device=self.device, kind="prepare")
@@ -109,27 +95,20 @@ class CudaContext:
 
 def _number_of(cupy: Any, device: Device) -> int:
     """Return CUDA's number of a device in this process."""
-    names = (device.platform, device.vendor, device.name, device.driver)
-    same = []
-    for number in range(int(cupy.cuda.runtime.getDeviceCount())):
-        facts = properties_of(cupy, number)
-        if tuple(facts[name] for name in ("platform", "vendor", "name", "driver")) == names:
-            same.append(number)
+    # By names: CUDA_VISIBLE_DEVICES gives devices other numbers in other processes.
+    count = int(cupy.cuda.runtime.getDeviceCount())
+    same = [number for number in range(count) if Device(**properties_of(cupy, number)).names == device.names]
     if device.ordinal >= len(same):
         msg = f"{device} is not visible in this process; CUDA_VISIBLE_DEVICES may hide it"
         raise DeviceError(msg, device=device)
     return same[device.ordinal]
 
 
-HOLD_NAME = "perflex_hold"
-
-
 # Should the host have to wait for the stream while it holds it, it goes on by itself; that run's times are too long.
 _LIMIT_NS = 200_000_000
-
-
+_HOLD_NAME = "perflex_hold"
 _SOURCE = f"""
-extern "C" __global__ void {HOLD_NAME}(volatile int const *go, unsigned long long limit_ns)
+extern "C" __global__ void {_HOLD_NAME}(volatile int const *go, unsigned long long limit_ns)
 {{
   unsigned long long start, now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
@@ -152,7 +131,7 @@ class Hold:
     """
 
     def __init__(self, cupy: Any) -> None:
-        self._kernel = cupy.RawModule(code=_SOURCE, options=("--std=c++17",), backend="nvrtc").get_function(HOLD_NAME)
+        self._kernel = cupy.RawModule(code=_SOURCE, options=("--std=c++17",), backend="nvrtc").get_function(_HOLD_NAME)
         # Page-locked memory has the same address on the device.
         self._memory = cupy.cuda.alloc_pinned_memory(np.dtype(np.int32).itemsize)
         self._go = np.frombuffer(self._memory, np.int32, 1)

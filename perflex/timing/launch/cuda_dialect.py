@@ -21,7 +21,7 @@ from loopy.types import NumpyType
 import perflex.isl  # noqa: F401 - mends what loopy misses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
 _LANES = (2, 3, 4, 8, 16)
 _C_NAMES: Mapping[str, str] = {
@@ -84,17 +84,11 @@ _WORDS = frozenset((
 _WORD = re.compile(rf"\b(?:{'|'.join(sorted(_WORDS))})\b")
 
 
-def _vector_types() -> dict[tuple[str, int], np.dtype[Any]]:
-    return {
-        (base, lanes): np.dtype([(f"s{lane:x}", np.dtype(base)) for lane in range(lanes)])
-        for base in _C_NAMES
-        for lanes in _LANES
-    }
-
-
-_VECTORS = _vector_types()
-
-
+_VECTORS = {
+    (base, lanes): np.dtype([(f"s{lane:x}", np.dtype(base)) for lane in range(lanes)])
+    for base in _C_NAMES
+    for lanes in _LANES
+}
 # loopy keeps generated code on disk; it counts what changes code that is made here.
 _VERSION = 1
 
@@ -208,5 +202,5 @@ def _definition(base: str, lanes: int) -> str:
     return "\n".join(lines)
 
 
-def _joined(fields: Sequence[str] | Iterable[str], pattern: str, by: str = ", ") -> str:
+def _joined(fields: Iterable[str], pattern: str, by: str = ", ") -> str:
     return by.join(pattern.format(field) for field in fields)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 class DeviceMemory(Protocol):
-    """Allocates and fills buffers on one device."""
+    """Allocates and fills buffers on one device, in the order of one queue of commands."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
         """What the other functions raise where the driver refuses."""
+        ...
+
+    def is_used_up(self, error: Any) -> bool:
+        """Return whether one of these errors says that there is no memory left."""
         ...
 
     def allocate(self, size: int) -> Any:
@@ -24,7 +30,7 @@ class DeviceMemory(Protocol):
         """Give a buffer back, after all commands that use it."""
         ...
 
-    def write(self, buffer: Any, data: NDArray[Any], offset: int) -> None:
+    def write(self, buffer: Any, data: NDArray[Any], offset: int = 0) -> None:
         """Copy data into a buffer, so many bytes from its start; the data must not change before `finish`."""
         ...
 
@@ -32,75 +38,86 @@ class DeviceMemory(Protocol):
         """Copy the beginning of a buffer into an array, after all commands before."""
         ...
 
+    def copy(self, target: Any, origin: Any, size: int) -> None:
+        """Copy from buffer to buffer, after all commands before; does not wait."""
+        ...
+
     def finish(self) -> None:
         """Wait until all commands are done."""
         ...
+
+
+def returns_what_was_written(memory: DeviceMemory) -> bool:
+    """Return whether a device still works: some drivers lose everything after one failed launch."""
+    sent, received = np.arange(4), np.zeros(4, np.int64)
+    try:
+        buffer = memory.allocate(sent.nbytes)
+        memory.write(buffer, sent)
+        memory.read(buffer, received)
+        memory.free(buffer)
+    except memory.errors:
+        return False
+    return bool((sent == received).all())
 
 
 class OpenCLMemory:
     """Memory of an OpenCL device, used through one queue."""
 
     def __init__(self, context: Any, queue: Any) -> None:
-        self._context = context
-        self._queue = queue
-
-    @property
-    def errors(self) -> tuple[type[Exception], ...]:
-        """What the other functions raise where the driver refuses."""
         import pyopencl as cl
 
-        return (cl.Error,)
+        self._cl = cl
+        self._context = context
+        self._queue = queue
+        self.errors: tuple[type[Exception], ...] = (cl.Error,)
+
+    def is_used_up(self, error: Any) -> bool:
+        """Return whether the device's memory, or the driver's, is used up."""
+        codes = self._cl.status_code
+        return error.code in {codes.MEM_OBJECT_ALLOCATION_FAILURE, codes.OUT_OF_HOST_MEMORY}
 
     def allocate(self, size: int) -> Any:
         """Return a buffer of so many bytes."""
-        import pyopencl as cl
-
-        return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size)
+        return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size)
 
     def free(self, buffer: Any) -> None:
         """Give a buffer back, after all commands that use it."""
         self._queue.finish()
         buffer.release()
 
-    def write(self, buffer: Any, data: NDArray[Any], offset: int) -> None:
+    def write(self, buffer: Any, data: NDArray[Any], offset: int = 0) -> None:
         """Copy data into a buffer, so many bytes from its start."""
-        import pyopencl as cl
-
-        cl.enqueue_copy(self._queue, buffer, data, dst_offset=offset)
+        self._cl.enqueue_copy(self._queue, buffer, data, dst_offset=offset)
 
     def read(self, buffer: Any, data: NDArray[Any]) -> None:
         """Copy the beginning of a buffer into an array, after all commands before."""
-        import pyopencl as cl
+        self._cl.enqueue_copy(self._queue, data, buffer)
 
-        cl.enqueue_copy(self._queue, data, buffer)
+    def copy(self, target: Any, origin: Any, size: int) -> None:
+        """Copy from buffer to buffer, after all commands before; does not wait."""
+        self._cl.enqueue_copy(self._queue, target, origin, byte_count=size)
 
     def finish(self) -> None:
         """Wait until all commands are done."""
         self._queue.finish()
 
 
-def out_of_opencl_memory(error: Any) -> bool:
-    """Return whether a pyopencl error says that the device's memory, or the driver's, is used up."""
-    import pyopencl as cl
-
-    codes = cl.status_code
-    return error.code in {codes.MEM_OBJECT_ALLOCATION_FAILURE, codes.OUT_OF_HOST_MEMORY}
-
-
+# The names that the runtime and the driver give the same error.
 _OUT_OF_MEMORY = ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")
 
 
 class CudaMemory:
     """Buffers are addresses, allocated one by one: CuPy's own pool would keep what is freed."""
 
+    errors: tuple[type[Exception], ...] = (RuntimeError,)
+
     def __init__(self, cupy: Any, stream: Any) -> None:
         self._runtime = cupy.cuda.runtime
         self._stream = stream
 
-    @property
-    def errors(self) -> tuple[type[Exception], ...]:
-        """What the other functions raise where the driver refuses."""
-        return (RuntimeError,)
+    def is_used_up(self, error: Any) -> bool:
+        """Return whether the device's memory is used up."""
+        return any(word in str(error) for word in _OUT_OF_MEMORY)
 
     def allocate(self, size: int) -> int:
         """Return the address of so many bytes."""
@@ -108,10 +125,10 @@ class CudaMemory:
 
     def free(self, buffer: int) -> None:
         """Give a buffer back, after all commands that use it."""
-        self._stream.synchronize()
+        self.finish()
         self._runtime.free(buffer)
 
-    def write(self, buffer: int, data: NDArray[Any], offset: int) -> None:
+    def write(self, buffer: int, data: NDArray[Any], offset: int = 0) -> None:
         """Copy data into a buffer, so many bytes from its start; the data must not change before `finish`."""
         self._copy(buffer + offset, data.ctypes.data, data.nbytes, self._runtime.memcpyHostToDevice)
 
@@ -130,8 +147,3 @@ class CudaMemory:
 
     def _copy(self, target: int, origin: int, size: int, kind: int) -> None:
         self._runtime.memcpyAsync(target, origin, size, kind, self._stream.ptr)
-
-
-def out_of_cuda_memory(error: BaseException) -> bool:
-    """Return whether an error of CuPy's says that the device's memory is used up."""
-    return any(word in str(error) for word in _OUT_OF_MEMORY)

@@ -9,13 +9,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import pyopencl as cl
 
+from perflex.devices.listing import list_devices
+from perflex.devices.opencl import names_of, opencl_devices
 from perflex.errors import DeviceError, MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.buffers import BufferPool
-from perflex.timing.launch.building import build_failure, check_built
-from perflex.timing.launch.memory import OpenCLMemory, out_of_opencl_memory
+from perflex.timing.launch.building import POOL_SHARE, BoundKernel, build_failure, check_built, memory_failure
+from perflex.timing.launch.memory import OpenCLMemory, returns_what_was_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,21 +26,13 @@ if TYPE_CHECKING:
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
 
-# Of device memory, for buffers of kernels that ran before: they are filled once, and most kernels share them.
-_POOL_SHARE = 0.25
+# Said by pyopencl where a build fails.
 _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
 
 
 @lru_cache(maxsize=16)
 def open_device(device: Device, *, drivers_shown: bool = False) -> tuple[Any, Any]:
-    """Return the pyopencl device and a context on it, opened once per process.
-
-    Parameters
-    ----------
-    device
-        Which device.
-    drivers_shown
-        Whether OCL_ICD_VENDORS names all drivers already, so that none has to be tried first.
+    """Return the pyopencl device and a context on it, opened once per process; parameters as for `backend_of`.
 
     Raises
     ------
@@ -46,20 +40,10 @@ def open_device(device: Device, *, drivers_shown: bool = False) -> tuple[Any, An
         The device does not exist in this process, most often because platforms had been queried before
         perflex could show the loader all drivers.
     """
-    import pyopencl as cl
-
-    from perflex.devices.listing import list_devices
-
     if not drivers_shown:
         list_devices()  # shows the drivers to the loader
-    names = (device.platform, device.vendor, device.name, device.driver)
-    candidates = []
     try:
-        for platform in cl.get_platforms():
-            for candidate in _devices_of(platform):
-                driver = f"{candidate.driver_version.strip()} ({platform.version.strip()})"
-                if (platform.name.strip(), platform.vendor.strip(), candidate.name.strip(), driver) == names:
-                    candidates.append(candidate)
+        candidates = [found for found in opencl_devices(cl) if tuple(names_of(found).values()) == device.names]
         if device.ordinal < len(candidates):
             chosen = candidates[device.ordinal]
             return chosen, cl.Context([chosen])
@@ -71,15 +55,6 @@ def open_device(device: Device, *, drivers_shown: bool = False) -> tuple[Any, An
         "the loader all drivers; call perflex first, or start again with OCL_ICD_VENDORS naming every driver"
     )
     raise DeviceError(msg, device=device)
-
-
-def _devices_of(platform: Any) -> list[Any]:
-    import pyopencl as cl
-
-    try:
-        return list(platform.get_devices())
-    except cl.LogicError:  # some drivers report "no device" as an error
-        return []
 
 
 def _compiler_message(error: Exception) -> str:
@@ -95,33 +70,19 @@ class OpenCLBackend:
     """Builds and runs kernels on one OpenCL device; one source is built once for all sizes."""
 
     def __init__(self, device: Device, *, drivers_shown: bool = False) -> None:
-        import pyopencl as cl
-
         self.device = device
+        self.timer_resolution_s = device.timer_resolution_ns * 1e-9
         self._cl_device, self._context = open_device(device, drivers_shown=drivers_shown)
         self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         memory = OpenCLMemory(self._context, self._queue)
-        self._pool = BufferPool(memory, int(_POOL_SHARE * device.global_memory_bytes))
+        self._pool = BufferPool(memory, int(POOL_SHARE * device.global_memory_bytes))
         self._programs: dict[str, Any] = {}
         # NVIDIA's compiler then writes the registers of each kernel into its log.
         verbose = "cl_nv_compiler_options" in self._cl_device.extensions.split()
         self._options = ("-cl-nv-verbose",) if verbose else ()
 
-    @property
-    def timer_resolution_s(self) -> float:
-        """Resolution of the event timer, in seconds."""
-        return self.device.timer_resolution_ns * 1e-9
-
     def build(self, request: LaunchRequest) -> OpenCLRunnable:
-        """Build what was generated and checked before.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build, or needs more than the device has for this kernel.
-        """
-        import pyopencl as cl
-
+        """Build what was generated and checked before; see `KernelBackend`."""
         program = self._built(request.source, request.label)
         try:
             kernels = [cl.Kernel(program, name) for name, _ in request.programs]
@@ -129,36 +90,24 @@ class OpenCLBackend:
             msg = f"{request.label}: {self.device} lost a kernel of its own program ({error})"
             raise MeasurementError(msg, kernel=request.label, device=self.device) from error
         logged = self._logged_resources(program)
-        taken = [
+        used = [
             self._resources(kernel, logged.get(name, Resources()))
             for kernel, (name, _) in zip(kernels, request.programs, strict=True)
         ]
-        for kernel, grid, resources in zip(kernels, request.launch.grids, taken, strict=True):
+        for kernel, grid, resources in zip(kernels, request.launch.grids, used, strict=True):
             most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self._cl_device)
             check_built(request.label, self.device, grid, int(most), resources)
-        return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(taken))
+        return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used))
 
     def responds(self) -> bool:
-        """Return whether the device still works: some drivers lose everything after one failed launch."""
-        import pyopencl as cl
-
-        sent, received = np.arange(4), np.zeros(4, np.int64)
-        try:
-            buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, sent.nbytes)
-            cl.enqueue_copy(self._queue, buffer, sent)
-            cl.enqueue_copy(self._queue, received, buffer)
-            buffer.release()
-        except cl.Error:
-            return False
-        return bool((sent == received).all())
+        """Return whether the device still works."""
+        return returns_what_was_written(self._pool.memory)
 
     def close(self) -> None:
         """Give device memory back."""
-        self._pool.release()
+        self._pool.free_all()
 
     def _built(self, source: str, label: str) -> Any:
-        import pyopencl as cl
-
         if source not in self._programs:
             try:
                 with warnings.catch_warnings():
@@ -172,8 +121,6 @@ class OpenCLBackend:
 
     def _resources(self, kernel: Any, logged: Resources) -> Resources:
         """Return what a kernel takes: what OpenCL asks drivers for, and what NVIDIA's compiler writes."""
-        import pyopencl as cl
-
         info = cl.kernel_work_group_info
         private_bytes, local_bytes = (
             int(kernel.get_work_group_info(query, self._cl_device))
@@ -183,14 +130,12 @@ class OpenCLBackend:
 
     def _logged_resources(self, program: Any) -> Mapping[str, Resources]:
         """Return what the compiler wrote of each device program, by name; nothing where it writes nothing of it."""
-        import pyopencl as cl
-
         if not self._options:
             return {}
         return resources_in_log(str(program.get_build_info(self._cl_device, cl.program_build_info.LOG)))
 
 
-class OpenCLRunnable:
+class OpenCLRunnable(BoundKernel):
     """A built kernel with sizes.
 
     The time of a launch is what the device's events say, from the start to the end of execution, without
@@ -201,26 +146,12 @@ class OpenCLRunnable:
     def __init__(
         self, request: LaunchRequest, kernels: list[Any], queue: Any, pool: BufferPool, resources: Resources
     ) -> None:
-        self.resources = resources
-        self._request = request
+        super().__init__(request, pool, resources)
         self._kernels = kernels
-        self._buffer_bytes = request.buffer_bytes
-        self._slot_bytes = request.slot_bytes
         self._queue = queue
-        self._pool = pool
 
     def run(self, launches: int) -> tuple[float, ...]:
-        """Run back to back and return the device time of each launch in seconds.
-
-        Arrays that the kernel both reads and writes are restored before each launch, outside the times.
-
-        Raises
-        ------
-        MeasurementError
-            The driver reports an error.
-        """
-        import pyopencl as cl
-
+        """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
         try:
             buffers = self._bound()
             events = [self._launch(buffers) for _ in range(launches)]
@@ -228,36 +159,24 @@ class OpenCLRunnable:
             return tuple((last.profile.end - first.profile.start) * 1e-9 for first, last in events)
         except cl.Error as error:
             label = self._request.label
-            if out_of_opencl_memory(error):
-                self._pool.release()
-                msg = f"{label}: the device ran out of memory ({error}); choose smaller sizes"
-                raise MeasurementError(msg, kernel=label, kind="memory") from error
+            if self._pool.memory.is_used_up(error):
+                raise memory_failure(label, self._pool, error) from error
             msg = f"{label}: the launch failed ({error})"
             raise MeasurementError(msg, kernel=label, kind="run") from error
 
-    def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
-        """Return an array's buffer as the last launch left it, shape ``(length,)``."""
-        data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
-        self._pool.memory.read(self._bound()[self._request.slots[name][0]], data)
-        return data
-
     def _bound(self) -> dict[Slot, Any]:
         """Return this kernel's buffers and set them as its arguments."""
-        buffers = self._pool.buffers(self._slot_bytes, self._request.label)
+        buffers = self._buffers()
         for kernel, (_, arguments) in zip(self._kernels, self._request.programs, strict=True):
             for index, name in enumerate(arguments):
                 scalar = self._request.launch.scalars.get(name)
                 kernel.set_arg(index, buffers[self._request.slots[name][0]] if scalar is None else scalar)
         return buffers
 
-    def _launch(self, buffers: Mapping[Slot, Any]) -> tuple[Any, Any]:
+    def _launch(self, buffers: dict[Slot, Any]) -> tuple[Any, Any]:
         """Enqueue all device programs in order; return the first and the last event."""
-        import pyopencl as cl
-
-        for name, (slot, origin) in self._request.slots.items():
-            if origin is not None:
-                size = self._buffer_bytes[name]
-                cl.enqueue_copy(self._queue, buffers[slot], buffers[origin], byte_count=size)
+        # Commands of this queue run in order: restoring ends before the first program begins.
+        self._restore(buffers)
         events = [
             cl.enqueue_nd_range_kernel(self._queue, kernel, grid.items, grid.work_group)
             for kernel, grid in zip(self._kernels, self._request.launch.grids, strict=True)

@@ -177,6 +177,7 @@ def _check_grids(launch: SizedLaunch, device: Device, label: str) -> None:
                 "work-items",
                 device,
             )
+        # An axis that the device states no limit for has one work-item.
         limits = (*device.max_work_item_sizes, *(1,) * 3)
         for axis, (size, limit) in enumerate(zip(grid.work_group, limits, strict=False)):
             if device.max_work_item_sizes and size > limit:

@@ -316,7 +316,7 @@ def test_pool_keeps_to_its_budget(backend: OpenCLBackend) -> None:
     assert slots[1] not in pool._buffers  # the longest unused
     # What one kernel needs is there at the same time, whatever the budget.
     assert len(pool.buffers({slots[0]: 4000, slots[1]: 4000}, "x")) == 2
-    pool.release()
+    pool.free_all()
     assert pool.held_bytes == 0
 
 
