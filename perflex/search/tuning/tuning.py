@@ -14,13 +14,12 @@ import numpy as np
 from perflex.devices.device import Device
 from perflex.errors import CalibrationError, MeasurementError, PerflexError
 from perflex.features.sized_kernel import SizedKernel
-from perflex.features.target import using_machine
 from perflex.features.values import target_of
 from perflex.progress import progress_shown
 from perflex.search.described.space import DescribedSpace
 from perflex.search.spaces.building import NotBuiltError
 from perflex.search.spaces.candidates import columns_of
-from perflex.search.spaces.extraction import ExtractedSpace
+from perflex.search.spaces.extraction import ExtractedSpace, extract_space
 from perflex.search.tuning.checks import check_budgets
 from perflex.search.tuning.code import generate_code
 from perflex.search.tuning.timer import VariantTimer
@@ -198,13 +197,13 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     DeviceError, MachineError, MissingSizeError, ExecutorError
         As `gather_feature_values`.
     """
-    from perflex.devices.listing import find_device
+    from perflex.timing.measuring import chosen_device
     from perflex.timing.options import TimingOptions
 
     check_budgets(budget, budget_s, first)
     _check_who_measures(space, device, measure, calibration)
     begun = time.perf_counter()
-    chosen: Any = find_device(device) if isinstance(device, str) else device
+    chosen = None if device is None else chosen_device(device)
     variants: ExtractedSpace | DescribedSpace
     if isinstance(space, (ExtractedSpace, DescribedSpace)):
         variants = space
@@ -212,15 +211,9 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         names = tuple(features) or (PLAIN_FEATURES if calibration is None else calibration.model.input_features())
         otherwise = "" if calibration is None else calibration.machine
         target = target_of(names, int(getattr(chosen, "sub_group_size", 32)), machine, otherwise=otherwise)
-        with using_machine(target.machine, registers=target.registers):
-            variants = space.extract(
-                names,
-                sizes,
-                sub_group_size=target.sub_group_size,
-                executor=executor,
-                store=store,
-                progress=progress,
-            )
+        variants = extract_space(
+            space.enumerated(), names, sizes, target, executor=executor, store=store, progress=progress
+        )
     described = time.perf_counter() - begun
     most = max(30, math.ceil(0.1 * len(variants))) if budget is None else budget
     prior = None
