@@ -14,14 +14,8 @@ if TYPE_CHECKING:
 # Programming Guide, technical specifications per compute capability; AMD, RDNA 2 and RDNA 3 instruction set guides.
 _NVIDIA = {"m_amd": 0.0, "m_lanes": 32.0, "m_units": 60.0, "m_sub_groups": 48.0, "m_groups": 16.0}
 _NVIDIA |= {"m_registers": 65536.0, "m_local_bytes": 102400.0, "m_local_reserved": 1024.0}
-_AMD = {
-    **_NVIDIA,
-    "m_amd": 1.0,
-    "m_units": 40.0,
-    "m_sub_groups": 32.0,
-    "m_local_bytes": 65536.0,
-    "m_local_reserved": 0.0,
-}
+_AMD = {**_NVIDIA, "m_amd": 1.0, "m_units": 40.0, "m_sub_groups": 32.0}
+_AMD |= {"m_local_bytes": 65536.0, "m_local_reserved": 0.0}
 PLATFORM_FACTS = tuple(_NVIDIA)
 _AMD_NAMES = re.compile(r"\b(amd|radeon|instinct|gfx\w*|mi\d+\w*|w\d{4}\w*|rx\w*|vega\w*)\b", re.IGNORECASE)
 

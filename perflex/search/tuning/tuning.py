@@ -226,7 +226,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         if measure is not None:
             _drive(tuner, _MeasuredByUser(measure), failures, report)
             best = tuner.best
-        elif isinstance(variants, ExtractedSpace):
+        elif chosen is not None and isinstance(variants, ExtractedSpace):
             options = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             with VariantTimer(chosen, options) as timer:
                 coder = executor if isinstance(chosen, Device) else None
