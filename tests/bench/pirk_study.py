@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import argparse
 import csv
+import sys
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from perflex import fit_model, gather_feature_values, load_machine, scale_features_by_output
-from perflex.analysis.ecm.compose import compose, on_cores
 from perflex.analysis.ecm.in_core import in_core_cycles
 from perflex.devices.listing import find_device
 from perflex.expression.model import Model
@@ -32,6 +32,10 @@ from perflex.pictures import COLOURS, new_figure
 from perflex.timing.options import TimingOptions
 from uipick import ALL_GENERATORS, KernelCollection
 from uipick.generators.pirk import PIRK_IMPLEMENTATIONS
+
+sys.path[:0] = [str(Path(__file__).parents[2])]
+
+from tests.analysis.ecm_composition import compose, on_cores  # noqa: E402
 
 PROBLEMS = {"Heat3D": ("heat3d", 1), "Wave3D r=2": ("wave3d", 2), "Wave3D r=4": ("wave3d", 4)}
 SHAPES = ((32, 2), (32, 16))
