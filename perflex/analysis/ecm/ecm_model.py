@@ -61,6 +61,7 @@ def ecm_model(
     if cores == 1:
         return Model(output, f"{single} / {clock!r}")
     full, each, rest = cores_by_domain(machine, cores)
+    # Equation 7: a domain's cores share its memory, so that it saturates; the speeds of domains add up.
     times = [(full, f"saturate({single}, {memory}, {each})")] if full else []
     times += [(1, f"saturate({single}, {memory}, {rest})")] if rest else []
     if len(times) == 1:

@@ -211,15 +211,15 @@ class _Counting:
 def _counted(
     counting: _Counting, rows: Sequence[_Row], executor: Executor | None, report: Progress | None
 ) -> Iterator[_Counted]:
-    def tell(done: int) -> None:
+    def report_row(done: int) -> None:
         if report is not None:
             report(done, len(rows), rows[done][0])
 
     if executor is not None:
-        yield from in_workers(executor, counting.count_portion, rows, tell)
+        yield from in_workers(executor, counting.count_portion, rows, report_row)
         return
     for number, (_, kernel, sizes) in enumerate(rows):
-        tell(number)
+        report_row(number)
         yield counting.count(kernel, sizes)
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from perflex.store.store import StorePlace
 
 _LISTED = 8
+# Objects made between two looks for reference cycles; Python's own threshold is 700.
 _OBJECTS_BETWEEN = 200_000
 _NUMBERS = re.compile(r"\d+")
 
@@ -79,11 +80,6 @@ class ExtractedSpace:
     def names(self) -> tuple[str, ...]:
         """The variants' names."""
         return tuple(settings_text(settings) for settings in self.settings)
-
-    @property
-    def columns(self) -> dict[str, NDArray[np.float64]]:
-        """Values of each feature, shape ``(len(self),)``."""
-        return {name: self.values[:, column] for column, name in enumerate(self.features)}
 
     def kernel(self, number: int) -> Any:
         """Return the kernel of one variant, built anew."""

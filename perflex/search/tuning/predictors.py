@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
+# Hyperparameters that are tried. Columns are standardised, so that scales are of the order of 1; noise and trend are
+# relative to the smooth part.
 _SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _NOISES = (1e-4, 1e-3, 1e-2, 1e-1)
 _LINEAR = (0.0, 1.0)
+# Factors on a column's scale in a trial, how often all columns are gone through, and by how much the density's
+# logarithm must grow for it.
 _FACTORS = (0.3, 3.0)
 _SWEEPS = 3
 _GAIN = 0.5
@@ -176,6 +180,7 @@ def _process(points: Array, targets: Array, scales: Array, noise: float, linear:
     Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), Section 5.4.2.
     """
     scaled = points * scales
+    # Without 1e-8, variants with the same features would make the matrix singular.
     inverse = np.linalg.inv(_kernel(scaled, scaled, linear) + (noise + 1e-8) * np.eye(len(targets)))
     precision = np.maximum(np.diag(inverse), 1e-12)
     errors = inverse @ targets / precision
@@ -185,11 +190,12 @@ def _process(points: Array, targets: Array, scales: Array, noise: float, linear:
 
 
 def _kernel(left: Array, right: Array, linear: float) -> Array:
-    """Return a linear trend and Matern's covariance of smoothness 5/2."""
+    """Return a linear trend and Matern's covariance of smoothness 5/2 (Rasmussen and Williams, Equation 4.17)."""
     product = left @ right.T
     squared = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * product
     distance = np.sqrt(5 * np.maximum(squared, 0.0))
     values: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    # A trend's covariance is that of a line with random slope and offset.
     return values + linear * (1 + product) if linear else values
 
 

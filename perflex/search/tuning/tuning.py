@@ -107,9 +107,6 @@ class TuningResult:
         CalibrationError
             The kernel is described by formulas, and was never perflex's to build.
         """
-        if isinstance(self.space, DescribedSpace):
-            msg = f"{self.space.description.name} is described by formulas; build it yourself from best.settings"
-            raise CalibrationError(msg, variant=self.best.name)
         return self.space.kernel(self.best.number)
 
     def __repr__(self) -> str:
