@@ -29,7 +29,7 @@ def demo(
     from perflex.cli.arguments import require_writable_folder
     from perflex.devices.listing import find_device
     from perflex.studies.demo import run_demo, write_demo
-    from perflex.timing.options import TimingOptions
+    from perflex.studies.evaluation.run import study_timing
 
     terminal = terminal_of(context)
     # All that can be wrong with the options shows before the device is opened.
@@ -37,9 +37,8 @@ def demo(
     require_writable_folder(out)
     where = find_device(device or None)
     terminal.remarks.print(f"device: {where}", markup=False)
-    options = TimingOptions(trials=trials, min_trials=min(5, trials), budget_s=0.3)
     with terminal.warnings_shown(), terminal.progress("demo:") as progress:
-        evaluation = run_demo(where, sizes=chosen, timing=options, progress=progress)
+        evaluation = run_demo(where, sizes=chosen, timing=study_timing(trials), progress=progress)
     paths = write_demo(evaluation, out)
     if not terminal.quiet:
         terminal.output.print(_table(evaluation))

@@ -51,9 +51,7 @@ def diagnose(
     if as_json:
         content = diagnosis.as_dict()
         if differences:
-            content["aicc_differences"] = {
-                name: value if math.isfinite(value) else None for name, value in differences.items()
-            }
+            content["aicc_differences"] = differences
         print_json(content)
     else:
         _show(terminal.output, diagnosis, quiet=terminal.quiet)

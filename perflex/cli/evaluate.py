@@ -54,15 +54,14 @@ def evaluate(
     """Calibrate, predict and measure the paper's studies; write tables and pictures."""
     from perflex.cli.arguments import require_writable_folder
     from perflex.studies.evaluation.files import write_evaluation
-    from perflex.studies.evaluation.run import evaluate_device
+    from perflex.studies.evaluation.run import evaluate_device, study_timing
     from perflex.studies.evaluation.studies import STUDIES
-    from perflex.timing.options import TimingOptions
 
     terminal = terminal_of(context)
     # Before minutes of measuring, not after them.
     require_writable_folder(out)
     studies = list(STUDIES.values()) if study is StudyName.every else [STUDIES[study.value]]
-    options = TimingOptions(trials=trials, min_trials=min(5, trials), budget_s=0.3)
+    options = study_timing(trials)
     evaluations = []
     for where in _devices(device or [], every=every_device):
         terminal.remarks.print(f"device: {where}", markup=False)

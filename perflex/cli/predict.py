@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import JsonOption, MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _FILE = typer.Argument(help="A calibration file.")
-_JSON = typer.Option("--json", help="Print JSON instead of a table.")
 
 
 def predict(
@@ -30,7 +29,7 @@ def predict(
         float | None,
         typer.Option("--confidence", min=0.01, max=0.999, help="Show where this share of measurements would lie."),
     ] = None,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Predict a kernel's run time at given sizes, and show what it is made of."""
     from perflex.calibration.calibration import Calibration
@@ -74,7 +73,7 @@ def rank(
     words: Annotated[list[str], typer.Argument(help="KERNEL.py:function of each variant, then name=value sizes.")],
     *,
     machine: MachineOption = None,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Order variants by predicted run time, fastest first."""
     from perflex.calibration.calibration import Calibration

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import JsonOption, MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ KeepOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Of what is drawn by chance.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Folder for table (CSV) and picture (PNG).")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def _moved(value: str | None) -> None:

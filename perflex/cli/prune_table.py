@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import JsonOption, MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.prune import (  # typer reads the annotations
     SHOWN,
-    JsonOption,
     KeepOption,
     OutOption,
     SeedOption,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.options import RegistersOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import JsonOption, RegistersOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the pictures, PNG and SVG; made if it is not there.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Place kernels on the instruction roofline of a GPU: instructions, transactions, walls and the nearest limit."""
     from perflex.analysis.roofline.ceilings import ceilings_of

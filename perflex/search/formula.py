@@ -21,6 +21,7 @@ from perflex.errors import ModelSyntaxError
 Values = Mapping[str, Any]
 Part = Callable[[Values], Any]
 
+# More than anyone writes: formulas come from files, and must exhaust neither Python's stack nor the memory.
 _MAX_LENGTH = 2000
 _MAX_DEPTH = 40
 _MAX_EXPONENT = 64

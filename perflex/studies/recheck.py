@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perflex.timing.results import MeasurementFailure
     from uipick import MeasurementKernel
 
+# Enough for a median; each is timed as long as a kernel of the studies.
 _REFERENCES = 8
 
 

@@ -9,18 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflex import (
-    FeatureTable,
-    Model,
-    ecm_model,
-    fit_model,
-    in_core_cycles,
-    load_machine,
-    scale_features_by_output,
-    using_machine,
-)
-from perflex.analysis.ecm.compose import compose, on_cores, saturated, saturation_cores
+from perflex import Model, ecm_model, fit_model, in_core_cycles, load_machine, scale_features_by_output, using_machine
 from perflex.errors import MachineError, UnsupportedKernelError
+from perflex.fit.table import FeatureTable
+from support.ecm_composition import compose, on_cores, saturated, saturation_cores
 from uipick import ALL_GENERATORS, KernelCollection
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "data" / "ecm_reference" / "ecm_single_core_osaca_gcc.csv"

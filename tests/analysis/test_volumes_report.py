@@ -11,8 +11,8 @@ import pytest
 from perflex import load_machine
 from perflex.analysis.volumes.compare import compare_rows, comparison_table, read_rows
 from perflex.analysis.volumes.limiters import LIMITERS, limits_of
-from perflex.analysis.volumes.picture import draw_comparison, draw_series, shape_colour
-from perflex.analysis.volumes.series import SeriesRow, layers_fit, level_without_layer_reuse, series_row
+from perflex.analysis.volumes.picture import draw_comparison, shape_colour
+from perflex.analysis.volumes.series import layers_fit, level_without_layer_reuse, series_row
 from perflex.errors import FileFormatError, MachineError, UnsupportedKernelError
 from perflex.features import extract_scop, scop_from_yaml
 from sample_kernels import matmul
@@ -87,14 +87,6 @@ statements: []
 """
     with pytest.raises(UnsupportedKernelError, match="stores nothing"):
         series_row(scop_from_yaml(text), {"n": 64}, A100, VOLUMES)
-
-
-def test_the_picture_of_a_series_is_written(tmp_path: Path) -> None:
-    rows = [
-        SeriesRow({"nx": n, "nz": 8}, 8 * n * n, n / 10, 8.0, 20.0, 1, 72.0, layers_fit=n < 381) for n in (256, 512)
-    ]
-    draw_series({(512, 2, 1): rows, (64, 4): [replace(row, level=None) for row in rows]}, tmp_path / "s.png", "nx")
-    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_limits_are_volumes_by_rates() -> None:

@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support.building import built
+from support.building import built
 
 # The tests have a folder called perflex, too: the package must come first.
 sys.path[:0] = [str(Path(__file__).parents[2])]

@@ -11,12 +11,18 @@ from __future__ import annotations
 import argparse
 import csv
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from perflex import estimate_volumes, load_machine
-from perflex.analysis.volumes.picture import draw_series
+from perflex.analysis.volumes.picture import shape_colour
 from perflex.analysis.volumes.series import SeriesRow, series_row
 from perflex.features import extract_scop
+from perflex.features.gpu.estimate import estimate_volumes
+from perflex.machines.lookup import load_machine
+from perflex.pictures import new_figure
 from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 POINTS = 512 * 1024 * 1024
 SHAPES = ((512, 2, 1), (64, 8, 2), (32, 8, 4), (16, 8, 8), (16, 4, 16), (16, 2, 32))
@@ -28,6 +34,41 @@ def scop_of(shape: tuple[int, int, int]) -> object:
     tags += ["nx:512", "ny:512", "nz:512"]
     (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
     return extract_scop(kernel.kernel)
+
+
+def draw_series(
+    series: Mapping[tuple[int, ...], Sequence[SeriesRow]], path: Path, size: str, *, title: str = ""
+) -> None:
+    """Draw DRAM loads per update over domain sizes, a line per work-group shape (Ernst et al., Figure 23).
+
+    Parameters
+    ----------
+    series
+        Rows by the work-group's extents along x, y and, if there are three, z. Dotted lines are the levels without
+        reuse between waves.
+    path
+        File to write; the suffix says what kind.
+    size
+        The size parameter along the horizontal axis.
+    title
+        Text above the picture.
+    """
+    figure = new_figure(7.2, 4.8)
+    axes = figure.subplots()
+    for shape, rows in series.items():
+        x, y, z = (*shape, 1, 1, 1)[:3]
+        colour, values = shape_colour(x, y, z), [row.sizes[size] for row in rows]
+        label = " x ".join(map(str, shape))
+        axes.plot(values, [row.dram_load for row in rows], color=colour, marker="o", markersize=3, label=label)
+        known = [(value, row.level) for value, row in zip(values, rows, strict=True) if row.level is not None]
+        if known:
+            axes.plot(*zip(*known, strict=True), color=colour, linestyle=":", linewidth=1)
+    axes.set_xlabel(f"{size} (plane of {size} x {size} points)")
+    axes.set_ylabel("DRAM load, B per update")
+    axes.set_ylim(bottom=0)
+    axes.set_title(title, fontsize=10)
+    axes.legend(fontsize=8)
+    figure.savefig(path)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -32,11 +33,14 @@ from perflex import (
     load_machine,
     scale_features_by_output,
 )
-from perflex.analysis.ecm.compose import compose, on_cores
 from perflex.features import extract_scop
 from perflex.pictures import COLOURS, new_figure
 from uipick import ALL_GENERATORS, KernelCollection
 from uipick.generators.pirk import PIRK_IMPLEMENTATIONS
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from support.ecm_composition import compose, on_cores  # noqa: E402
 
 PROBLEMS = {"Heat3D": ("heat3d", 1), "Wave3D r=2": ("wave3d", 2), "Wave3D r=4": ("wave3d", 4)}
 SHAPES = ((32, 2), (32, 16))

@@ -111,15 +111,6 @@ def test_what_was_searched_for_lowers_the_bound_but_does_not_vouch_for_the_model
     assert len(set(more.kept) & set(promising)) <= 1
 
 
-def test_another_order_reaches_to_the_last_variant_below_the_threshold() -> None:
-    times = np.linspace(1.0, 3.0, 200)
-    batch = np.arange(0, 200, 8)
-    plain = keep_by_promise(times, measured_index=batch[1:], measured=times[batch[1:]])
-    turned = keep_by_promise(times, measured_index=batch[1:], measured=times[batch[1:]], order=np.arange(200)[::-1])
-    assert plain.kept.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8]
-    assert turned.kept.size > 150
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -128,7 +119,6 @@ def test_another_order_reaches_to_the_last_variant_below_the_threshold() -> None
         ({"predicted": [1.0, 2.0], "measured_index": [0, 1], "measured": [1.0]}, "give one for each"),
         ({"predicted": [1.0, 2.0], "measured_index": [2], "measured": [1.0]}, "numbered 0 to 1"),
         ({"predicted": [1.0, 2.0], "measured_index": [0, 0], "measured": [1.0, 1.0]}, "measured twice"),
-        ({"predicted": [1.0, 2.0], "measured_index": [0], "measured": [1.0], "order": [0, 0]}, "each of the 2"),
     ],
 )
 def test_bad_input_is_refused(arguments: dict[str, object], text: str) -> None:

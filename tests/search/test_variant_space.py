@@ -200,7 +200,7 @@ def test_extraction_counts_causes_and_repeated_kernels() -> None:
         "same kernel as another setting": 9,
     }
     assert {len(others) for others in found.same.values()} == {1}
-    assert sum(found.excluded.values()) + len(found) == space.combinations
+    assert sum(found.excluded.values()) + len(found) == small_space(dead=(0, 1, 7, 8)).combinations
     expected = {(lsize, repeats): 1024 // 32 * repeats for lsize in (16, 32, 64) for repeats in (1, 2, 4)}
     for each, row in zip(found.settings, found.values, strict=True):
         groups = 1024 // each["lsize"]
@@ -241,6 +241,6 @@ def test_kernels_are_built_anew() -> None:
     found = small_space().extract(FEATURES, {"n": 1024})
     assert found.names[0] == "lsize=16, repeats=1"
     assert "scaled" in found.kernel(0).entrypoints
-    assert np.isfinite(found.columns["f_thread_groups"]).all()
+    assert np.isfinite(found.values).all()
     with pytest.raises(SpaceError, match="missing or unknown: repeats"):
         small_space().kernel({"lsize": 16})

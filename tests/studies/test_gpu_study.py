@@ -34,8 +34,8 @@ from perflex.studies.evaluation.run import DeviceEvaluation, Point, StudyResult
 from perflex.studies.evaluation.studies import STUDIES
 from perflex.testing import FakeDevice
 from perflex.timing.launch.backend import backend_of
+from support.building import built
 from support.cuda_for_tests import fake_cupy, fake_gpu  # noqa: F401 - fixtures
-from tests.support.building import built
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

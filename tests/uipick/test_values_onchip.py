@@ -7,7 +7,7 @@ import pytest
 
 from perflex.errors import TagError
 from perflex.features import Target, extract_scop, parse_feature
-from tests.support.building import built
+from support.building import built
 
 
 def _value(kernel, identifier, sub_group_size=1):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 REUSES = ("row", "plane")
 # Shares that differ by so much are equal enough where exactly equal ones cost too much halo.
 _EVEN = 0.05
+# Imbalances that are equal may differ by rounding, and must fall into one step.
 _ROUNDING = 1e-9
 # What a stricter rule may cost, shares and halos together, beside a less strict one.
 _RULE_MAY_COST = 1.25
@@ -168,8 +169,8 @@ def choose_block(
     if not holds.any():
         msg = f"{stencil.name} has no {tiles_per_core} tiles for each of {workers} cores at these sizes; ask for fewer"
         raise BlockError(msg)
-    needs = [(level, reuse, needed_bytes(stencil, reuse, blocks)) for level, reuse in wanted]
-    for level, reuse, need in needs:
+    needed = [(level, reuse, needed_bytes(stencil, reuse, blocks)) for level, reuse in wanted]
+    for level, reuse, need in needed:
         met = need < level.bytes_per_core(workers)
         if not met.any() or not (holds & met).any():
             msg = (
@@ -190,7 +191,7 @@ def choose_block(
     block = (int(blocks[place, 0]), int(blocks[place, 1]), int(blocks[place, 2]))
     tiles = int(_tiles(stencil, blocks[place]))
     each = -(-tiles // workers)
-    conditions = [BlockCondition(v.name, r, int(need[place]), v.bytes_per_core(workers)) for v, r, need in needs]
+    conditions = [BlockCondition(v.name, r, int(need[place]), v.bytes_per_core(workers)) for v, r, need in needed]
     extra = float(_extra_loads(stencil, blocks[place : place + 1])[0])
     imbalance = float(_imbalance(stencil, blocks[place], workers))
     return BlockChoice(block, tiles, each, imbalance, extra, tuple(conditions), predicted)

@@ -1,10 +1,10 @@
-"""The ECM model of a machine as a model string."""
+"""The ECM model of a machine as a model string (YaskSite, Equations 6 and 7)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perflex.analysis.ecm.compose import cores_by_domain
+from perflex.errors import MachineError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +61,7 @@ def ecm_model(
     if cores == 1:
         return Model(output, f"{single} / {clock!r}")
     full, each, rest = cores_by_domain(machine, cores)
+    # Equation 7: a domain's cores share its memory, so that it saturates; the speeds of domains add up.
     times = [(full, f"saturate({single}, {memory}, {each})")] if full else []
     times += [(1, f"saturate({single}, {memory}, {rest})")] if rest else []
     if len(times) == 1:
@@ -71,3 +72,19 @@ def ecm_model(
         cycles = f"1 / ({' + '.join(f'{number} / {time}' for number, time in times)})"
     efficiency = machine.domain_efficiency if domains > 1 and machine.domain_efficiency else 1.0
     return Model(output, f"{cycles} / {clock * efficiency!r}")
+
+
+def cores_by_domain(machine: Machine, cores: int) -> tuple[int, int, int]:
+    """Return how some working cores fill the domains of a machine: full ones, cores in each, cores in the last one.
+
+    Raises
+    ------
+    MachineError
+        The machine has fewer cores, or their number is not known.
+    """
+    most = int(machine.need("cores"))
+    if not 1 <= cores <= most:
+        msg = f"machine {machine.name} has {most} cores, not {cores}; give 1 to {most}"
+        raise MachineError(msg, machine=machine.name, fact="cores")
+    each = machine.cores_per_domain or most
+    return cores // each, each, cores % each

@@ -24,8 +24,10 @@ MOST_COLUMNS = 3
 _COLOUR = dict(zip((*MEMORY_LEVELS, "local"), COLOURS, strict=True))
 _MARKER = {"l1": "o", "l2": "s", "dram": "^", "local": "D"}
 _WALL = "0.45"
+# Factors: space beside the outermost marker, and of a ceiling's text above its line.
 _SPAN = 1.6
 _ABOVE = 1.15
+# Walls that are named, where there are no more.
 _NAMED = 3
 # Letters of the title above one panel.
 _TITLE_WIDTH = 60

@@ -75,6 +75,7 @@ def limits_of(volumes: Mapping[str, float], scop: Scop, sizes: Mapping[str, Any]
                 uncounted.append(f"f_op_{dtype}_{kind}")
             continue
         executed = float(counts.operation_total(kind, dtype, None).evaluate(sizes))
+        # Throughputs count a multiply-add as two operations.
         arithmetic += executed / (machine.need(_UNITS[dtype]) / 2 * cycles_per_second)
     seconds = {
         "DRAM": (volumes["f_vol_dram_load"] + volumes["f_vol_dram_store"]) / machine.need("dram_bandwidth"),

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from perflex.pictures import new_figure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from perflex.analysis.volumes.compare import TableComparison
-    from perflex.analysis.volumes.series import SeriesRow
 
 # Wide shapes are red, tall ones green, deep ones blue (Ernst et al., Section 5.1).
 _FULL = (256, 256, 64)
@@ -68,38 +67,3 @@ def _extents(key: dict[str, str], shape: Sequence[str]) -> tuple[int, int, int]:
     extents = [int(float(key[column])) for column in shape]
     x, y, z = (*extents, 1, 1, 1)[:3]
     return x, y, z
-
-
-def draw_series(
-    series: Mapping[tuple[int, ...], Sequence[SeriesRow]], path: Path, size: str, *, title: str = ""
-) -> None:
-    """Draw DRAM loads per update over domain sizes, a line per work-group shape (Ernst et al., Figure 23).
-
-    Parameters
-    ----------
-    series
-        Rows by the work-group's extents along x, y and, if there are three, z. Dotted lines are the levels without
-        reuse between waves.
-    path
-        File to write; the suffix says what kind.
-    size
-        The size parameter along the horizontal axis.
-    title
-        Text above the picture.
-    """
-    figure = new_figure(7.2, 4.8)
-    axes = figure.subplots()
-    for shape, rows in series.items():
-        x, y, z = (*shape, 1, 1, 1)[:3]
-        colour, values = shape_colour(x, y, z), [row.sizes[size] for row in rows]
-        label = " x ".join(map(str, shape))
-        axes.plot(values, [row.dram_load for row in rows], color=colour, marker="o", markersize=3, label=label)
-        known = [(value, row.level) for value, row in zip(values, rows, strict=True) if row.level is not None]
-        if known:
-            axes.plot(*zip(*known, strict=True), color=colour, linestyle=":", linewidth=1)
-    axes.set_xlabel(f"{size} (plane of {size} x {size} points)")
-    axes.set_ylabel("DRAM load, B per update")
-    axes.set_ylim(bottom=0)
-    axes.set_title(title, fontsize=10)
-    axes.legend(fontsize=8)
-    figure.savefig(path)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SPREAD = 0.2
 # How much larger that error may be for a configuration e times slower than the fastest: they need not be told apart.
 _LENIENCE = 0.3
+# The priors, and others drawn about them: the least squares may have several minima.
 _STARTS = 3
 
 
@@ -137,8 +138,10 @@ class _Problem:
         if not np.isfinite(offset):
             msg = f"the model of description {description.name!r} is not finite at its priors; mend the description"
             raise CalibrationError(msg, description=description.name)
+        # The first parameter scales the time, whose unit its prior cannot know.
         self.prior[0] += offset
 
+    # Clipped, so that exponentials stay finite wherever the solver tries.
     def _values(self, point: NDArray[np.float64]) -> dict[str, NDArray[np.float64] | float]:
         return {**self.features, **dict(zip(self.names, np.exp(np.clip(point, -300, 300)).tolist(), strict=True))}
 
@@ -149,13 +152,15 @@ class _Problem:
 
     def starts(self) -> list[NDArray[np.float64]]:
         random = np.random.default_rng(0)
-        drawn = [self.prior + 0.7 * self.spread * random.standard_normal(len(self.prior)) for _ in range(_STARTS - 1)]
-        for start in drawn:
+        about = [self.prior + 0.7 * self.spread * random.standard_normal(len(self.prior)) for _ in range(_STARTS - 1)]
+        # The offset of the time is known already.
+        for start in about:
             start[0] = self.prior[0]
-        return [self.prior, *drawn]
+        return [self.prior, *about]
 
     def residual(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
         error = np.nan_to_num((self.log_times(point) - self.target) / self.error, nan=1e3, posinf=1e3, neginf=-1e3)
+        # Soft L1 loss: a configuration that the model misses by far must not decide the fit.
         soft = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
         return np.concatenate([soft, (point - self.prior) / self.spread])
 
@@ -167,6 +172,7 @@ class _Problem:
         error = (self.log_times(point) - self.target) / self.error
         root = np.sqrt(1 + error**2)
         soft = np.sqrt(2 * (root - 1))
+        # Derivative of the soft loss's root; where the error vanishes it is 0/0, and its limit 1.
         factor = np.where(np.abs(error) < 1e-4, 1.0, np.abs(error) / (root * np.maximum(soft, 1e-300)))
         return np.vstack([np.nan_to_num(slopes * factor[:, None]), np.diag(1 / self.spread)])
 

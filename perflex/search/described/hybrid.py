@@ -77,67 +77,6 @@ def _places(predicted: Array) -> Array:
     return places
 
 
-def check_learn() -> None:
-    """Stop unless scikit-learn is installed.
-
-    Raises
-    ------
-    MissingExtraError
-        It is not; the message names the extra.
-    """
-    if find_spec("sklearn") is None:
-        msg = "the learned correction needs scikit-learn; install perflex[learn]"
-        raise MissingExtraError(msg, extra="learn")
-
-
-def predict_hybrid(
-    space: DescribedSpace,
-    index: Indices,
-    times: Array,
-    *,
-    seed: int = 0,
-    analytic: ReadingFit | None = None,
-    unseen: bool = False,
-) -> HybridPrediction:
-    """Predict a space from measured configurations, by the analytic model and a learned correction.
-
-    Parameters
-    ----------
-    space
-        The space.
-    index, times
-        Which configurations were measured, and their times, shape ``(m,)``.
-    seed
-        Of the trees and of the folds.
-    analytic
-        The analytic model fitted to the same measurements, if there is one already.
-    unseen
-        Whether to predict the measured configurations by models that did not see them, too; costs five more fits.
-
-    Raises
-    ------
-    MissingExtraError
-        scikit-learn is not installed.
-    CalibrationError
-        As `perflex.search.described.analytic.fit_analytic`.
-    """
-    check_learn()
-    from threadpoolctl import threadpool_limits
-
-    place = np.asarray(index, dtype=np.intp)
-    logs = np.log(np.asarray(times, dtype=np.float64))
-    # Matrices of a few hundred rows lose time on several cores.
-    with threadpool_limits(1):
-        fit = analytic if analytic is not None else space.fit_analytic(place, np.exp(logs))
-        if len(place) < _FEWEST:
-            none = dict.fromkeys(MEMBERS, 0.0)
-            return HybridPrediction(fit, fit.predicted, none, _folds(space, place, logs, None) if unseen else None)
-        made = _predict(space, fit, (place, logs), np.arange(len(space)), (_TREES, seed))
-        held = _folds(space, place, logs, seed) if unseen else None
-    weights = dict(zip(MEMBERS, _weights(len(place)).tolist(), strict=True))
-    return HybridPrediction(fit, np.exp(made), weights, held)
-
-
 @dataclass(frozen=True)
 class HybridPredictor:
     """The analytic model of a described space, fitted to what is measured, with its learned correction.
@@ -162,21 +101,42 @@ class HybridPredictor:
     learned: bool = True
 
     def __post_init__(self) -> None:
-        if self.learned:
-            check_learn()
+        if self.learned and find_spec("sklearn") is None:
+            msg = "the learned correction needs scikit-learn; install perflex[learn]"
+            raise MissingExtraError(msg, extra="learn")
 
     def predict(self, index: Indices, times: Array, *, unseen: bool = False) -> HybridPrediction:
-        """Predict the space from measured configurations; parameters as for `predict_hybrid`.
+        """Predict the space from measured configurations.
+
+        Parameters
+        ----------
+        index, times
+            Which configurations were measured, and their times, shape ``(m,)``.
+        unseen
+            Whether to predict the measured configurations by models that did not see them, too; costs five more fits.
 
         Raises
         ------
         CalibrationError
             As `DescribedSpace.fit_analytic`.
         """
-        if self.learned:
-            return predict_hybrid(self.space, index, times, seed=self.seed, unseen=unseen)
-        analytic = self.space.fit_analytic(index, times)
-        return HybridPrediction(analytic, analytic.predicted, {}, None)
+        space, place = self.space, np.asarray(index, dtype=np.intp)
+        if not self.learned:
+            analytic = space.fit_analytic(place, times)
+            return HybridPrediction(analytic, analytic.predicted, {}, None)
+        from threadpoolctl import threadpool_limits
+
+        logs = np.log(np.asarray(times, dtype=np.float64))
+        # Matrices of a few hundred rows lose time on several cores.
+        with threadpool_limits(1):
+            fit = space.fit_analytic(place, np.exp(logs))
+            if len(place) < _FEWEST:
+                none = dict.fromkeys(MEMBERS, 0.0)
+                return HybridPrediction(fit, fit.predicted, none, _folds(space, place, logs, None) if unseen else None)
+            made = _predict(space, fit, (place, logs), np.arange(len(space)), (_TREES, self.seed))
+            held = _folds(space, place, logs, self.seed) if unseen else None
+        weights = dict(zip(MEMBERS, _weights(len(place)).tolist(), strict=True))
+        return HybridPrediction(fit, np.exp(made), weights, held)
 
 
 def _weights(measured: int) -> Array:

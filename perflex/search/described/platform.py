@@ -8,36 +8,16 @@ from typing import TYPE_CHECKING
 from perflex.errors import MachineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from perflex.machines.machine import Machine
 
 # Facts of a usual recent GPU of each maker, for devices that no machine file describes. Sources: NVIDIA, CUDA C++
 # Programming Guide, technical specifications per compute capability; AMD, RDNA 2 and RDNA 3 instruction set guides.
-_USUAL: Mapping[str, Mapping[str, float]] = {
-    "nvidia": {
-        "m_amd": 0.0,
-        "m_lanes": 32.0,
-        "m_units": 60.0,
-        "m_sub_groups": 48.0,
-        "m_groups": 16.0,
-        "m_registers": 65536.0,
-        "m_local_bytes": 102400.0,
-        "m_local_reserved": 1024.0,
-    },
-    "amd": {
-        "m_amd": 1.0,
-        "m_lanes": 32.0,
-        "m_units": 40.0,
-        "m_sub_groups": 32.0,
-        "m_groups": 16.0,
-        "m_registers": 65536.0,
-        "m_local_bytes": 65536.0,
-        "m_local_reserved": 0.0,
-    },
-}
-PLATFORM_FACTS = tuple(_USUAL["nvidia"])
-_AMD = re.compile(r"\b(amd|radeon|instinct|gfx\w*|mi\d+\w*|w\d{4}\w*|rx\w*|vega\w*)\b", re.IGNORECASE)
+_NVIDIA = {"m_amd": 0.0, "m_lanes": 32.0, "m_units": 60.0, "m_sub_groups": 48.0, "m_groups": 16.0}
+_NVIDIA |= {"m_registers": 65536.0, "m_local_bytes": 102400.0, "m_local_reserved": 1024.0}
+_AMD = {**_NVIDIA, "m_amd": 1.0, "m_units": 40.0, "m_sub_groups": 32.0}
+_AMD |= {"m_local_bytes": 65536.0, "m_local_reserved": 0.0}
+PLATFORM_FACTS = tuple(_NVIDIA)
+_AMD_NAMES = re.compile(r"\b(amd|radeon|instinct|gfx\w*|mi\d+\w*|w\d{4}\w*|rx\w*|vega\w*)\b", re.IGNORECASE)
 
 
 def platform_of(device: str, machine: Machine | None = None) -> dict[str, float]:
@@ -59,8 +39,8 @@ def platform_of(device: str, machine: Machine | None = None) -> dict[str, float]
     """
     found = machine if machine is not None else _by_name(device)
     words = re.sub(r"[_\-]+", " ", device)
-    amd = found.vendor.casefold() == "amd" if found is not None and found.vendor else bool(_AMD.search(words))
-    facts = dict(_USUAL["amd" if amd else "nvidia"])
+    amd = found.vendor.casefold() == "amd" if found is not None and found.vendor else bool(_AMD_NAMES.search(words))
+    facts = dict(_AMD if amd else _NVIDIA)
     if found is None:
         return facts
     size = found.sub_group_size

@@ -108,6 +108,17 @@ class DescribedSpace:
         """Times in milliseconds, shape ``(n,)``; nan where none is known."""
         return np.full(len(self), np.nan) if self.times is None else np.asarray(self.times, dtype=np.float64)
 
+    def kernel(self, number: int) -> Any:
+        """Refuse to build a kernel, as other spaces do.
+
+        Raises
+        ------
+        CalibrationError
+            Always: the kernel is described by formulas, and was never perflex's to build.
+        """
+        msg = f"{self.description.name} is described by formulas; build it yourself from the settings"
+        raise CalibrationError(msg, variant=self.names[number])
+
     def sample(self, count: int, seed: int = 0) -> NDArray[np.intp]:
         """Return so many of the measured configurations, drawn by chance, in their order: a batch to predict from.
 

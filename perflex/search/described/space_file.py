@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _UNITS = {"s": 1e3, "seconds": 1e3, "ms": 1.0, "milliseconds": 1.0, "us": 1e-3, "microseconds": 1e-3, "ns": 1e-6}
 _TABLE_TIMES = ("time_ms_median", "time_ms")
+# A table of some million configurations: what is larger, or unpacks to more, would fill the memory.
 _MAX_BYTES = 2**30
 
 

@@ -54,15 +54,12 @@ def measure_variants(
     DeviceError
         There is no such device.
     """
-    from perflex.devices.listing import find_device
-    from perflex.devices.wall_time import device_of
-    from perflex.timing.measuring import measure
+    from perflex.timing.measuring import chosen_device, measure
     from perflex.timing.results import MeasurementFailure
 
     if not numbers:
         return {}
-    chosen = device_of(calibration.model.output_feature) if device is None else device
-    found = find_device(chosen) if isinstance(chosen, str) else chosen
+    found = chosen_device(device, calibration.model.output_feature)
     names = candidates.names
     jobs = [SizedKernel(kernel_of(candidates.kernel(n)), sizes_of(candidates, n), names[n]) for n in numbers]
     times: dict[str, float] = {}

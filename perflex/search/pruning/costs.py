@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 KINDS = ("memory", "on-chip", "overhead", "other")
+# Functions whose arguments hide one another, and where those end that are times: others set how sharp an edge is.
 _OVERLAPPING = {"max": None, "smooth_max": -1, "overlap": 2, "partial_overlap": 2}
 _ON_CHIP = ("f_op_", "f_chain_", "f_inst_", "f_l1_", "f_lmem_")
 _MEMORY = ("f_mem_", "f_vol_", "f_txn_", "f_su_v_", "f_ecm_")

@@ -108,6 +108,7 @@ def number_kept(keep: float, total: int) -> int:
     if not 0 < keep <= 1:
         msg = f"the share to keep must be above 0 and at most 1, e.g. 0.1; write {keep:g} as an int for a number"
         raise CalibrationError(msg)
+    # Rounding alone may lift a product above a whole number.
     return max(1, math.ceil(keep * total - 1e-9))
 
 

@@ -114,7 +114,6 @@ def keep_by_promise(
     measured: ArrayLike,
     predicted_of_measured: ArrayLike | None = None,
     promise: Promise | None = None,
-    order: ArrayLike | None = None,
     searched_index: ArrayLike = (),
     searched: ArrayLike = (),
 ) -> KeepDecision:
@@ -133,9 +132,6 @@ def keep_by_promise(
         Where there are none, ``predicted`` is taken, which is right only for a model that was not fitted to them.
     promise
         What to hold; by default within 5 % with 95 % confidence.
-    order
-        All variants, the one to be kept first before the others, shape ``(n,)``; by default by ``predicted``. The set
-        then reaches to the last variant below the threshold.
     searched_index, searched
         Variants measured besides, because they were expected to be fast, and their times, shape ``(k,)``. The fastest
         of all measured counts; how well the model predicts is judged by the batch alone, for such variants are those
@@ -154,7 +150,7 @@ def keep_by_promise(
     more_seconds = _times(searched, "searched") if more.size else np.empty(0)
     everywhere, all_seconds = np.concatenate([index, more]), np.concatenate([seconds, more_seconds])
     _check_batch(times, everywhere, all_seconds)
-    ranked = np.argsort(times, kind="stable") if order is None else _order(order, times.size)
+    ranked = np.argsort(times, kind="stable")
     if index.size < wanted.batch:
         need = f"{wanted.batch} measured variants are needed for a confidence of {100 * wanted.confidence:.4g} %"
         return _everything(ranked, everywhere, all_seconds, f"{need}, there are {index.size}")
@@ -206,11 +202,7 @@ def _decide(
     best = index[np.argmin(logs)]
     known = np.zeros(logs_of_all.size, dtype=bool)
     known[index] = True
-    open_places = np.flatnonzero((logs_of_all[ranked] <= threshold) & ~known[ranked])
-    reached = ranked[: open_places[-1] + 1] if open_places.size else ranked[:0]
-    kept_flags = np.zeros(known.size, dtype=bool)
-    kept_flags[reached] = True
-    kept_flags &= ~known
+    kept_flags = (logs_of_all <= threshold) & ~known
     ratio = math.exp(threshold - logs.min())
     everything = bool(kept_flags.sum() == (~known).sum()) and not known.all()
     kept_flags[best] = True
@@ -254,11 +246,3 @@ def _check_batch(times: Array, index: Indices, seconds: Array) -> None:
     if np.unique(index).size != index.size:
         msg = "a variant is measured twice; give its time once, e.g. the median"
         raise CalibrationError(msg)
-
-
-def _order(order: ArrayLike, count: int) -> Indices:
-    ranked = np.asarray(order, dtype=np.intp).ravel()
-    if not np.array_equal(np.sort(ranked), np.arange(count)):
-        msg = f"the order must name each of the {count} variants once"
-        raise CalibrationError(msg)
-    return ranked

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import CalibrationError, FileFormatError
+from perflex.errors import FileFormatError
 from perflex.search.described.space import DescribedSpace
 from perflex.search.pruning.costs import dominating
 
@@ -137,9 +137,6 @@ class Pruning:
         CalibrationError
             The kernel is described by formulas, and was never perflex's to build.
         """
-        if isinstance(self.candidates, DescribedSpace):
-            msg = f"{self.candidates.description.name} is described by formulas; build it yourself from the settings"
-            raise CalibrationError(msg, variant=variant.name)
         return self.candidates.kernel(variant.number)
 
     @cached_property

@@ -15,7 +15,7 @@ from perflex.search.pruning.described_pruning import DescribedPruning, prune_des
 from perflex.search.pruning.keep import check_keep, decide
 from perflex.search.pruning.pruned import Pruning
 from perflex.search.spaces.building import settings_text
-from perflex.search.spaces.candidates import KernelVariants, candidates_of, columns_of, sizes_of
+from perflex.search.spaces.candidates import candidates_of, columns_of, sizes_of
 from perflex.search.spaces.extraction import ExtractedSpace
 
 if TYPE_CHECKING:
@@ -134,13 +134,9 @@ def prune(  # noqa: PLR0913 - one parameter per choice
     if calibration is None or predictor is not None:
         msg = "variants of loopy kernels are predicted by a calibration; give one, and no predictor"
         raise CalibrationError(msg)
-    found: Candidates
-    if isinstance(variants, (ExtractedSpace, KernelVariants)):
-        found = variants
-    else:
-        found = candidates_of(
-            variants, calibration, sizes, machine=machine, executor=executor, store=store, progress=progress
-        )
+    found = candidates_of(
+        variants, calibration, sizes, machine=machine, executor=executor, store=store, progress=progress
+    )
     columns = columns_of(found, calibration.model.input_features())
     predicted = np.broadcast_to(calibration.model.evaluate(calibration.params, columns), (len(found),))
     _require_positive(predicted, found)

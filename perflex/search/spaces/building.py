@@ -16,6 +16,7 @@ Value = bool | int | float | str
 Settings = Mapping[str, Value]
 
 _NUMBERS = re.compile(r"\d+")
+# Causes are keys of a count: what follows differs between variants that fail alike.
 _CAUSE_LENGTH = 160
 
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from perflex.errors import CalibrationError, PerflexWarning, UnsupportedKernelError
 from perflex.features.many import in_workers
-from perflex.features.target import using_machine
-from perflex.features.values import feature_values, kernel_of
+from perflex.features.values import kernel_of
 from perflex.progress import progress_shown
-from perflex.search.spaces.extraction import ExtractedSpace
+from perflex.search.spaces.extraction import ExtractedSpace, count_kernel, extract_space
 from perflex.search.spaces.space import VariantSpace
 from perflex.store.store import using_store
 
@@ -96,7 +95,7 @@ def sizes_of(candidates: Candidates, number: int) -> Mapping[str, Any]:
 
 
 def candidates_of(
-    variants: Mapping[str, Any] | Sequence[Any] | VariantSpace | ExtractedSpace,
+    variants: Mapping[str, Any] | Sequence[Any] | VariantSpace | Candidates,
     calibration: Calibration,
     sizes: Mapping[str, Any] | None,
     *,
@@ -130,19 +129,12 @@ def candidates_of(
     UnsupportedKernelError
         A kernel cannot be described, with `refuse`, or none can.
     """
+    if isinstance(variants, (ExtractedSpace, KernelVariants)):
+        return variants
     features, target = tuple(calibration.model.input_features()), calibration.target(machine)
     if isinstance(variants, VariantSpace):
-        with using_machine(target.machine, registers=target.registers):
-            variants = variants.extract(
-                features,
-                sizes,
-                sub_group_size=target.sub_group_size,
-                executor=executor,
-                store=store,
-                progress=progress,
-            )
-    if isinstance(variants, ExtractedSpace):
-        return variants
+        enumerated = variants.enumerated()
+        return extract_space(enumerated, features, sizes, target, executor=executor, store=store, progress=progress)
     named = list(variants.items()) if isinstance(variants, Mapping) else named_variants(variants)
     if not named:
         msg = "there are no variants to rank"
@@ -205,15 +197,10 @@ class _Counting:
     target: Target
 
     def count(self, kernel: Any, sizes: Mapping[str, Any]) -> _Counted:
-        from perflex.features.coverage import uncounted
-
         try:
-            values = feature_values(self.features, kernel, sizes, self.target)
+            return _Counted(*count_kernel(self.features, kernel, sizes, self.target))
         except UnsupportedKernelError as error:
             return _Counted(refusal=error)
-        numbers = tuple(float(values[feature]) for feature in self.features)
-        # Warnings of other processes are lost: what is to be warned of comes back as text.
-        return _Counted(numbers, tuple(uncounted(self.features, kernel, sizes)))
 
     def count_portion(self, portion: Sequence[_Row], store: str) -> list[_Counted]:
         """Count in a worker, where the caller's store is not set."""
@@ -224,15 +211,15 @@ class _Counting:
 def _counted(
     counting: _Counting, rows: Sequence[_Row], executor: Executor | None, report: Progress | None
 ) -> Iterator[_Counted]:
-    def tell(done: int) -> None:
+    def report_row(done: int) -> None:
         if report is not None:
             report(done, len(rows), rows[done][0])
 
     if executor is not None:
-        yield from in_workers(executor, counting.count_portion, rows, tell)
+        yield from in_workers(executor, counting.count_portion, rows, report_row)
         return
     for number, (_, kernel, sizes) in enumerate(rows):
-        tell(number)
+        report_row(number)
         yield counting.count(kernel, sizes)
 
 

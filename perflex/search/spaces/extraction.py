@@ -18,7 +18,6 @@ import numpy as np
 
 from perflex.errors import PerflexWarning, SpaceError, UnsupportedKernelError
 from perflex.features.many import in_workers
-from perflex.features.values import target_of
 from perflex.progress import progress_shown
 from perflex.search.spaces.building import NotBuiltError, built, settings_text
 from perflex.store.store import using_store
@@ -26,17 +25,16 @@ from perflex.store.store import using_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from perflex.features.target import Target
-    from perflex.machines.machine import Machine
     from perflex.progress import Progress
     from perflex.search.spaces.building import EnumeratedSpace, Settings
     from perflex.store.store import StorePlace
 
 _LISTED = 8
+# Objects made between two looks for reference cycles; Python's own threshold is 700.
 _OBJECTS_BETWEEN = 200_000
 _NUMBERS = re.compile(r"\d+")
 
@@ -83,11 +81,6 @@ class ExtractedSpace:
         """The variants' names."""
         return tuple(settings_text(settings) for settings in self.settings)
 
-    @property
-    def columns(self) -> dict[str, NDArray[np.float64]]:
-        """Values of each feature, shape ``(len(self),)``."""
-        return {name: self.values[:, column] for column, name in enumerate(self.features)}
-
     def kernel(self, number: int) -> Any:
         """Return the kernel of one variant, built anew."""
         return built(self.build, self.settings[number])
@@ -105,24 +98,23 @@ class _Row:
 
 def extract_space(
     space: EnumeratedSpace,
-    features: tuple[str, ...],
-    sizes: Mapping[str, Any],
+    features: Sequence[str],
+    sizes: Mapping[str, Any] | None,
+    target: Target,
     *,
-    sub_group_size: int,
-    executor: Executor | None,
-    store: StorePlace | None,
-    machine: str | Path | Machine | None,
-    progress: bool | Progress | None,
+    executor: Executor | None = None,
+    store: StorePlace | None = None,
+    progress: bool | Progress | None = None,
 ) -> ExtractedSpace:
-    """Do what `VariantSpace.extract` says."""
-    _require_numbers(sizes, space.name)
-    settings = space.settings
+    """Do what `VariantSpace.extract` says, for a target that is resolved already."""
+    names, given, settings = tuple(features), dict(sizes or {}), space.settings
+    _require_numbers(given, space.name)
     with (
         using_store(store),
         _rare_collections(),
         progress_shown(progress, f"{space.name}:") as report,
     ):
-        work = _Work(space.build, features, sizes, target_of(features, sub_group_size, machine))
+        work = _Work(space.build, names, given, target)
         if executor is None:
             rows = []
             for number, each in enumerate(settings):
@@ -131,7 +123,21 @@ def extract_space(
         else:
             rows = in_workers(executor, work.portion, settings, lambda done: _tell(report, done, len(settings)))
         _tell(report, len(settings), len(settings))
-    return _collected(space, features, sizes, rows)
+    return _collected(space, names, given, rows)
+
+
+def count_kernel(
+    features: tuple[str, ...], kernel: Any, sizes: Mapping[str, Any], target: Target
+) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """Return the features' values, and what the kernel does that they leave out.
+
+    The latter as text, where `Model.feature_values` warns: warnings of other processes are lost.
+    """
+    from perflex.features.coverage import uncounted
+    from perflex.features.values import feature_values
+
+    values = feature_values(features, kernel, sizes, target)
+    return tuple([float(values[name]) for name in features]), tuple(uncounted(features, kernel, sizes))
 
 
 def _require_numbers(sizes: Mapping[str, Any], space: str) -> None:
@@ -149,13 +155,11 @@ class _Work:
     target: Target
 
     def row(self, settings: Settings) -> _Row:
-        from perflex.features.coverage import uncounted
         from perflex.features.kept.kernel_key import kernel_key
-        from perflex.features.values import feature_values
 
         try:
             kernel = built(self.build, settings)
-            values = feature_values(self.features, kernel, self.sizes, self.target)
+            values, missed = count_kernel(self.features, kernel, self.sizes, self.target)
         except NotBuiltError as error:
             return _Row(cause=str(error.cause))
         except UnsupportedKernelError as error:
@@ -164,8 +168,7 @@ class _Work:
             key = kernel_key(kernel)
         except (TypeError, AttributeError, KeyError):  # a Scop, or something in the kernel that has no persistent hash
             key = None
-        numbers = tuple([float(values[name]) for name in self.features])
-        return _Row(key, numbers, tuple(uncounted(self.features, kernel, self.sizes)))
+        return _Row(key, values, missed)
 
     def portion(self, portion: Sequence[Settings], store: str) -> list[_Row]:
         """Work in a worker, where the caller's store is not set."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import SpaceError
+from perflex.features.values import target_of
 from perflex.search.spaces.building import EnumeratedSpace, built
 from perflex.search.spaces.constraint import read_constraint
 from perflex.search.spaces.extraction import ExtractedSpace, extract_space
@@ -137,19 +138,21 @@ class VariantSpace:
             if constraint.names <= known and (not constraint.names <= before or (first and not constraint.names))
         ]
 
-    def valid_settings(self, excluded: Counter[str]) -> list[dict[str, Value]]:
-        """Return all settings that fulfil the constraints.
+    def enumerated(self) -> EnumeratedSpace:
+        """Return all settings that fulfil the constraints, and how many do not.
 
         Raises
         ------
         SpaceError
             None do: the constraints contradict one another, or one is never fulfilled.
         """
+        excluded: Counter[str] = Counter()
         found = list(self.enumerate(excluded))
         if found:
-            return found
+            return EnumeratedSpace(self.name, self.build, self.combinations, found, excluded)
         for constraint in self._constraints:
-            alone = VariantSpace(_nothing, self._values(), (), name=self.name)
+            values = {parameter.name: parameter.values for parameter in self._parameters}
+            alone = VariantSpace(_nothing, values, (), name=self.name)
             alone._constraints = [constraint]
             if next(iter(alone), None) is None:
                 msg = (
@@ -162,9 +165,6 @@ class VariantSpace:
             f"them all; excluded by each in turn: {shown}"
         )
         raise SpaceError(msg, space=self.name)
-
-    def _values(self) -> dict[str, tuple[Value, ...]]:
-        return {parameter.name: parameter.values for parameter in self._parameters}
 
     def kernel(self, settings: Settings) -> Any:
         """Return the kernel of one variant.
@@ -222,17 +222,9 @@ class VariantSpace:
         MissingSizeError, UnknownFeatureError, MachineError
             As for predictions.
         """
-        excluded: Counter[str] = Counter()
-        settings = self.valid_settings(excluded)
+        target = target_of(features, sub_group_size, machine)
         return extract_space(
-            EnumeratedSpace(self.name, self.build, self.combinations, settings, excluded),
-            tuple(features),
-            dict(sizes or {}),
-            sub_group_size=sub_group_size,
-            executor=executor,
-            store=store,
-            machine=machine,
-            progress=progress,
+            self.enumerated(), features, sizes, target, executor=executor, store=store, progress=progress
         )
 
     def __repr__(self) -> str:

@@ -165,12 +165,14 @@ def spread_batch(space: DescribedSpace, count: int, seed: int) -> Indices:
     random = np.random.default_rng(seed)
     expected = space.expected()
     rows = np.argsort(expected, kind="stable")[: max(count, round(_PLAUSIBLE * len(space)))]
+    # Values are powers of two more often than not; 1 is added because some are 0.
     tunables = [np.log2(1 + np.asarray(space.settings[name])) for name in space.description.tunables]
     places = np.column_stack([*tunables, *_switches(space)])[rows]
     places = (places - places.mean(axis=0)) / np.maximum(places.std(axis=0), 1e-9)
     chosen = [int(random.integers(len(rows)))]
     away = ((places - places[chosen[0]]) ** 2).sum(axis=1)
     while len(chosen) < min(count, len(rows)):
+        # Seeds give different batches; the small power keeps each choice near the farthest.
         chosen.append(int(np.argmax(away * random.random(len(rows)) ** 0.2)))
         away = np.minimum(away, ((places - places[chosen[-1]]) ** 2).sum(axis=1))
         away[chosen] = -1.0

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+# Most variants among which gaps are looked for: each one chosen takes a distance to all of them.
 _CANDIDATES = 4000
 
 
@@ -34,12 +35,12 @@ def first_batch(features: Array, size: int, prior: Array | None, seed: int) -> l
     """
     chance = np.random.default_rng(seed)
     count = len(features)
-    drawn = min(size, max(1, (size + 1) // 2))
+    by_chance = min(size, max(1, (size + 1) // 2))
     if prior is None:
-        chosen = chance.permutation(count)[:drawn].tolist()
+        chosen = chance.permutation(count)[:by_chance].tolist()
     else:
         ranked = np.argsort(prior, kind="stable")
-        parts = np.array_split(ranked, drawn)
+        parts = np.array_split(ranked, by_chance)
         chosen = [int(chance.choice(part)) for part in parts]
     pool = np.arange(count) if prior is None else np.argsort(prior, kind="stable")[: max(size, count // 2)]
     if pool.size > _CANDIDATES:
@@ -54,6 +55,7 @@ def first_batch(features: Array, size: int, prior: Array | None, seed: int) -> l
         chosen.append(int(pool[place]))
         distance = np.minimum(distance, ((points[pool] - points[pool[place]]) ** 2).sum(axis=1))
         distance[np.isin(pool, chosen)] = -1.0
+    # Where too many variants have the same features, no gap is left to fill.
     rest = np.setdiff1d(np.arange(count), chosen)
     return [*chosen, *chance.permutation(rest)[: size - len(chosen)].tolist()]
 

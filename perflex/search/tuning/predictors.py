@@ -1,7 +1,4 @@
-"""What learns times from measured variants while tuning: a Gaussian process, or a model string fitted anew.
-
-Both work on logarithms of times, and say how well they predict what they did not see.
-"""
+"""What learns times from measured variants while tuning: a Gaussian process over the logarithms of times."""
 
 from __future__ import annotations
 
@@ -15,24 +12,23 @@ import numpy as np
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
-
-    from perflex.expression.model import Model
 
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
+# Hyperparameters that are tried. Columns are standardised, so that scales are of the order of 1; noise and trend are
+# relative to the smooth part.
 _SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _NOISES = (1e-4, 1e-3, 1e-2, 1e-1)
 _LINEAR = (0.0, 1.0)
+# Factors on a column's scale in a trial, how often all columns are gone through, and by how much the density's
+# logarithm must grow for it.
 _FACTORS = (0.3, 3.0)
 _SWEEPS = 3
 _GAIN = 0.5
 # With more variants the columns keep one scale: each trial inverts a matrix of their number.
 _MOST_SCALED = 150
-_FOLDS = 5
 # Rows whose distances are computed at once: keeps the table of 100,000 variants out of memory.
 _BLOCK = 8192
 
@@ -95,16 +91,12 @@ class GaussianPredictor:
     Raises
     ------
     CalibrationError
-        A feature is not finite, or all are constant.
+        All features are constant.
     """
 
     def __init__(self, features: Array, prior: Array | None = None) -> None:
-        table = np.asarray(features, dtype=np.float64)
-        if table.ndim != 2 or not np.isfinite(table).all():
-            msg = "features must be a finite table with a row per variant and a column per feature"
-            raise CalibrationError(msg)
-        self._offset = np.zeros(len(table)) if prior is None else np.log(prior)
-        columns = [np.log(column) if (column > 0).all() else column for column in table.T]
+        self._offset = np.zeros(len(features)) if prior is None else np.log(prior)
+        columns = [np.log(column) if (column > 0).all() else column for column in features.T]
         if prior is not None:
             columns.append(self._offset)
         varied = [column for column in columns if np.ptp(column) > 1e-12 * max(1.0, float(np.abs(column).max()))]
@@ -188,6 +180,7 @@ def _process(points: Array, targets: Array, scales: Array, noise: float, linear:
     Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), Section 5.4.2.
     """
     scaled = points * scales
+    # Without 1e-8, variants with the same features would make the matrix singular.
     inverse = np.linalg.inv(_kernel(scaled, scaled, linear) + (noise + 1e-8) * np.eye(len(targets)))
     precision = np.maximum(np.diag(inverse), 1e-12)
     errors = inverse @ targets / precision
@@ -197,64 +190,14 @@ def _process(points: Array, targets: Array, scales: Array, noise: float, linear:
 
 
 def _kernel(left: Array, right: Array, linear: float) -> Array:
-    """Return a linear trend and Matern's covariance of smoothness 5/2."""
+    """Return a linear trend and Matern's covariance of smoothness 5/2 (Rasmussen and Williams, Equation 4.17)."""
     product = left @ right.T
     squared = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * product
     distance = np.sqrt(5 * np.maximum(squared, 0.0))
     values: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    # A trend's covariance is that of a line with random slope and offset.
     return values + linear * (1 + product) if linear else values
 
 
 def _amplitude(targets: Array, weights: Array) -> float:
     return math.sqrt(max(float(targets @ weights) / len(targets), 1e-12))
-
-
-class ModelPredictor:
-    """A model string, fitted anew to the measured variants each time.
-
-    Parameters
-    ----------
-    model
-        The model; its output is the time.
-    columns
-        Values of each of its input features, shape ``(n,)``.
-    """
-
-    def __init__(self, model: Model, columns: Mapping[str, Array]) -> None:
-        self._model = model
-        self._columns = {name: np.asarray(columns[name], dtype=np.float64) for name in model.input_features()}
-
-    def forecast(self, measured: Indices, seconds: Array) -> Forecast:
-        """Do what `Predictor.forecast` says; what is left out comes in five parts."""
-        whole = self._predicted(measured, seconds, None)
-        unseen = np.empty(measured.size)
-        parts = np.random.default_rng(0).permutation(measured.size) % min(_FOLDS, measured.size)
-        for part in np.unique(parts):
-            rest = parts != part
-            unseen[~rest] = np.log(self._predicted(measured[rest], seconds[rest], measured[~rest]))
-        deviation = float(np.sqrt(((np.log(seconds) - unseen) ** 2).mean()))
-        return Forecast(np.log(whole), np.full(whole.size, deviation), unseen)
-
-    def _predicted(self, rows: Indices, seconds: Array, wanted: Indices | None) -> Array:
-        import warnings
-
-        from perflex.errors import PerflexWarning
-        from perflex.fit.fitting import fit_model
-        from perflex.fit.table import FeatureTable, scale_features_by_output
-
-        output, inputs = self._model.output_feature, self._model.input_features()
-        names: Sequence[str] = [output, *inputs]
-        values = np.column_stack([seconds, *(self._columns[name][rows] for name in inputs)])
-        table = FeatureTable(output, tuple(names), tuple(map(str, rows)), values)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PerflexWarning)  # a few variants need not determine every parameter
-            fit = fit_model(
-                self._model, scale_features_by_output(table), nonnegative=True, on_undetermined="warn", max_starts=2
-            )
-        chosen = slice(None) if wanted is None else wanted
-        found = np.asarray(self._model.evaluate(fit, {name: self._columns[name][chosen] for name in inputs}))
-        if not (found > 0).all():
-            cause = f"the model {self._model.expression!r}, fitted to {rows.size} variants, predicts no positive times"
-            msg = f"{cause}; add variants, or terms that each variant has"
-            raise CalibrationError(msg, model=self._model)
-        return found

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
+# Share of the budget, and the most: the first batch shows what to learn from, what follows finds the fast ones.
 _FIRST_SHARE = 0.3
 _MOST_FIRST = 60
 

@@ -14,13 +14,12 @@ import numpy as np
 from perflex.devices.device import Device
 from perflex.errors import CalibrationError, MeasurementError, PerflexError
 from perflex.features.sized_kernel import SizedKernel
-from perflex.features.target import using_machine
 from perflex.features.values import target_of
 from perflex.progress import progress_shown
 from perflex.search.described.space import DescribedSpace
 from perflex.search.spaces.building import NotBuiltError
 from perflex.search.spaces.candidates import columns_of
-from perflex.search.spaces.extraction import ExtractedSpace
+from perflex.search.spaces.extraction import ExtractedSpace, extract_space
 from perflex.search.tuning.checks import check_budgets
 from perflex.search.tuning.code import generate_code
 from perflex.search.tuning.timer import VariantTimer
@@ -108,9 +107,6 @@ class TuningResult:
         CalibrationError
             The kernel is described by formulas, and was never perflex's to build.
         """
-        if isinstance(self.space, DescribedSpace):
-            msg = f"{self.space.description.name} is described by formulas; build it yourself from best.settings"
-            raise CalibrationError(msg, variant=self.best.name)
         return self.space.kernel(self.best.number)
 
     def __repr__(self) -> str:
@@ -198,13 +194,13 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     DeviceError, MachineError, MissingSizeError, ExecutorError
         As `gather_feature_values`.
     """
-    from perflex.devices.listing import find_device
+    from perflex.timing.measuring import chosen_device
     from perflex.timing.options import TimingOptions
 
     check_budgets(budget, budget_s, first)
     _check_who_measures(space, device, measure, calibration)
     begun = time.perf_counter()
-    chosen: Any = find_device(device) if isinstance(device, str) else device
+    chosen = None if device is None else chosen_device(device)
     variants: ExtractedSpace | DescribedSpace
     if isinstance(space, (ExtractedSpace, DescribedSpace)):
         variants = space
@@ -212,15 +208,9 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         names = tuple(features) or (PLAIN_FEATURES if calibration is None else calibration.model.input_features())
         otherwise = "" if calibration is None else calibration.machine
         target = target_of(names, int(getattr(chosen, "sub_group_size", 32)), machine, otherwise=otherwise)
-        with using_machine(target.machine, registers=target.registers):
-            variants = space.extract(
-                names,
-                sizes,
-                sub_group_size=target.sub_group_size,
-                executor=executor,
-                store=store,
-                progress=progress,
-            )
+        variants = extract_space(
+            space.enumerated(), names, sizes, target, executor=executor, store=store, progress=progress
+        )
     described = time.perf_counter() - begun
     most = max(30, math.ceil(0.1 * len(variants))) if budget is None else budget
     prior = None
@@ -233,7 +223,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         if measure is not None:
             _drive(tuner, _MeasuredByUser(measure), failures, report)
             best = tuner.best
-        elif isinstance(variants, ExtractedSpace):
+        elif chosen is not None and isinstance(variants, ExtractedSpace):
             options = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             with VariantTimer(chosen, options) as timer:
                 coder = executor if isinstance(chosen, Device) else None

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.diagnosis.compare import aicc
 from perflex.calibration.diagnosis.held_out import relative_errors
 from perflex.fit.fitting import fit_model
 from perflex.fit.table import scale_features_by_output
-from perflex.errors import PerflexWarning
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, PerflexWarning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +30,8 @@ if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
 
-FOLDS = 5
+# Parts into which the kernels of each generator are dealt; each part is predicted by a fit to the others.
+_FOLDS = 5
 # A simpler model is kept unless a later one predicts better by more than this share.
 _WORTH_IT = 0.05
 
@@ -53,8 +52,6 @@ class Candidate:
         Root mean square of the relative errors of kernels held out of the fit, a fraction; nan without a fit.
     trial_error
         Root mean square of the relative errors of the trial kernels, a fraction; nan without a fit or without any.
-    aicc
-        Akaike's criterion, corrected for few kernels, of the relative residuals; nan without a fit.
     reason
         Why there is no fit, or empty.
     """
@@ -64,7 +61,6 @@ class Candidate:
     fit: FitResult | None
     validated_error: float = math.nan
     trial_error: float = math.nan
-    aicc: float = math.nan
     reason: str = ""
 
 
@@ -95,8 +91,6 @@ def choose_overlap(
     models: Mapping[str, Model],
     tables: FeatureTable | Mapping[str, FeatureTable],
     trial: FeatureTable | None = None,
-    *,
-    folds: int = FOLDS,
 ) -> OverlapChoice:
     """Choose a model by kernels that it was not fitted to.
 
@@ -108,8 +102,6 @@ def choose_overlap(
         Measured times and features of the measurement kernels: one table, or one for each model.
     trial
         The same of trial kernels, which no model is fitted to. Without them cross-validation decides.
-    folds
-        Parts into which the kernels of each generator are dealt; each part is predicted by a fit to the others.
 
     Returns
     -------
@@ -122,7 +114,7 @@ def choose_overlap(
         The kernels determine none of the models.
     """
     candidates = tuple(
-        _candidate(name, model, tables[name] if isinstance(tables, Mapping) else tables, trial, folds)
+        _candidate(name, model, tables[name] if isinstance(tables, Mapping) else tables, trial)
         for name, model in models.items()
     )
     fitted = [candidate for candidate in candidates if candidate.fit is not None]
@@ -137,19 +129,19 @@ def choose_overlap(
     return OverlapChoice(chosen, _reason(chosen, best, errors, judges), candidates)
 
 
-def _folds(table: FeatureTable, folds: int) -> NDArray[np.intp]:
+def _fold_of_each(table: FeatureTable) -> NDArray[np.intp]:
     """Deal the kernels of each generator to the folds in turn, so that every fold has some of each."""
     seen: dict[str, int] = {}
     dealt = []
     for group in table.groups or ("",) * len(table):
         seen[group] = seen.get(group, -1) + 1
-        dealt.append(seen[group] % folds)
+        dealt.append(seen[group] % _FOLDS)
     return np.array(dealt, dtype=np.intp)
 
 
-def _candidate(name: str, model: Model, measured: FeatureTable, trial: FeatureTable | None, folds: int) -> Candidate:
+def _candidate(name: str, model: Model, measured: FeatureTable, trial: FeatureTable | None) -> Candidate:
     table = scale_features_by_output(measured)
-    held_out = _folds(table, folds)
+    held_out = _fold_of_each(table)
     errors: list[float] = []
     try:
         fit = _fitted(model, table)
@@ -159,7 +151,7 @@ def _candidate(name: str, model: Model, measured: FeatureTable, trial: FeatureTa
     except CalibrationError as error:
         return Candidate(name, model, None, reason=error.message)
     tried = math.nan if trial is None else _root_mean_square(relative_errors(model, fit, trial))
-    return Candidate(name, model, fit, _root_mean_square(errors), tried, aicc(fit))
+    return Candidate(name, model, fit, _root_mean_square(errors), tried)
 
 
 def _root_mean_square(values: Sequence[float]) -> float:

@@ -19,9 +19,9 @@ from perflex.fit.result import geometric_mean_error
 from perflex.calibration.gathering import gather_feature_values
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.store.resume import RecordOnly, recording
-from perflex.timing.results import (MeasurementFailure, Timing)
-from perflex.timing.options import (TimingOptions)
-from perflex.timing.measuring import (measure)
+from perflex.timing.results import MeasurementFailure, Timing
+from perflex.timing.options import TimingOptions
+from perflex.timing.measuring import measure
 from perflex.devices.wall_time import wall_time_identifier
 from perflex.errors import CalibrationError
 
@@ -159,6 +159,11 @@ class DeviceEvaluation:
     seconds: float = math.nan
 
 
+def study_timing(trials: int = 15) -> TimingOptions:
+    """Return how studies time kernels: briefly, for they are many and some run for a second."""
+    return TimingOptions(trials=trials, min_trials=min(5, trials), budget_s=0.3)
+
+
 def evaluate_device(
     device: Device,
     studies: Sequence[Study],
@@ -192,7 +197,7 @@ def evaluate_device(
     PerflexError
         The device cannot be used.
     """
-    options = timing or TimingOptions(trials=15, min_trials=5, budget_s=0.3)
+    options = timing or study_timing()
     with recording(str(device), [study.name for study in studies]) as recorder:
         return _evaluated(device, studies, options, model, progress, executor, recorder)
 

@@ -8,12 +8,12 @@ import loopy as lp
 import numpy as np
 import pytest
 
+from oracles.star_stencil import star_stencil
 from perflex import estimate_ecm, load_machine
 from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
 from perflex.features import annotate, extract_scop
 from perflex.features.cpu.traced import Traced, inequality
 from support.ecm_kernels import jacobi2d, jacobi3d, loopy_kernel, on_grid, small_machine, wave3d
-from tests.oracles.star_stencil import star_stencil
 
 
 def test_arrays_of_sizes_and_blocks_are_single_estimates_side_by_side() -> None:

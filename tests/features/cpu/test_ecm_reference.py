@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from oracles.star_stencil import StarStencil, star_stencil
 from perflex import estimate_ecm, load_machine
 from support.ecm_kernels import jacobi2d, jacobi3d, small_machine, wave3d
-from tests.oracles.star_stencil import StarStencil, star_stencil
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 KERNELS = {"2d-5pt": jacobi2d, "3d-7pt": jacobi3d}

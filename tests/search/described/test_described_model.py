@@ -9,7 +9,7 @@ from perflex import DescribedSpace, HybridPredictor, Promise, Tuner, load_descri
 from perflex.errors import CalibrationError, MeasurementError, MissingExtraError
 from perflex.search.described.analytic import AnalyticFit
 from perflex.search.described.description_file import description_names
-from perflex.search.described.hybrid import HybridPrediction, predict_hybrid
+from perflex.search.described.hybrid import HybridPrediction
 from perflex.search.described.platform import platform_of
 from perflex.search.described.space import ReadingFit
 from perflex.search.tuning.described_search import most_promising, spread_batch
@@ -109,7 +109,7 @@ def test_correction_learns_what_the_model_does_not_know():
     unknown = 1 + 0.8 * (space.settings["tile_size_y"] == 3) * (space.settings["use_shmem"] == 1)
     times = times_of(space) * unknown
     index = batch(space, 150)
-    found = predict_hybrid(space, index, times[index])
+    found = HybridPredictor(space).predict(index, times[index])
     rest = np.setdiff1d(np.arange(len(space)), index)
     assert error(found.predicted[rest], times[rest]) < 0.6 * error(found.analytic.predicted[rest], times[rest])
     assert sum(found.weights.values()) == pytest.approx(1)
@@ -123,9 +123,9 @@ def test_correction_does_no_harm_where_there_is_nothing_to_learn():
     times = times_of(space, noise=0.1)
     for seed in range(2):
         index = batch(space, 50, seed)
-        found = predict_hybrid(space, index, times[index], seed=seed)
+        found = HybridPredictor(space, seed).predict(index, times[index])
         assert error(found.predicted, times) < 1.15 * error(found.analytic.predicted, times)
-    few = predict_hybrid(space, index[:10], times[index[:10]])
+    few = HybridPredictor(space).predict(index[:10], times[index[:10]])
     assert few.predicted.tolist() == few.analytic.predicted.tolist()
 
 
@@ -133,7 +133,7 @@ def test_correction_needs_its_extra(monkeypatch):
     monkeypatch.setattr("perflex.search.described.hybrid.find_spec", lambda _: None)
     space = convolution_space(60)
     with pytest.raises(MissingExtraError, match=r"perflex\[learn\]"):
-        predict_hybrid(space, np.arange(20), np.ones(20))
+        HybridPredictor(space)
 
 
 def test_order_keeps_what_either_prediction_puts_first():

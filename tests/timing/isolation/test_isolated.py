@@ -26,7 +26,7 @@ from perflex.timing.launch.backend import RunLimits
 from perflex.timing.launch.opencl import OpenCLBackend
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
-from tests.support.building import built
+from support.building import built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from perflex.timing.launch.memory import OpenCLMemory
 from perflex.timing.launch.opencl import OpenCLBackend
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.launch.sizes import check_limits, size_launch
-from tests.support.building import built
+from support.building import built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

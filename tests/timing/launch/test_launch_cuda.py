@@ -18,8 +18,8 @@ from perflex.timing.launch.cuda import CudaBackend
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
+from support.building import built
 from support.cuda_for_tests import drop_cupy, fake_cupy, fake_gpu, state
-from tests.support.building import built
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The runtime from its contributions, as numbers (YaskSite, Equations 6 and 7)."""
+"""The runtime from its ECM contributions, as numbers (YaskSite, Equations 6 and 7): what model strings have to give."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.analysis.ecm.ecm_model import cores_by_domain
 from perflex.errors import MachineError
 
 if TYPE_CHECKING:
@@ -70,22 +71,6 @@ def saturated(single: Any, memory: Any, cores: Any) -> Any:
 def saturation_cores(single: Any, memory: Any) -> Any:
     """Return the number of cores from which on the memory limits, ``T(1)/T_mem``; not rounded (Equation 7a)."""
     return np.asarray(single) / memory
-
-
-def cores_by_domain(machine: Machine, cores: int) -> tuple[int, int, int]:
-    """Return how some working cores fill the domains of a machine: full ones, cores in each, cores in the last one.
-
-    Raises
-    ------
-    MachineError
-        The machine has fewer cores, or their number is not known.
-    """
-    most = int(machine.need("cores"))
-    if not 1 <= cores <= most:
-        msg = f"machine {machine.name} has {most} cores, not {cores}; give 1 to {most}"
-        raise MachineError(msg, machine=machine.name, fact="cores")
-    each = machine.cores_per_domain or most
-    return cores // each, each, cores % each
 
 
 def on_cores(machine: Machine, single: Any, memory: Any, cores: int) -> Any:
