@@ -18,10 +18,11 @@ import numpy as np
 
 from perflex.errors import UnknownFeatureError
 from perflex.features.counting.counts import ScopCounts, counts_of
+from perflex.features.families.feature import FeatureDefaults
 from perflex.features.families.operations import OperationFamily
 
 if TYPE_CHECKING:
-    from perflex.features.families.feature import Amount, Sizes
+    from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop, Statement
     from perflex.features.target import Target
 
@@ -29,7 +30,7 @@ _PREFIX = "f_chain_"
 
 
 @dataclass(frozen=True)
-class ChainFeature:
+class ChainFeature(FeatureDefaults):
     """Operations of one kind in the longest dependence chain, counted once per sub-group.
 
     A chain runs from where its variable is set afresh to the end of the loops that update it. Of several
@@ -118,10 +119,6 @@ class ChainFeature:
             for operation in statement.recurrence.operations
         }
         return sorted(found)
-
-    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
-        """Return None: a latency has no rate."""
-        return None
 
 
 def _operations(statement: Statement, kind: str = "", dtype: str = "") -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MachineError
-from perflex.features.families.feature import Amount
+from perflex.features.families.feature import Amount, FeatureDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ _KEPT = 64
 
 
 @dataclass(frozen=True)
-class EcmFeature:
+class EcmFeature(FeatureDefaults):
     """Bytes or cycles of one level per run of a kernel on a CPU.
 
     Attributes

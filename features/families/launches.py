@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.features.counting.counts import counts_of
+from perflex.features.families.feature import FeatureDefaults, NamedFamily
 
 if TYPE_CHECKING:
-    from perflex.features.families.feature import Amount, Sizes
+    from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
@@ -25,7 +26,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class LaunchFeature:
+class LaunchFeature(FeatureDefaults):
     """Barriers per work-item, launches, work-groups, work-items or sub-groups of a kernel."""
 
     identifier: str
@@ -62,10 +63,6 @@ class LaunchFeature:
             total = total + counts.barriers(kind, launch).evaluate(sizes) / np.maximum(groups, 1)
         return total
 
-    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
-        """Return whether the kernel has any."""
-        return self.identifier in self.inventory(scop)
-
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel has."""
         barriers = {f"f_sync_barrier_{barrier.kind}" for barrier in scop.barriers}
@@ -77,18 +74,5 @@ class LaunchFeature:
             "f_sub_groups",
         ]
 
-    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
-        """Return None: these have no rate in operations or bytes."""
-        return None
 
-
-class LaunchFamily:
-    """Reads the identifiers of this module."""
-
-    def parse(self, identifier: str) -> LaunchFeature | None:
-        """Return the feature, or None when the identifier is another family's."""
-        return LaunchFeature(identifier) if identifier in _UNITS else None
-
-    def examples(self) -> tuple[str, ...]:
-        """Return identifiers to suggest."""
-        return tuple(_UNITS)
+LAUNCH_FAMILY = NamedFamily(_UNITS, LaunchFeature)

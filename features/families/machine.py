@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.features.families.feature import Amount
+from perflex.features.families.feature import Amount, FeatureDefaults, NamedFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,7 +105,7 @@ _UNITS = {identifier: unit for kind in _KINDS for identifier, unit in kind.units
 
 
 @dataclass(frozen=True)
-class MachineFeature:
+class MachineFeature(FeatureDefaults):
     """A number that a kernel has on a machine."""
 
     identifier: str
@@ -149,10 +149,6 @@ class MachineFeature:
         found = scop.derived("on machines", key, lambda: kind.compute(scop, sizes, machine, registers), most=_KEPT)
         return found[self.identifier]
 
-    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
-        """Return whether the kernel has any: volumes need accesses of global arrays."""
-        return self.identifier in self.inventory(scop)
-
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel can have."""
         spaces = {scop.array(access.array).space for statement in scop.statements for access in statement.accesses}
@@ -165,16 +161,7 @@ class MachineFeature:
         return Amount(1.0, "B") if self.unit == "B" else None
 
 
-class MachineFamily:
-    """Reads the identifiers of this module."""
-
-    def parse(self, identifier: str) -> MachineFeature | None:
-        """Return the feature, or None when the identifier is another family's."""
-        return MachineFeature(identifier) if identifier in _UNITS else None
-
-    def examples(self) -> tuple[str, ...]:
-        """Return identifiers to suggest."""
-        return tuple(_UNITS)
+MACHINE_FAMILY = NamedFamily(_UNITS, MachineFeature)
 
 
 def needs_machine(feature: object) -> bool:

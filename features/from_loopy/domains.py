@@ -12,7 +12,7 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from perflex.features.from_loopy.trips import TripCounts
+    from perflex.features.from_loopy.facts import KernelFacts
 
 
 def align_parameters(isl_object: Any, parameters: Sequence[str]) -> Any:
@@ -89,19 +89,15 @@ class DomainMaker:
 
     Parameters
     ----------
-    kernel
-        A preprocessed loopy kernel.
-    parameters
-        Size parameters, in the order of the Scop.
-    trips
-        Stated trip counts of loops whose bounds depend on data.
+    facts
+        What is known of the kernel.
     """
 
-    def __init__(self, kernel: Any, parameters: Sequence[str], trips: TripCounts) -> None:
-        self._kernel = kernel
-        self._trips = trips
-        self._parameters = tuple(parameters)
-        self._assumptions = assumptions_on(kernel, parameters)
+    def __init__(self, facts: KernelFacts) -> None:
+        self._kernel = facts.kernel
+        self._trips = facts.trips
+        self._parameters = facts.parameters
+        self._assumptions = assumptions_on(facts.kernel, facts.parameters)
         self._made: dict[object, Instances] = {}
         self._starts: dict[str, Any] = {}
 

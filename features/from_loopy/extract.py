@@ -10,7 +10,7 @@ from weakref import finalize
 from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import AnnotatedKernel, CountingOptions
 from perflex.features.from_loopy.domains import DomainMaker, Instances, assumptions_on
-from perflex.features.from_loopy.facts import KernelTypes, strides_of
+from perflex.features.from_loopy.facts import KernelFacts, KernelTypes, strides_of
 from perflex.features.from_loopy.linearization import Place, read_linearization
 from perflex.features.from_loopy.parameters import size_parameters
 from perflex.features.from_loopy.polynomial import polynomial_in_parameters
@@ -112,13 +112,13 @@ class _Extraction:
         self.program = read_linearization(kernel.linearization)
         self.parameters = size_parameters(kernel, options)
         self.assumptions = assumptions_on(kernel, self.parameters)
-        trips = TripCounts(kernel, self.parameters, options)
-        self.trips = trips
-        self.domains = DomainMaker(kernel, self.parameters, trips)
+        self.trips = TripCounts(kernel, self.parameters, options)
         self.types = KernelTypes(kernel, callables)
+        facts = KernelFacts(kernel, self.types, self.parameters, options, self.trips)
+        self.domains = DomainMaker(facts)
         self.launches = [self._launch(ids, host) for ids, host in self.program.launches]
-        self.accesses = AccessMaker(kernel, self.types, self.parameters, options, trips.displaced)
-        self.maker = StatementMaker(kernel, self.types, self.parameters, options, self.accesses, trips, self._sharing())
+        self.accesses = AccessMaker(facts)
+        self.maker = StatementMaker(facts, self.accesses, self._sharing())
         for insn_id, _ in options.instructions:
             if insn_id not in kernel.id_to_insn or hasattr(kernel.id_to_insn[insn_id], "expression"):
                 msg = f"what is stated for instruction {insn_id!r} fits no literal code in the kernel"

@@ -18,9 +18,8 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.features.annotation import CountingOptions
     from perflex.features.from_loopy.domains import Instances
-    from perflex.features.from_loopy.facts import KernelTypes
+    from perflex.features.from_loopy.facts import KernelFacts
     from perflex.features.from_loopy.work import RawAccess
 
 _KINDS = isl.dim_type
@@ -31,32 +30,17 @@ class AccessMaker:
 
     Parameters
     ----------
-    kernel
-        A preprocessed loopy kernel.
-    types
-        Its types.
-    parameters
-        Size parameters.
-    options
-        What the user stated about accesses.
-    displaced
-        Loops whose first iteration depends on data.
+    facts
+        What is known of the kernel.
     """
 
-    def __init__(
-        self,
-        kernel: Any,
-        types: KernelTypes,
-        parameters: Sequence[str],
-        options: CountingOptions,
-        displaced: frozenset[str],
-    ) -> None:
-        self._kernel = kernel
-        self._types = types
-        self._parameters = tuple(parameters)
-        self._displaced = displaced
-        self._stand_ins = {_key(kernel, key): value for key, value in options.accesses}
-        self._written = {_key(kernel, key): key for key, _ in options.accesses}
+    def __init__(self, facts: KernelFacts) -> None:
+        self._kernel = kernel = facts.kernel
+        self._types = facts.types
+        self._parameters = facts.parameters
+        self._displaced = facts.trips.displaced
+        self._stand_ins = {_key(kernel, key): value for key, value in facts.options.accesses}
+        self._written = {_key(kernel, key): key for key, _ in facts.options.accesses}
         self._used: set[str] = set()
 
     def access(self, raw: RawAccess, direction: str, instances: Instances, insn_id: str) -> Access:
