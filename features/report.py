@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features.counting.certainty import Certainty, certainty_of_statement
-from perflex.features.counting.counts import AccessCounts, ScopCounts, counts_of
+from perflex.features.counting.counts import ScopCounts, counts_of
 from perflex.features.families.chains import ChainFeature
 from perflex.features.families.footprints import FootprintFeature
 from perflex.features.families.launches import LaunchFeature
@@ -22,7 +22,7 @@ from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.counting.footprints import Footprint
+    from perflex.features.counting.footprints import AccessCounts, Footprint
     from perflex.features.counting.ratio import Ratio
     from perflex.features.families.feature import Feature
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial

@@ -83,7 +83,7 @@ class ChainFeature(FeatureDefaults):
         every: Any = 0.0
         matching: Any = 0.0
         for statement in statements:
-            instances = np.asarray(counts.sub_group_instances(statement, sub_group_size).evaluate(sizes), dtype=float)
+            instances = np.asarray(counts.instances(statement, sub_group_size).evaluate(sizes), dtype=float)
             every = every + instances * _operations(statement)
             matching = matching + instances * _operations(statement, self.kind, self.dtype)
         if not self.after:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.counting.access_pattern import ACCESS, AccessPattern, parse_pattern
-from perflex.features.counting.counts import AccessCounts, counts_of
+from perflex.features.counting.counts import counts_of
 from perflex.features.families.feature import Amount
 
 if TYPE_CHECKING:
+    from perflex.features.counting.footprints import AccessCounts
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target

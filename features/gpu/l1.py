@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
     from perflex.features.gpu.resolved import ResolvedLaunch
     from perflex.machines.machine import Machine
+
+
+# Wavefronts of each iteration's instructions, from addresses of shape (iterations, sub-groups, sub-group size) and the
+# size of an element in bytes.
+Cycles: TypeAlias = "Callable[[np.ndarray, int], np.ndarray]"
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def average_group(
     groups: Mapping[tuple[int, ...], int],
     lines: Lines,
     offsets: dict[str, int],
-    cycles: Callable[[np.ndarray, int], np.ndarray],
+    cycles: Cycles,
     shared: Toucher,
 ) -> GroupVolumes:
     """Return the sums over some work-groups with weights.
@@ -87,8 +92,7 @@ def average_group(
     offsets
         Byte address of each array's first element, modulo a line.
     cycles
-        Wavefronts of each iteration's instructions, from addresses (iterations, sub-groups, sub-group size) and the
-        size of an element in bytes.
+        Counts wavefronts.
     shared
         Another layout's view of the launch, which shares what does not depend on the layout.
     """

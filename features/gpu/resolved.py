@@ -9,6 +9,7 @@ import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.computed_once import computed_once
+from perflex.features.scop.address_maps import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
 
 Ranges = tuple[tuple[int, int], ...]
+# Limit of loops before constraints narrow them: far beyond any size.
+_FAR = 1 << 40
+# Coupled constraints may narrow a range by ever less; whatever they still exclude is left out point by point.
+_MOST_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -202,6 +207,22 @@ def resolve(maps: AddressMaps, sizes: Mapping[str, int]) -> list[ResolvedLaunch]
     return launches
 
 
+def accessing_launches(scop: Scop, sizes: Mapping[str, int], missing: str) -> list[tuple[int, ResolvedLaunch]]:
+    """Return number and launch of those that access global or local memory; `missing` is what there is not without.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        There are none, or as `resolve`.
+    """
+    numbered = enumerate(resolve(describe(scop), sizes))
+    launches = [(number, launch) for number, launch in numbered if any(piece.accesses for piece in launch.pieces)]
+    if not launches:
+        msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no {missing}"
+        raise UnsupportedKernelError(msg, kernel=scop.name)
+    return launches
+
+
 def _resolved(
     scop: Scop, piece: Conjunction, box: list[tuple[int, int]], values: list[int], sizes: Mapping[str, int]
 ) -> ResolvedPiece | None:
@@ -230,9 +251,6 @@ def _resolved(
             return None
     left = tuple(form for form in constraints if form.bounds(ranges)[0] < 0)
     return ResolvedPiece(piece.statement, ranges, left, accesses)
-
-
-_FAR = 1 << 40
 
 
 def _access(
@@ -272,7 +290,7 @@ def narrowed(ranges: Ranges, constraints: Sequence[Form]) -> Ranges | None:
     current = list(ranges)
     changed = True
     rounds = 0
-    while changed and rounds < 4:
+    while changed and rounds < _MOST_ROUNDS:
         changed = False
         rounds += 1
         for form in constraints:

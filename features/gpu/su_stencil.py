@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.gpu.su_accesses import StencilAccess, global_accesses
+from perflex.features.polynomials.cardinality import at_sizes
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -148,13 +149,6 @@ def _require_same_work(scop: Scop, sizes: Mapping[str, int], domain: Any, launch
         if not there.reset_tuple_id().is_equal(same.intersect(every)):
             reason = "work-groups do not divide the grid evenly, or some work-items compute something else"
             raise refused(scop, reason)
-
-
-def at_sizes(domain: Any, sizes: Mapping[str, int]) -> Any:
-    """Return an isl set or map without parameters: at the given sizes."""
-    for position, name in enumerate(domain.get_var_names(isl.dim_type.param)):
-        domain = domain.fix_val(isl.dim_type.param, position, isl.Val(int(sizes[name])))
-    return domain.project_out(isl.dim_type.param, 0, domain.dim(isl.dim_type.param))
 
 
 def _chunk(scop: Scop, stores: Sequence[StencilAccess]) -> tuple[int, int]:
