@@ -17,7 +17,7 @@ from perflex.features.cpu.nests import Loop, Nest, Nests
 from perflex.features.cpu.stream_groups import dimension_names, groups_of, halos_of
 from perflex.features.cpu.touched_before import mark_touched_before
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import describe
+from perflex.features.scop.address_maps import address_maps
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
         An access or a loop is too irregular for reuse distances; it is named.
     """
     pieces: dict[str, list[Conjunction]] = defaultdict(list)
-    for piece in describe(scop).pieces:
+    for piece in address_maps(scop):
         pieces[piece.statement].append(piece)
     found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Conjunction]]]]] = []
     names = {statement.name: dimension_names(scop, statement) for statement in scop.statements}

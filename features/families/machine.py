@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.features.families.feature import Amount, FeatureDefaults, NamedFamily
+from perflex.features.gpu.estimate import estimate_volumes
+from perflex.features.gpu.su_stencil import recognise_stencil
+from perflex.features.gpu.su_volumes import su_volumes
+from perflex.features.gpu.transactions import cache_transactions, l1_transactions
+from perflex.features.gpu.waves import wave_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from perflex.features.target import Target
     from perflex.machines.machine import Machine
 
+# Values of so many sizes and machines stay with a kernel: what one fit or one prediction asks for.
 _KEPT = 64
 
 
@@ -39,41 +45,14 @@ class _Kind:
     compute: Callable[[Scop, Mapping[str, int], Machine, int | None], Mapping[str, float]]
 
 
-def _residency(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
-    from perflex.features.gpu.waves import wave_values
-
-    return wave_values(scop, sizes, machine, registers)
-
-
 def _volumes(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
-    from perflex.features.gpu.estimate import estimate_volumes
-
     values = estimate_volumes(scop, sizes, machine, registers=registers).features()
     return {identifier: float(values[identifier]) for identifier in VOLUME_FEATURES}
 
 
 def _su(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
-    from perflex.features.gpu.su_stencil import recognise_stencil
-    from perflex.features.gpu.su_volumes import su_volumes
-
     volumes = su_volumes(recognise_stencil(scop, sizes), machine, registers=registers)
     return {identifier: float(getattr(volumes, identifier.removeprefix("f_su_"))) for identifier in _SU_FEATURES}
-
-
-def _l1_transactions(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, _registers: int | None
-) -> Mapping[str, float]:
-    from perflex.features.gpu.transactions import l1_transactions
-
-    return l1_transactions(scop, sizes, machine)
-
-
-def _cache_transactions(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None
-) -> Mapping[str, float]:
-    from perflex.features.gpu.transactions import cache_transactions
-
-    return cache_transactions(scop, sizes, machine, registers)
 
 
 RESIDENCY_FEATURES = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
@@ -95,11 +74,11 @@ _SU_FEATURES = {"f_su_v_smx": "B", "f_su_v_l2": "B", "f_su_v_gm": "B"}
 _L1_TRANSACTIONS = {"f_txn_global": "transaction", "f_txn_local": "transaction", "f_txn_l1": "transaction"}
 _CACHE_TRANSACTIONS = {"f_txn_l2": "transaction", "f_txn_dram": "transaction"}
 _KINDS = (
-    _Kind(RESIDENCY_FEATURES, _residency),
+    _Kind(RESIDENCY_FEATURES, wave_values),
     _Kind(VOLUME_FEATURES, _volumes),
     _Kind(_SU_FEATURES, _su),
-    _Kind(_L1_TRANSACTIONS, _l1_transactions),
-    _Kind(_CACHE_TRANSACTIONS, _cache_transactions),
+    _Kind(_L1_TRANSACTIONS, lambda scop, sizes, machine, _: l1_transactions(scop, sizes, machine)),
+    _Kind(_CACHE_TRANSACTIONS, cache_transactions),
 )
 _UNITS = {identifier: unit for kind in _KINDS for identifier, unit in kind.units.items()}
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.computed_once import computed_once
-from perflex.features.scop.address_maps import describe
+from perflex.features.scop.address_maps import address_maps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.scop.address_maps import AccessMap, AddressMaps, Conjunction, Row
+    from perflex.features.scop.address_maps import AccessMap, Conjunction, Row
     from perflex.features.scop.scop import Scop
 
 Ranges = tuple[tuple[int, int], ...]
@@ -175,7 +175,7 @@ class ResolvedLaunch:
     spaces: Mapping[str, str]
 
 
-def resolve(maps: AddressMaps, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
+def resolve(scop: Scop, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
     """Return the launches of a Scop at given sizes.
 
     Raises
@@ -183,7 +183,7 @@ def resolve(maps: AddressMaps, sizes: Mapping[str, int]) -> list[ResolvedLaunch]
     UnsupportedKernelError
         A launch has no work-items or no work-groups, or a loop no end.
     """
-    scop = maps.scop
+    maps = address_maps(scop)
     values = [int(sizes[name]) for name in scop.parameters]
     launches = []
     for number, launch in enumerate(scop.launches):
@@ -198,7 +198,7 @@ def resolve(maps: AddressMaps, sizes: Mapping[str, int]) -> list[ResolvedLaunch]
             msg = f"kernel {scop.name!r} has the grid {groups} at these sizes, so nothing runs; give larger sizes"
             raise UnsupportedKernelError(msg, kernel=scop.name, groups=groups)
         box = [(0, extent - 1) for extent in (*groups, *launch.items)]
-        mine = [piece for piece in maps.pieces if piece.launch == number]
+        mine = [piece for piece in maps if piece.launch == number]
         resolved = [_resolved(scop, piece, box, values, sizes) for piece in mine]
         pieces = tuple(piece for piece in resolved if piece is not None)
         repeats = int(launch.repeats.evaluate(sizes))
@@ -215,7 +215,7 @@ def accessing_launches(scop: Scop, sizes: Mapping[str, int], missing: str) -> li
     UnsupportedKernelError
         There are none, or as `resolve`.
     """
-    numbered = enumerate(resolve(describe(scop), sizes))
+    numbered = enumerate(resolve(scop, sizes))
     launches = [(number, launch) for number, launch in numbered if any(piece.accesses for piece in launch.pieces)]
     if not launches:
         msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no {missing}"
