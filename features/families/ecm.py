@@ -49,11 +49,6 @@ class EcmFeature(FeatureDefaults):
         """What is counted."""
         return "B" if self.quantity == "vol" else "cycle"
 
-    @property
-    def needs_machine(self) -> bool:
-        """True: there is no value without a machine."""
-        return True
-
     def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the value at the given sizes on the target's machine.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.features.families.ecm import EcmFeature
 from perflex.features.families.feature import Amount, FeatureDefaults, NamedFamily
 from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.su_stencil import recognise_stencil
@@ -94,11 +95,6 @@ class MachineFeature(FeatureDefaults):
         """What is counted."""
         return _UNITS[self.identifier]
 
-    @property
-    def needs_machine(self) -> bool:
-        """True: there is no value without a machine."""
-        return True
-
     def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the value at the given sizes on the target's machine.
 
@@ -145,4 +141,4 @@ MACHINE_FAMILY = NamedFamily(_UNITS, MachineFeature)
 
 def needs_machine(feature: object) -> bool:
     """Return whether a feature has no value without a machine."""
-    return bool(getattr(feature, "needs_machine", False))
+    return isinstance(feature, (MachineFeature, EcmFeature))

@@ -6,18 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.polynomial import affine_in_parameters, parameter_space
+from perflex.features.from_loopy.polynomial import affine_in_parameters
+from perflex.features.polynomials.isl_text import align_parameters
 from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from perflex.features.from_loopy.facts import KernelFacts
-
-
-def align_parameters(isl_object: Any, parameters: Sequence[str]) -> Any:
-    """Give an isl object the parameters in the given order, so that equal things compare equal."""
-    return isl_object.align_params(parameter_space(parameters))
 
 
 def assumptions_on(kernel: Any, parameters: Sequence[str]) -> Any:

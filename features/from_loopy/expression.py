@@ -27,6 +27,7 @@ _FUNCTION_NAMES = {
     "imag": "",
     "make_tuple": "",
 }
+_ACCESSES = {"map_variable", "map_subscript", "map_tagged_variable", "map_lookup"}
 # Base reduction of a segmented one -> what combining two values costs where no new segment begins.
 _SEGMENTED = {"SumReductionOperation": "add", "ProductReductionOperation": "mul"}
 
@@ -153,21 +154,23 @@ class ExpressionReader:
 
     def write(self, assignee: Any) -> None:
         """Add the store to an assignee."""
-        method = getattr(assignee, "mapper_method", "")
-        if method == "map_variable":
-            if self.types.is_array(assignee.name):
-                self._store(RawAccess(str(assignee.name), (), None, str(assignee.name)), assignee)
-        elif method == "map_subscript":
-            self._store(self._raw(assignee.aggregate, assignee.index_tuple), assignee)
-        elif method == "map_tagged_variable":
-            self._store(self._raw(assignee, ()), assignee)
-        elif method == "map_lookup":
-            self._store(self._component(assignee), None)
-        else:
+        if getattr(assignee, "mapper_method", "") not in _ACCESSES:
             self._refuse(f"assigns to {assignee}")
+        self._touch(assignee, "stores")
 
-    def _store(self, access: RawAccess, expr: Any) -> None:
-        self._at(1 if expr is None else self.types.dtype_of(expr)[1]).stores.append(access)
+    def _touch(self, expr: Any, direction: str) -> None:
+        """Add an access, unless the expression is a scalar or a loop variable."""
+        method = expr.mapper_method
+        if method == "map_variable" and not self.types.is_array(expr.name):
+            return
+        if method == "map_subscript":
+            access = self._raw(expr.aggregate, expr.index_tuple)
+        elif method == "map_lookup":
+            access = self._component(expr)
+        else:
+            access = self._raw(expr, ())
+        lanes = 1 if method == "map_lookup" else self.types.dtype_of(expr)[1]
+        getattr(self._at(lanes), direction).append(access)
         self._address(access)
 
     def _address(self, access: RawAccess) -> None:
@@ -200,24 +203,12 @@ class ExpressionReader:
     # leaves
 
     def _map_variable(self, expr: Any) -> None:
-        if self.types.is_array(expr.name):
-            self._load(RawAccess(str(expr.name), (), None, str(expr.name)), expr)
+        self._touch(expr, "loads")
 
-    def _map_tagged_variable(self, expr: Any) -> None:
-        self._load(self._raw(expr, ()), expr)
+    _map_tagged_variable = _map_subscript = _map_lookup = _map_variable
 
     def _map_nan(self, expr: Any) -> None:
         pass
-
-    def _map_subscript(self, expr: Any) -> None:
-        self._load(self._raw(expr.aggregate, expr.index_tuple), expr)
-
-    def _map_lookup(self, expr: Any) -> None:
-        self._load(self._component(expr), None)
-
-    def _load(self, access: RawAccess, expr: Any) -> None:
-        self._at(1 if expr is None else self.types.dtype_of(expr)[1]).loads.append(access)
-        self._address(access)
 
     def _component(self, expr: Any) -> RawAccess:
         """Return the access to one component of a vector, as in ``x[i].s0``."""
@@ -329,9 +320,6 @@ class ExpressionReader:
             with self.only(guarded=True) if branch is None else self.only((branch[goes_on_if],)):
                 self._short_circuit(children[1:], goes_on_if)
 
-    def _map_logical_not(self, expr: Any) -> None:
-        self.read(expr.child)
-
     def _map_bitwise_and(self, expr: Any) -> None:
         self._children(expr, "bit")
 
@@ -373,8 +361,7 @@ class ExpressionReader:
     def _map_type_cast(self, expr: Any) -> None:
         self.read(expr.child)
 
-    def _map_type_annotation(self, expr: Any) -> None:
-        self.read(expr.child)
+    _map_type_annotation = _map_logical_not = _map_type_cast
 
     def _map_call(self, expr: Any) -> None:
         for parameter in expr.parameters:

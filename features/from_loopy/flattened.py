@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex.features.from_loopy.polynomial import parameter_space, quasi_affine
+from perflex.features.from_loopy.polynomial import quasi_affine
 from perflex.features.from_loopy.terms import flat_factors, flat_terms
+from perflex.features.polynomials.isl_text import align_parameters
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
 
@@ -124,8 +125,8 @@ def _normalised(
 
 def _carry(value: Any, ratio: str, domain: Any, parameters: Sequence[str]) -> tuple[int, Any] | None:
     """Return (k, value - k*ratio) with the latter in [0, ratio) for all instances; None if there is none."""
-    image = domain.apply(isl.Map.from_pw_aff(value)).align_params(parameter_space(parameters))
-    within = isl.Set(f"[{ratio}] -> {{ [v] : 0 <= v < {ratio} }}").align_params(parameter_space(parameters))
+    image = align_parameters(domain.apply(isl.Map.from_pw_aff(value)), parameters)
+    within = align_parameters(isl.Set(f"[{ratio}] -> {{ [v] : 0 <= v < {ratio} }}"), parameters)
     for carry in (0, -1, 1):
         shift = isl.Map(f"[{ratio}] -> {{ [v] -> [v - {carry}*{ratio}] }}")
         if image.apply(shift).is_subset(within):

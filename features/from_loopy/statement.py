@@ -10,6 +10,7 @@ from perflex.errors import UnknownFeatureError, UnsupportedKernelError
 from perflex.features.from_loopy.expression import ExpressionReader
 from perflex.features.from_loopy.recurrence import path_from
 from perflex.features.from_loopy.subscript import parsed_by_user, rewritten
+from perflex.features.from_loopy.terms import substituted
 from perflex.features.from_loopy.work import Where, Work
 from perflex.features.scop.scop import Operation, Recurrence, Statement
 from perflex.features.scop.words import read_operation
@@ -162,9 +163,6 @@ class StatementMaker:
         return f"{insn.id} as stated"
 
     def _stated_access(self, text: str, insn: Any) -> Any:
-        from loopy.symbolic import SubstitutionMapper
-        from pymbolic.mapper.substitutor import make_subst_func
-
         kernel = self.facts.kernel.name
         parsed = parsed_by_user(text, f"access {text!r}, stated for instruction {insn.id!r}", kernel)
         aggregate = getattr(parsed, "aggregate", parsed)
@@ -175,8 +173,7 @@ class StatementMaker:
                 "the kernel; write e.g. 'x[i]'"
             )
             raise UnsupportedKernelError(msg, kernel=kernel, instruction=insn.id)
-        own_names = SubstitutionMapper(make_subst_func(dict(insn.iname_exprs)))
-        return rewritten(self.facts.kernel, own_names(parsed))
+        return rewritten(self.facts.kernel, substituted(parsed, dict(insn.iname_exprs)))
 
     # where it does it
 
