@@ -33,6 +33,7 @@ def cache_cycles(level: CacheLevel, loads: Any, stores: Any) -> Any:
     """
     if level.load_bytes_per_cycle is None or level.store_bytes_per_cycle is None:
         return None
+    # A duplex link moves both ways at once, so the slower way decides.
     down, up = loads / level.load_bytes_per_cycle, stores / level.store_bytes_per_cycle
     return larger(down, up) if level.duplex else down + up
 
@@ -61,6 +62,7 @@ def memory_cycles(machine: Machine, loads: Any, stores: Any) -> tuple[Any, Any]:
     total = loads + stores
     if not machine.memory_streams:
         return total * machine.clock_hz / machine.need("dram_bandwidth"), "dram_bandwidth"
+    # Where nothing moves, any divisor gives no part.
     part = stores / select(total > 0, total, 1.0)
     streams = machine.memory_streams
     best, bandwidth = streams[0].name, select(total >= 0, streams[0].bandwidth, 0.0)

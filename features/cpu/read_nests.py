@@ -52,8 +52,10 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
         for statement in sorted(scop.statements, key=lambda item: (item.launch, _order(item.schedule))):
             if statement.name not in pieces:
                 continue
+            # Of a loop that subscripts divide, each part moves an axis of its own: the loop becomes two.
             own = {name: divisor for (launch, name), divisor in divisors.items() if launch == statement.launch}
             loops = split_divided_loops(_loops(scop, statement, 1 if "lid0" in own else lanes), own)
+            # Only statements that run in the same iterations may reuse one another's data there.
             for known, domain, members in found:
                 if known == loops and domain.is_equal(statement.domain):
                     members.append((statement, pieces[statement.name]))
@@ -172,6 +174,7 @@ def _loops_with_barriers(scop: Scop, statement: Statement) -> int:
     most = 0
     for barrier in scop.barriers:
         if barrier.launch == statement.launch:
+            # Schedules alternate statement numbers and loop names: two steps for each loop that is shared.
             shared = 0
             while (
                 2 * shared + 1 < min(len(barrier.schedule), len(statement.schedule))
@@ -202,6 +205,7 @@ def _check_ranges(scop: Scop, statement: Statement) -> None:
                 name: int(constraint.get_coefficient_val(kinds.set, position).to_python())
                 for position, name in enumerate(names)
             }
+            # Loops with opposite signs in one constraint bound each other: reuse distances vary over such a triangle.
             rising = [name for name, factor in factors.items() if factor > 0]
             falling = [name for name, factor in factors.items() if factor < 0]
             if rising and falling:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Elements of one row that are nearer than this lie in the same cache line.
 _NEAR_BYTES = 64
+# In place of every size, large and prime: only the order of strides matters.
 _SAMPLE = 1009
 
 

@@ -39,6 +39,7 @@ class BuildFeature(FeatureDefaults):
         scop.check_sizes(sizes)
         built = target.resources
         found = None if built is None else getattr(built, _FIELDS[self.identifier])
+        # Registers may be stated where nothing was built (`using_machine`).
         if built is None and self.identifier == "f_registers":
             found = target.registers
         if found is not None:

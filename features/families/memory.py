@@ -49,6 +49,7 @@ class MemoryAccessFeature:
 
     def amount(self, scop: Scop, sizes: Sizes, target: Target, /) -> Amount | None:
         """Return bytes per unit, if all selected accesses agree."""
+        # An access counted once per sub-group moves an element for each of its work-items.
         each = target.sub_group_size
         amounts = {item.array.itemsize * (each if item.per_sub_group else 1) for item in self.selected(scop, sizes)}
         return Amount(float(amounts.pop()), "B") if len(amounts) == 1 else None

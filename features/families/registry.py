@@ -108,6 +108,7 @@ def _find(identifier: str) -> Feature | None:
     return _in_families(identifier)
 
 
+# A model names the same features for every kernel.
 @lru_cache(maxsize=4096)
 def _in_families(identifier: str) -> Feature | None:
     for family in _families:

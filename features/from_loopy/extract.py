@@ -25,7 +25,7 @@ from perflex.isl import ISL_LOCK, isl
 
 # By identity, as long as the kernel lives: comparing kernels by value is slow.
 _scops: dict[tuple[int, CountingOptions], Scop] = {}
-_PLAINLY = CountingOptions()
+_DEFAULT_OPTIONS = CountingOptions()
 # What loopy lets through besides its own errors, for kernels that cannot be scheduled.
 _SCHEDULING_FAILURES = (RuntimeError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
 
@@ -51,18 +51,19 @@ def extract_scop(kernel: Any) -> Scop:
     """
     if isinstance(kernel, Scop):
         return kernel
-    options = _PLAINLY
+    options = _DEFAULT_OPTIONS
     if isinstance(kernel, AnnotatedKernel):
         kernel, options = kernel.translation_unit, kernel.options
     key = id(kernel), options
     if key not in _scops:
         _scops[key] = _from_store_or_extracted(kernel, options)
+        # A later kernel may get the same id: the entry goes with this one.
         finalize(kernel, _scops.pop, key, None)
     return _scops[key]
 
 
 def _from_store_or_extracted(kernel: Any, options: CountingOptions) -> Scop:
-    key = scop_key(kernel, "" if options == _PLAINLY else repr(options))
+    key = scop_key(kernel, "" if options == _DEFAULT_OPTIONS else repr(options))
     scop = None if key is None else kept_scop(key)
     if scop is None:
         scop = _extracted(kernel, options)

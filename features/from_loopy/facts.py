@@ -45,6 +45,7 @@ class ElementType:
         """
         if dtype.fields is None:
             return cls(str(dtype))
+        # loopy's vectors are structures whose fields have one type; some are padded to four components.
         kinds = {field[0] for field in dtype.fields.values()}
         names = [name for name in dtype.names if not name.startswith("padding")]
         if len(kinds) != 1 or next(iter(kinds)).fields is not None or not {"s0", names[0]} <= set(dtype.fields):

@@ -86,6 +86,7 @@ def estimate_volumes(
 
 
 def _with_local(result: Volumes, launch: ResolvedLaunch, machine: Machine) -> Volumes:
+    # Local memory is served within the compute unit: it has wavefronts, but no volume below.
     found = local_wavefronts(launch, machine)
     arrays = dict(result.arrays)
     for name in dict.fromkeys(name for name, _ in found):

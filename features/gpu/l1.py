@@ -11,7 +11,7 @@ import numpy as np
 from perflex.features.gpu.footprints import Layout, Toucher
 from perflex.features.gpu.group import PERIOD, instructions
 from perflex.features.gpu.images import instances
-from perflex.features.gpu.sampling import alike
+from perflex.features.gpu.sampling import representatives
 from perflex.features.gpu.wavefronts import distinct
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def average_group(
     total = GroupVolumes()
     sectors = Toucher(launch, Layout(lines.sector, offsets, exact=True), shared)
     whole_lines = Toucher(launch, Layout(lines.line, offsets, exact=True), sectors)
-    for group, weight in alike(launch, groups, PERIOD):
+    for group, weight in representatives(launch, groups, PERIOD):
         items = list(instructions(launch, group, lines.lanes, "global", offsets))
         for size in {item.itemsize for item in items}:
             mine = [item for item in items if item.itemsize == size]
@@ -114,14 +114,14 @@ def average_group(
                 into = total.loads if item.direction == "load" else total.stores
                 into[item.array] += weight * item.count * float(each[part] @ item.weights)
                 total.wavefronts[item.array] += weight * item.count * float(taken[part] @ item.weights)
-    for group, weight in alike(launch, groups, 1):
+    for group, weight in representatives(launch, groups, 1):
         total.groups += weight
         total.instances += weight * instances(launch, tuple((position, position) for position in group))
     for into, toucher, granule in (
         (total.compulsory, sectors, lines.sector),
         (total.allocated, whole_lines, lines.line),
     ):
-        for group, weight in alike(launch, groups, granule):
+        for group, weight in representatives(launch, groups, granule):
             box = tuple((position, position) for position in group)
             for array, size in toucher.bytes_of([box], ["load"]).items():
                 into[array] += weight * size

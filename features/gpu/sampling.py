@@ -60,7 +60,7 @@ def _along(launch: ResolvedLaunch, axis: int, extent: int, line: int) -> dict[in
     return weights | ({0: 1, extent - 1: 1} if guarded else {})
 
 
-def alike(launch: ResolvedLaunch, groups: Mapping[Group, int], period: int) -> list[tuple[Group, int]]:
+def representatives(launch: ResolvedLaunch, groups: Mapping[Group, int], period: int) -> list[tuple[Group, int]]:
     """Return one work-group for each kind among some, with the sum of their weights.
 
     Those are of one kind whose addresses differ by multiples of a period, in bytes, and that guards treat alike.

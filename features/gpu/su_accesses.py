@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from perflex.features.scop.scop import Access, Scop, Statement
 
+# A work-item with more iterations computes no stencil.
 _MOST_POINTS = 65536
 
 

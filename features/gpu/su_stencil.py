@@ -204,6 +204,7 @@ def _loaded(scop: Scop, name: str, accesses: Sequence[StencilAccess], chunk: int
     points = set().union(*(access.points for access in accesses))
     low = [min(point[axis] for point in points) for axis in range(3)]
     halo = [max(point[axis] for point in points) - low[axis] for axis in range(3)]
+    # The chunk's own points along z are no halo.
     halo[2] -= chunk - 1
     for axis, width in enumerate(halo):
         if width < 0 or width % 2:

@@ -10,7 +10,7 @@ from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.group import PERIOD, instructions
 from perflex.features.gpu.local_memory import local_wavefronts
 from perflex.features.gpu.resolved import accessing_launches
-from perflex.features.gpu.sampling import alike, whole_grid
+from perflex.features.gpu.sampling import representatives, whole_grid
 from perflex.features.gpu.wavefronts import distinct
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
     line = int(machine.need("line_bytes"))
     total: dict[tuple[str, str], float] = defaultdict(float)
     for _, launch in accessing_launches(scop, sizes, "transactions"):
-        for group, weight in alike(launch, whole_grid(launch, line), PERIOD):
+        for group, weight in representatives(launch, whole_grid(launch, line), PERIOD):
             for item in instructions(launch, group, lanes, "global", {}):
                 each = distinct(item.addresses, sector).sum(axis=-1)
                 total[item.array, item.direction] += launch.repeats * weight * item.count * float(each @ item.weights)

@@ -75,6 +75,7 @@ def kept_scop(key: str) -> Scop | None:
         return None
     query = "SELECT digest, text FROM scops JOIN kernels ON scops.digest = kernels.scop WHERE kernels.key = ?"
     for digest, text in store.read(query, (key,)):
+        # A damaged file must not lead to wrong counts.
         if text_hash(text) != digest:
             store.set_aside("a kernel's description has changed in it")
             return None

@@ -45,6 +45,7 @@ class QuasiPolynomial(ParsedWhenRead):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuasiPolynomial):
             return NotImplemented
+        # By text, which needs no parsing: equal texts are equal counts, while unequal ones need not differ.
         return repr(self) == repr(other)
 
     def __hash__(self) -> int:

@@ -263,6 +263,7 @@ class Scop(ParsedWhenRead):
     barriers: tuple[Barrier, ...] = ()
 
     def __post_init__(self) -> None:
+        # Scops read from the store come without this: they were checked when they were made.
         self._check()
 
     def _check(self) -> None:
