@@ -64,8 +64,6 @@ class InstructionFeature(FeatureDefaults):
 
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel has."""
-        from perflex.features.instructions.instructions import instructions_of
-
         by_class = instructions_of(scop, None)
         there = {f"f_inst_{kind}" for kind, count in by_class.items() if not count.is_zero}
         return [

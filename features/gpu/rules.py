@@ -131,20 +131,7 @@ def as_volumes(
 ) -> Volumes:
     """Return the result of one launch, yet without the names of machine and variant.
 
-    Parameters
-    ----------
-    launch
-        The launch at given sizes.
-    parts
-        Bytes of some work-groups and of a wave.
-    rates
-        Shares from 0 to 1.
-    over
-        Data over capacity.
-    resident
-        Work-groups that a compute unit holds at once.
-    units
-        Compute units.
+    `resident` is the number of work-groups that each of the compute `units` holds at once.
     """
     arrays = assembled(launch, parts, rates)
     return Volumes(
