@@ -56,15 +56,7 @@ class ElementType:
 
 
 class KernelTypes:
-    """Types of a kernel's expressions and kinds of its names; the same for all its instructions.
-
-    Parameters
-    ----------
-    kernel
-        A preprocessed loopy kernel.
-    callables
-        Its callables table.
-    """
+    """Types of a preprocessed kernel's expressions and kinds of its names; the same for all its instructions."""
 
     def __init__(self, kernel: Any, callables: Any) -> None:
         from loopy.type_inference import TypeReader

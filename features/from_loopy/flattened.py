@@ -41,21 +41,8 @@ class Flattened:
 def flattened_axes(index: Any, domain: Any, space: Any, parameters: Sequence[str]) -> Flattened | None:
     """Split a subscript into axes by the products of size parameters in its terms.
 
-    Parameters
-    ----------
-    index
-        A loopy expression.
-    domain
-        isl set of the instances.
-    space
-        The same space with loopy's names.
-    parameters
-        Size parameters.
-
-    Returns
-    -------
-    Flattened or None
-        None if a term is not a product of size parameters and something affine in the loop variables.
+    None if a term is not a product of size parameters and something affine in the loop variables. `domain` is the isl
+    set of the instances, `space` its space with loopy's names.
     """
     from pymbolic.mapper import UnsupportedExpressionError
     from pymbolic.mapper.distributor import distribute

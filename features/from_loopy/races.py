@@ -21,15 +21,7 @@ _FEW = 3
 
 
 def spare_race_check(kernel: Any, callables: Any) -> Any:
-    """Return the kernel, without loopy's check for missing global barriers if that is certain to find none.
-
-    Parameters
-    ----------
-    kernel
-        A preprocessed loopy kernel.
-    callables
-        Its callables table.
-    """
+    """Return a preprocessed kernel, without loopy's check for missing global barriers if that would find none."""
     written = kernel.global_var_names() & kernel.get_written_variables()
     if kernel.options.insert_gbarriers or _pairs(kernel, written) <= _FEW or not _all_apart(kernel, callables, written):
         return kernel

@@ -14,15 +14,6 @@ def path_from(reader: ExpressionReader, expr: Any, name: str) -> list[tuple[str,
     """Return the operations (kind, dtype) between a variable and the value of `expr`.
 
     None where `expr` does not depend on the variable; the longest path where it does so repeatedly.
-
-    Parameters
-    ----------
-    reader
-        Reads the instruction's expressions.
-    expr
-        A loopy expression that it can read.
-    name
-        The variable.
     """
     method = getattr(expr, "mapper_method", None)
     if method is None or method in {"map_subscript", "map_tagged_variable"}:

@@ -43,16 +43,7 @@ class StatementMaker:
     sharing: frozenset[str]
 
     def statements(self, insn_id: str, place: Place, every: Instances) -> list[Statement]:
-        """Return what an instruction does: a statement for all its instances, more for parts of them.
-
-        Parameters
-        ----------
-        insn_id
-            The instruction.
-        place
-            Where it stands.
-        every
-            Its instances.
+        """Return what an instruction does: a statement for all its instances (`every`), more for parts of them.
 
         Raises
         ------

@@ -48,15 +48,7 @@ def _sources() -> list[tuple[str, Path]]:
 
 
 def scop_key(kernel: Any, options: str = "") -> str | None:
-    """Return the key under which the store has the Scop of a kernel; None where it can have none.
-
-    Parameters
-    ----------
-    kernel
-        A loopy ``TranslationUnit``.
-    options
-        What else the Scop depends on, as text.
-    """
+    """Return the key under which the store has the Scop of a loopy kernel counted so; None where it can have none."""
     from loopy import TranslationUnit
 
     # Of anything else, extraction says what is wrong.
