@@ -101,25 +101,12 @@ class ChainFeature(FeatureDefaults):
 
     def statements(self, scop: Scop) -> list[Statement]:
         """Return the statements whose recurrences have such an operation."""
-        return [
-            statement
-            for variables in _chains(scop).values()
-            for statements in variables.values()
-            for statement in statements
-            if _operations(statement, self.kind, self.dtype)
-        ]
+        return [statement for statement in _chained(scop) if _operations(statement, self.kind, self.dtype)]
 
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the chain features the kernel has."""
-        found = {
-            f"{_PREFIX}{operation.dtype}_{operation.kind}"
-            for variables in _chains(scop).values()
-            for statements in variables.values()
-            for statement in statements
-            if statement.recurrence is not None
-            for operation in statement.recurrence.operations
-        }
-        return sorted(found)
+        updates = [statement.recurrence.operations for statement in _chained(scop) if statement.recurrence is not None]
+        return sorted({f"{_PREFIX}{one.dtype}_{one.kind}" for operations in updates for one in operations})
 
 
 def _operations(statement: Statement, kind: str = "", dtype: str = "") -> int:
@@ -139,6 +126,10 @@ def _chains(scop: Scop) -> dict[tuple[int, tuple[str, ...]], dict[str, list[Stat
         if statement.recurrence is not None and statement.loops and not _is_interrupted(scop, statement):
             chains[statement.launch, statement.loops][statement.recurrence.variable].append(statement)
     return chains
+
+
+def _chained(scop: Scop) -> list[Statement]:
+    return [one for variables in _chains(scop).values() for statements in variables.values() for one in statements]
 
 
 def _is_interrupted(scop: Scop, statement: Statement) -> bool:
