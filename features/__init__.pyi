@@ -6,9 +6,9 @@ from .counted import CountedFeature as CountedFeature
 from .counted import CountedFootprint as CountedFootprint
 from .counted import Quantity as Quantity
 from .counting.certainty import Certainty as Certainty
-from .counting.counts import AccessCounts as AccessCounts
 from .counting.counts import ScopCounts as ScopCounts
 from .counting.counts import counts_of as counts_of
+from .counting.footprints import AccessCounts as AccessCounts
 from .counting.footprints import Footprint as Footprint
 from .counting.ratio import Ratio as Ratio
 from .families.feature import Amount as Amount

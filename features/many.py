@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import BrokenExecutor, CancelledError
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from os import cpu_count
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +14,7 @@ from perflex.errors import ExecutorError, UnsupportedKernelError
 from perflex.store.store import current_store, using_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from perflex.features import Amount, Feature
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from perflex.features.target import Target
     from perflex.machines.resources import Resources
     from perflex.progress import Progress
+
+    # A kernel, the value of each size, and what it runs on.
+    _Task = tuple[Any, Mapping[str, Any], Target]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -85,15 +90,31 @@ def count_rows(
         As the features; of the first row that has one.
     """
     built = resources or [None] * len(rows)
-    targets = [target if each is None else replace(target, resources=each) for each in built]
-    if executor is not None:
-        return _in_executor(features, rows, targets, executor, progress)
-    counted = []
+    tasks = [
+        (row.kernel, dict(row.sizes), target if each is None else replace(target, resources=each))
+        for row, each in zip(rows, built, strict=True)
+    ]
+    if executor is None:
+        counted = []
+        for number, row in enumerate(rows):
+            if progress is not None:
+                progress(number, len(rows), f"counting {row.label}")
+            counted.append(_count(features, *tasks[number]))
+        return counted
+    # The rows of one kernel go to one worker, which then describes the kernel only once.
+    by_kernel: dict[int, list[int]] = {}
     for number, row in enumerate(rows):
+        by_kernel.setdefault(id(row.kernel), []).append(number)
+    groups = list(by_kernel.values())
+
+    def report(done: int) -> None:
         if progress is not None:
-            progress(number, len(rows), f"counting {row.label}")
-        counted.append(_count(features, row.kernel, row.sizes, targets[number]))
-    return counted
+            progress(sum(map(len, groups[:done])), len(rows), f"counting {rows[groups[done][0]].label}")
+
+    items = [[tasks[number] for number in group] for group in groups]
+    found = in_workers(executor, partial(_count_kernels, features), items, report)
+    by_number = dict(zip(chain(*groups), chain(*found), strict=True))
+    return [by_number[number] for number in range(len(rows))]
 
 
 def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], target: Target) -> CountedRow:
@@ -116,40 +137,10 @@ def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], t
     return CountedRow(values, matched, amounts)
 
 
-def _count_portion(
-    features: Sequence[Feature], portion: Sequence[tuple[Any, Mapping[str, Any], Target]], store: str
-) -> list[CountedRow]:
-    """Count in a worker, which may be another process."""
+def _count_kernels(features: Sequence[Feature], kernels: Sequence[list[_Task]], store: str) -> list[list[CountedRow]]:
+    """Count in a worker, which may be another process; of each kernel all its rows."""
     with using_store(store):
-        return [_count(features, kernel, sizes, target) for kernel, sizes, target in portion]
-
-
-def _in_executor(
-    features: Sequence[Feature],
-    rows: Sequence[SizedKernel],
-    targets: Sequence[Target],
-    executor: Executor,
-    progress: Progress | None,
-) -> list[CountedRow]:
-    used = current_store()
-    shared = getattr(executor, "workers_share_files", True)
-    store = str(used.path) if used is not None and shared else "off"
-    counted: dict[int, CountedRow] = {}
-    pending: list[tuple[list[int], Future[list[CountedRow]]]] = []
-    try:
-        for numbers in _portions([row.kernel for row in rows]):
-            portion = [(rows[number].kernel, dict(rows[number].sizes), targets[number]) for number in numbers]
-            pending.append((numbers, executor.submit(_count_portion, features, portion, store)))
-        for numbers, future in pending:
-            if progress is not None:
-                progress(len(counted), len(rows), f"counting {rows[numbers[0]].label}")
-            counted.update(zip(numbers, future.result(), strict=True))
-    except EXECUTOR_FAULTS as error:
-        raise explained_fault(error, executor) from error
-    finally:
-        for _, future in pending:
-            future.cancel()
-    return [counted[number] for number in range(len(rows))]
+        return [[_count(features, *task) for task in tasks] for tasks in kernels]
 
 
 def explained_fault(
@@ -187,16 +178,6 @@ def explained_fault(
     return ExecutorError(msg, executor=kind)
 
 
-def _portions(kernels: Sequence[Any]) -> Iterator[list[int]]:
-    """Divide row numbers into portions; the rows of one kernel stay together, for it is described only once."""
-    by_kernel: dict[int, list[int]] = {}
-    for number, kernel in enumerate(kernels):
-        by_kernel.setdefault(id(kernel), []).append(number)
-    groups = list(by_kernel.values())
-    for portion in in_portions(groups):
-        yield [number for group in portion for number in group]
-
-
 def in_workers(
     executor: Executor,
     work: Callable[[Sequence[_Item], str], list[_Result]],
@@ -223,11 +204,14 @@ def in_workers(
         The executor failed.
     """
     used = current_store()
+    # Workers on other machines cannot reach the file of the store that is in use here.
     store = str(used.path) if used is not None and getattr(executor, "workers_share_files", True) else "off"
     done: list[_Result] = []
     pending: list[Future[list[_Result]]] = []
+    size = max(1, len(items) // (_PORTIONS * (cpu_count() or 1)))
+    portions = [items[first : first + size] for first in range(0, len(items), size)]
     try:
-        pending.extend(executor.submit(work, portion, store) for portion in in_portions(items))
+        pending.extend(executor.submit(work, portion, store) for portion in portions)
         for future in pending:
             if report is not None:
                 report(len(done))
@@ -235,13 +219,7 @@ def in_workers(
     except EXECUTOR_FAULTS as error:
         raise explained_fault(error, executor) from error
     finally:
+        # After a fault, what no worker has begun is not worth doing.
         for future in pending:
             future.cancel()
     return done
-
-
-def in_portions(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    """Divide work into portions for an executor's workers."""
-    size = max(1, len(items) // (_PORTIONS * (cpu_count() or 1)))
-    for first in range(0, len(items), size):
-        yield items[first : first + size]

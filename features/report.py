@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features.counting.certainty import Certainty, certainty_of_statement
-from perflex.features.counting.counts import AccessCounts, ScopCounts, counts_of
+from perflex.features.counting.counts import ScopCounts, counts_of
 from perflex.features.families.chains import ChainFeature
 from perflex.features.families.footprints import FootprintFeature
 from perflex.features.families.launches import LaunchFeature
@@ -22,14 +22,20 @@ from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.counting.footprints import Footprint
+    from perflex.features.counting.footprints import AccessCounts, Footprint
     from perflex.features.counting.ratio import Ratio
     from perflex.features.families.feature import Feature
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
+# A stride that can stand in an identifier.
 _PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
+# Accesses of a remark that are shown.
+_LISTED = 4
+# A longer formula beside its value says less than the value alone.
+_FORMULA_BESIDE_VALUE = 24
+_AFR = {"=": "AFR", "<=": "AFR at most", ">=": "AFR at least", "~": "AFR about"}
 
 
 def count_features(
@@ -195,40 +201,14 @@ class _Counter:
         )
 
     def _launch(self, feature: LaunchFeature) -> CountedFeature:
-        value = None
-        if self.sizes is not None:
-            value = float(feature.value(self.scop, self.sizes, self.target))
-        symbolic, unit = self._launch_expression(feature), feature.unit
-        kind = feature.identifier.removeprefix("f_sync_barrier_")
-        met = [barrier for barrier in self.scop.barriers if barrier.kind == kind]
-        certainty = Certainty(stated=any(barrier.stated for barrier in met))
-        if kind != feature.identifier and self.per_work_item:
-            executed = self.counts.barriers_executed(kind)
+        value = None if self.sizes is None else float(feature.value(self.scop, self.sizes, self.target))
+        count = feature.count(self.scop, self.target.sub_group_size)
+        symbolic, unit = "mean over the work-groups" if count is None else str(count), feature.unit
+        certainty = Certainty(stated=any(one.stated for one in self.scop.barriers if one.kind == feature.barrier))
+        if feature.barrier and self.per_work_item:
+            executed = self.counts.barriers_executed(feature.barrier)
             value, symbolic, unit = self._value(executed), str(executed), "barrier, each work-item counted"
         return CountedFeature(feature.identifier, value, symbolic, unit, certainty)
-
-    def _launch_expression(self, feature: LaunchFeature) -> str:
-        symbolic = {
-            "f_sync_kernel_launch": lambda: self.counts.launches,
-            "f_thread_groups": lambda: self.counts.work_groups,
-            "f_thread_items": lambda: self.counts.work_items,
-            "f_sub_groups": lambda: self.counts.sub_groups(self.target.sub_group_size),
-        }
-        if feature.identifier in symbolic:
-            return str(symbolic[feature.identifier]())
-        kind = feature.identifier.removeprefix("f_sync_barrier_")
-        met = self.counts.barriers_met(kind)
-        return "mean over the work-groups" if met is None else str(met)
-
-
-_LISTED = 4
-
-
-# A longer formula beside its value says less than the value alone.
-_FORMULA_BESIDE_VALUE = 24
-
-
-_AFR = {"=": "AFR", "<=": "AFR at most", ">=": "AFR at least", "~": "AFR about"}
 
 
 def access_notes(counts: ScopCounts, selected: Sequence[AccessCounts], sizes: Mapping[str, Any] | None) -> str:

@@ -59,6 +59,7 @@ def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
             name = _name_of(kernel)
             shown = ", ".join(f"{key}={value}" for key, value in sizes.items())
             row = SizedKernel(kernel, sizes, f"{name}({shown})", name)
+        # Tables and messages name a row by its label alone.
         count = taken.get(row.label, 0)
         taken[row.label] = count + 1
         rows.append(row if not count else SizedKernel(row.kernel, row.sizes, f"{row.label} #{count + 1}", row.group))

@@ -20,6 +20,7 @@ def kernel_of(kernel: Any) -> Any:
 
 def with_own_sizes(kernel: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     """Return a measurement kernel's kernel, and its own sizes where none are given; others as they are."""
+    # A measurement kernel; uipick is not imported to find that out.
     if hasattr(kernel, "generator"):
         return kernel.kernel, {**kernel.sizes, **sizes}
     return kernel, sizes

@@ -14,7 +14,7 @@ from perflex.features.scop.words import DIRECTIONS, DTYPES, SPACES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.features.counting.counts import AccessCounts
+    from perflex.features.counting.footprints import AccessCounts
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 ACCESS = "f_mem_access"
@@ -22,7 +22,6 @@ ACCESS = "f_mem_access"
 _CONSTRAINT = re.compile(r"(<=|>=|<|>|=)?(.+)")
 _BARE = re.compile(r"[^{}]+")
 _BRACED = re.compile(r"\{[^{}]*\}")
-_TAG = re.compile(r"\w+")
 _FACTOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?")
 
 
@@ -92,7 +91,6 @@ class AccessPattern:
     local_strides: tuple[tuple[int, PatternConstraint], ...] = ()
     group_strides: tuple[tuple[int, PatternConstraint], ...] = ()
     afr: PatternConstraint | None = None
-    prefix: str = ACCESS
 
     def fits_statically(self, item: AccessCounts) -> bool:
         """Return whether the parts that do not depend on sizes fit."""
@@ -141,19 +139,6 @@ class AccessPattern:
         if not np.all(np.asarray(footprint, dtype=float) > 0):
             return False
         return self.afr.holds(accesses / footprint, sizes)
-
-    @property
-    def identifier(self) -> str:
-        """The canonical identifier."""
-        text = self.prefix
-        for field, name in (("array", self.array), ("tag", self.tag)):
-            text += "" if name is None else f"_{field}:{name}"
-        for part in (self.space, self.dtype, self.direction):
-            text += f"_{part}" if part else ""
-        for name, strides in (("lstrides", self.local_strides), ("gstrides", self.group_strides)):
-            if strides:
-                text += f"_{name}:{{{';'.join(f'{axis}:{constraint}' for axis, constraint in strides)}}}"
-        return text + (f"_afr:{self.afr}" if self.afr else "")
 
 
 def _strides_fit(
@@ -219,7 +204,6 @@ def parse_pattern(identifier: str, prefix: str = ACCESS) -> AccessPattern:
         local_strides=_parse_strides(identifier, local),
         group_strides=_parse_strides(identifier, group),
         afr=None if afr is None else _parse_constraint(identifier, afr),
-        prefix=prefix,
     )
 
 

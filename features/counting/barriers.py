@@ -20,14 +20,9 @@ def reached_by_groups(scop: Scop, barrier: Barrier) -> QuasiPolynomial:
 
 
 def reached_by_each(scop: Scop, barrier: Barrier, by_groups: QuasiPolynomial) -> QuasiPolynomial | None:
-    """Return how many times each work-item reaches a barrier; None where work-groups differ in that.
+    """Return how many times each work-item reaches a barrier that work-groups reach `by_groups` times in all.
 
-    Parameters
-    ----------
-    scop, barrier
-        The kernel, and its barrier.
-    by_groups
-        How many times work-groups reach it (`reached_by_groups`).
+    None where work-groups differ in that.
     """
     launch = scop.launches[barrier.launch]
     sequential = barrier.domain.project_out(isl.dim_type.set, 0, len(launch.groups) + len(launch.items))

@@ -7,18 +7,11 @@ idle sub-groups of a partly used work-group do not count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex.features.counting.barriers import reached_by_each, reached_by_groups
 from perflex.features.counting.certainty import Certainty, certainty_of_statement
-from perflex.features.counting.footprints import (
-    Footprint,
-    footprint_certainty,
-    footprint_of,
-    select_accesses,
-    touched_elements,
-)
+from perflex.features.counting.footprints import AccessCounts, Footprint, footprint_of, select_accesses
 from perflex.features.counting.strides import index_strides
 from perflex.features.counting.sub_groups import sub_groups_of
 from perflex.features.kept.count_memory import CountMemory
@@ -30,82 +23,9 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from perflex.features.scop.scop import Access, Array, Barrier, Scop, Statement
+    from perflex.features.scop.scop import Barrier, Scop, Statement
 
 _Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True)
-class AccessCounts:
-    """Everything counted about one access.
-
-    Attributes
-    ----------
-    statement, access, array
-        What was counted.
-    local_strides, group_strides
-        Stride along each axis of the work-item and work-group index, in elements; None where the
-        address is not affine in that index.
-    number
-        Position among the Scop's accesses.
-    """
-
-    owner: ScopCounts
-    statement: Statement
-    access: Access
-    array: Array
-    local_strides: tuple[QuasiPolynomial | None, ...]
-    group_strides: tuple[QuasiPolynomial | None, ...]
-    number: int
-
-    @property
-    def is_uniform(self) -> bool:
-        """Whether all work-items of a sub-group's row touch one element: lid(0) stride 0 (Section 5)."""
-        if not self.local_strides:
-            return True
-        first = self.local_strides[0]
-        return first is not None and first.is_zero
-
-    @property
-    def per_sub_group(self) -> bool:
-        """Whether the access is counted per sub-group: on-chip or uniform (Section 5)."""
-        return self.array.space != "global" or self.is_uniform
-
-    def count(self, sub_group_size: int) -> QuasiPolynomial:
-        """Return the number of accesses at the paper's granularity."""
-        if self.per_sub_group:
-            return self.owner.sub_group_instances(self.statement, sub_group_size)
-        return self.work_item_count
-
-    @property
-    def work_item_count(self) -> QuasiPolynomial:
-        """Number of element accesses, one per executing work-item."""
-        return self.owner.instances(self.statement)
-
-    @computed_once
-    def footprint(self) -> QuasiPolynomial:
-        """Number of distinct elements touched over the whole launch."""
-        return self.owner.footprint((self,))
-
-    @property
-    def certainty(self) -> Certainty:
-        """What the number of executions rests on."""
-        return certainty_of_statement(self.statement) | Certainty(stated=bool(self.access.stated))
-
-    @property
-    def exact(self) -> bool:
-        """Whether the count is exact, rather than an upper bound or what the user stated."""
-        return self.certainty.exact
-
-    @computed_once
-    def footprint_exact(self) -> bool:
-        """Whether the footprint is exact, rather than an upper bound or what the user stated."""
-        return self.owner.footprint_exact((self,))
-
-    @computed_once
-    def axis_strides(self) -> tuple[QuasiPolynomial, ...]:
-        """Distance between neighbours along each axis of the access relation's range, in elements."""
-        return self.array.strides if self.access.strides is None else self.access.strides
 
 
 class ScopCounts:
@@ -123,7 +43,7 @@ class ScopCounts:
         # What is kept by the identity of objects means nothing in another process.
         return counts_of, (self.scop,)
 
-    def remember(self, kind: str, key: Sequence[object], compute: Callable[[], _Value]) -> _Value:
+    def cached(self, kind: str, key: Sequence[object], compute: Callable[[], _Value]) -> _Value:
         """Return what `compute` returns, from memory or the store where it was computed before.
 
         Parameters
@@ -160,31 +80,15 @@ class ScopCounts:
         place = next(same, None)
         return f"{barrier.launch} {barrier.averages} {barrier.domain}" if place is None else place
 
-    def instances(self, statement: Statement) -> QuasiPolynomial:
-        """Return how many work-item instances of a statement are executed."""
+    def instances(self, statement: Statement, sub_group_size: int | None = None) -> QuasiPolynomial:
+        """Return how many work-item instances or, with a size, sub-group instances of a statement are executed."""
         # The weight is part of the key: it is not part of the domain, which other statements may share.
         weight = statement.weight()
 
         def compute() -> QuasiPolynomial:
-            return QuasiPolynomial.points(statement.domain, self.scop.assumptions) * weight
+            return self._points(statement.domain, statement.launch, sub_group_size) * weight
 
-        return self.remember("instances", (self._place(statement), weight), compute)
-
-    def sub_group_instances(self, statement: Statement, sub_group_size: int) -> QuasiPolynomial:
-        """Return how many sub-group instances of a statement are executed."""
-        weight = statement.weight()
-
-        def compute() -> QuasiPolynomial:
-            active = sub_groups_of(statement.domain, self.scop.launches[statement.launch], sub_group_size)
-            return QuasiPolynomial.points(active, self.scop.assumptions) * weight
-
-        return self.remember("sub-groups", (self._place(statement), weight, sub_group_size), compute)
-
-    def executed(self, statement: Statement, sub_group_size: int | None) -> QuasiPolynomial:
-        """Return executed sub-group instances of a statement or, without a size, work-item instances."""
-        return (
-            self.instances(statement) if sub_group_size is None else self.sub_group_instances(statement, sub_group_size)
-        )
+        return self.cached("instances", (self._place(statement), weight, sub_group_size), compute)
 
     def executions(self, domain: Any, launch: int, sub_group_size: int | None) -> QuasiPolynomial:
         """Return how many sub-group instances, or work-item instances without a size, a set of instances has.
@@ -198,14 +102,13 @@ class ScopCounts:
         sub_group_size
             Work-items per sub-group.
         """
+        key = (launch, sub_group_size, domain)
+        return self.cached("executions", key, lambda: self._points(domain, launch, sub_group_size))
 
-        def compute() -> QuasiPolynomial:
-            counted = domain
-            if sub_group_size is not None:
-                counted = sub_groups_of(domain, self.scop.launches[launch], sub_group_size)
-            return QuasiPolynomial.points(counted, self.scop.assumptions)
-
-        return self.remember("executions", (launch, sub_group_size, domain), compute)
+    def _points(self, domain: Any, launch: int, sub_group_size: int | None) -> QuasiPolynomial:
+        if sub_group_size is not None:
+            domain = sub_groups_of(domain, self.scop.launches[launch], sub_group_size)
+        return QuasiPolynomial.points(domain, self.scop.assumptions)
 
     def sub_group_runs(self, statement: Statement, outer_loops: int, sub_group_size: int) -> QuasiPolynomial:
         """Return how often sub-groups enter the loops of a statement below its `outer_loops` outermost ones."""
@@ -219,11 +122,11 @@ class ScopCounts:
             entered = entered.project_out(isl.dim_type.set, first, entered.dim(isl.dim_type.set) - first)
             return QuasiPolynomial.points(entered, self.scop.assumptions) * weight
 
-        return self.remember("runs", (self._place(statement), weight, sub_group_size, outer_loops), compute)
+        return self.cached("runs", (self._place(statement), weight, sub_group_size, outer_loops), compute)
 
     def barrier_instances(self, barrier: Barrier) -> QuasiPolynomial:
         """Return how many times work-groups reach a barrier, over the launch."""
-        return self.remember("barrier", (self._barrier_place(barrier),), lambda: reached_by_groups(self.scop, barrier))
+        return self.cached("barrier", (self._barrier_place(barrier),), lambda: reached_by_groups(self.scop, barrier))
 
     def barriers_per_work_item(self, barrier: Barrier) -> QuasiPolynomial | None:
         """Return how many times each work-item reaches a barrier; None where work-groups differ in that."""
@@ -231,12 +134,12 @@ class ScopCounts:
         def compute() -> QuasiPolynomial | None:
             return reached_by_each(self.scop, barrier, self.barrier_instances(barrier))
 
-        return self.remember("barrier per work-item", (self._barrier_place(barrier),), compute)
+        return self.cached("barrier per work-item", (self._barrier_place(barrier),), compute)
 
     def barriers(self, kind: str, launch: int) -> QuasiPolynomial:
         """Return how many times work-groups reach the barriers of a kind, over the launch."""
         counted = [barrier for barrier in self.scop.barriers if (barrier.kind, barrier.launch) == (kind, launch)]
-        return self.remember(
+        return self.cached(
             "barriers", (kind, launch), lambda: QuasiPolynomial.total(map(self.barrier_instances, counted))
         )
 
@@ -248,7 +151,7 @@ class ScopCounts:
             known = [one for one in each if one is not None]
             return QuasiPolynomial.total(known) if len(known) == len(each) else None
 
-        return self.remember("barriers met", (kind,), compute)
+        return self.cached("barriers met", (kind,), compute)
 
     def barriers_executed(self, kind: str) -> QuasiPolynomial:
         """Return how many barriers of a kind are executed, each work-item's counted."""
@@ -259,11 +162,11 @@ class ScopCounts:
                 self.barrier_instances(barrier) * self.scop.launches[barrier.launch].group_size for barrier in counted
             )
 
-        return self.remember("barriers executed", (kind,), compute)
+        return self.cached("barriers executed", (kind,), compute)
 
     def group_count(self, launch: int) -> QuasiPolynomial:
         """Return how many work-groups a launch has, over all its repeats."""
-        return self.remember("groups", (launch,), lambda: self.scop.launches[launch].group_count)
+        return self.cached("groups", (launch,), lambda: self.scop.launches[launch].group_count)
 
     def access_total(self, accesses: Sequence[AccessCounts], sub_group_size: int | None) -> QuasiPolynomial:
         """Return the number of accesses together: at the paper's granularity, or, without a size, per work-item."""
@@ -273,7 +176,7 @@ class ScopCounts:
                 return QuasiPolynomial.total(item.work_item_count for item in accesses)
             return QuasiPolynomial.total(item.count(sub_group_size) for item in accesses)
 
-        return self.remember("accesses", (sub_group_size, *(item.number for item in accesses)), compute)
+        return self.cached("accesses", (sub_group_size, *(item.number for item in accesses)), compute)
 
     def operation_total(self, kind: str, dtype: str, sub_group_size: int | None) -> QuasiPolynomial:
         """Return the number of operations of a kind and type: per sub-group or, without a size, per work-item."""
@@ -283,10 +186,10 @@ class ScopCounts:
             for statement in self.scop.statements:
                 times = sum(op.count for op in statement.operations if (op.kind, op.dtype) == (kind, dtype))
                 if times:
-                    parts.append(self.executed(statement, sub_group_size) * times)
+                    parts.append(self.instances(statement, sub_group_size) * times)
             return QuasiPolynomial.total(parts)
 
-        return self.remember("operations", (kind, dtype, sub_group_size), compute)
+        return self.cached("operations", (kind, dtype, sub_group_size), compute)
 
     @computed_once
     def operation_certainty(self) -> dict[tuple[str, str], Certainty]:
@@ -298,20 +201,6 @@ class ScopCounts:
                 kind = operation.kind, operation.dtype
                 found[kind] = found.get(kind, Certainty()) | certainty
         return found
-
-    def footprint(self, accesses: tuple[AccessCounts, ...]) -> QuasiPolynomial:
-        """Return how many distinct elements the accesses touch together (Algorithm 2).
-
-        Elements of an array that is subscripted in different ways (an index tuple here, a flattened one there)
-        are counted once for each way.
-        """
-        return self.remember("footprint", [item.number for item in accesses], lambda: touched_elements(accesses, self))
-
-    def footprint_exact(self, accesses: tuple[AccessCounts, ...]) -> bool:
-        """Return whether `footprint` is exact, rather than an upper bound or what the user stated."""
-        return self.remember(
-            "exact footprint", [item.number for item in accesses], lambda: footprint_certainty(accesses).exact
-        )
 
     def footprint_of(
         self, *, array: str | None = None, tag: str | None = None, direction: str | None = None
@@ -353,7 +242,7 @@ class ScopCounts:
     def accesses(self) -> tuple[AccessCounts, ...]:
         """Every access of every statement, in program order."""
         both = [(statement, access) for statement in self.scop.statements for access in statement.accesses]
-        strides = self.remember("strides", (), lambda: tuple(index_strides(self.scop, *pair) for pair in both))
+        strides = self.cached("strides", (), lambda: tuple(index_strides(self.scop, *pair) for pair in both))
         return tuple(
             AccessCounts(self, statement, access, self.scop.array(access.array), *along, number)
             for number, ((statement, access), along) in enumerate(zip(both, strides, strict=True))
@@ -362,7 +251,7 @@ class ScopCounts:
     @property
     def work_groups(self) -> QuasiPolynomial:
         """Work-groups launched, over all launches."""
-        return self.remember(
+        return self.cached(
             "work-groups", (), lambda: QuasiPolynomial.total(launch.group_count for launch in self.scop.launches)
         )
 
@@ -370,13 +259,13 @@ class ScopCounts:
     def work_items(self) -> QuasiPolynomial:
         """Work-items launched, over all launches."""
         launches = self.scop.launches
-        return self.remember(
+        return self.cached(
             "items", (), lambda: QuasiPolynomial.total(one.group_count * one.group_size for one in launches)
         )
 
     def sub_groups(self, sub_group_size: int) -> QuasiPolynomial:
         """Sub-groups launched, over all launches."""
-        return self.remember(
+        return self.cached(
             "launched sub-groups",
             (sub_group_size,),
             lambda: QuasiPolynomial.total(
@@ -387,7 +276,7 @@ class ScopCounts:
     @property
     def launches(self) -> QuasiPolynomial:
         """Number of device programs launched."""
-        return self.remember(
+        return self.cached(
             "launches", (), lambda: QuasiPolynomial.total(launch.repeats for launch in self.scop.launches)
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from perflex.errors import NoMatchError
-from perflex.features.counting.certainty import Certainty
+from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.ratio import Ratio
 from perflex.features.polynomials.cardinality import SYMBOLIC_LIMIT, TooManyOperationsError, card, limited
 from perflex.features.polynomials.computed_once import computed_once
@@ -20,53 +20,103 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Access, Array, Scop, Statement
 
 _Value = TypeVar("_Value")
-_Access_co = TypeVar("_Access_co", bound="CountedAccess", covariant=True)
 
 
-class CountedAccess(Protocol):
-    """What footprints need to know of an access: `AccessCounts`, which stands above this module."""
-
-    @property
-    def statement(self) -> Statement:
-        """The statement that executes it."""
-
-    @property
-    def access(self) -> Access:
-        """What the Scop says of it."""
-
-    @property
-    def array(self) -> Array:
-        """The array."""
-
-    @property
-    def number(self) -> int:
-        """Position among the Scop's accesses."""
-
-    @property
-    def axis_strides(self) -> tuple[QuasiPolynomial, ...]:
-        """Distance between neighbours along each axis of the access relation's range, in elements."""
-
-    @property
-    def work_item_count(self) -> QuasiPolynomial:
-        """Number of element accesses."""
-
-    @property
-    def certainty(self) -> Certainty:
-        """What that number rests on."""
-
-
-class CountsOfKernel(Protocol[_Access_co]):
-    """What footprints need of the counts of a kernel: `ScopCounts`, which stands above this module."""
+class CountsOfKernel(Protocol):
+    """What accesses and footprints need of the counts of a kernel: `ScopCounts`, which stands above this module."""
 
     scop: Scop
     touched: dict[frozenset[tuple[int, int]], QuasiPolynomial]
 
     @property
-    def accesses(self) -> tuple[_Access_co, ...]:
+    def accesses(self) -> tuple[AccessCounts, ...]:
         """Every access of every statement, in program order."""
 
-    def remember(self, kind: str, key: Sequence[object], compute: Callable[[], _Value]) -> _Value:
+    @property
+    def names(self) -> dict[str, frozenset[str]]:
+        """Names by the field of an identifier that takes them: ``"array"`` and ``"tag"``."""
+
+    def instances(self, statement: Statement, sub_group_size: int | None = None) -> QuasiPolynomial:
+        """Return how many work-item instances or, with a size, sub-group instances of a statement are executed."""
+
+    def footprint_among(self, accesses: tuple[AccessCounts, ...]) -> Footprint:
+        """Return what some of the kernel's accesses touch together, and how often."""
+
+    def cached(self, kind: str, key: Sequence[object], compute: Callable[[], _Value]) -> _Value:
         """Return what `compute` returns, from memory or the store where it was computed before."""
+
+
+@dataclass(frozen=True)
+class AccessCounts:
+    """Everything counted about one access.
+
+    Attributes
+    ----------
+    statement, access, array
+        What was counted.
+    local_strides, group_strides
+        Stride along each axis of the work-item and work-group index, in elements; None where the
+        address is not affine in that index.
+    number
+        Position among the Scop's accesses.
+    """
+
+    owner: CountsOfKernel
+    statement: Statement
+    access: Access
+    array: Array
+    local_strides: tuple[QuasiPolynomial | None, ...]
+    group_strides: tuple[QuasiPolynomial | None, ...]
+    number: int
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all work-items of a sub-group's row touch one element: lid(0) stride 0 (Section 5)."""
+        if not self.local_strides:
+            return True
+        first = self.local_strides[0]
+        return first is not None and first.is_zero
+
+    @property
+    def per_sub_group(self) -> bool:
+        """Whether the access is counted per sub-group: on-chip or uniform (Section 5)."""
+        return self.array.space != "global" or self.is_uniform
+
+    def count(self, sub_group_size: int) -> QuasiPolynomial:
+        """Return the number of accesses at the paper's granularity."""
+        if self.per_sub_group:
+            return self.owner.instances(self.statement, sub_group_size)
+        return self.work_item_count
+
+    @property
+    def work_item_count(self) -> QuasiPolynomial:
+        """Number of element accesses, one per executing work-item."""
+        return self.owner.instances(self.statement)
+
+    @property
+    def footprint(self) -> QuasiPolynomial:
+        """Number of distinct elements touched over the whole launch."""
+        return self.owner.footprint_among((self,)).elements
+
+    @property
+    def certainty(self) -> Certainty:
+        """What the number of executions rests on."""
+        return certainty_of_statement(self.statement) | Certainty(stated=bool(self.access.stated))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the count is exact, rather than an upper bound or what the user stated."""
+        return self.certainty.exact
+
+    @property
+    def footprint_exact(self) -> bool:
+        """Whether the footprint is exact, rather than an upper bound or what the user stated."""
+        return self.owner.footprint_among((self,)).elements_certainty.exact
+
+    @computed_once
+    def axis_strides(self) -> tuple[QuasiPolynomial, ...]:
+        """Distance between neighbours along each axis of the access relation's range, in elements."""
+        return self.array.strides if self.access.strides is None else self.access.strides
 
 
 @dataclass(frozen=True)
@@ -92,7 +142,7 @@ class Footprint:
     bytes: QuasiPolynomial
     accesses_certainty: Certainty
     elements_certainty: Certainty
-    owner: CountsOfKernel[Any]
+    owner: CountsOfKernel
     numbers: tuple[int, ...]
 
     @computed_once
@@ -108,7 +158,7 @@ class Footprint:
             ratio = count if isinstance(count, Ratio) else Ratio.of(count, self.owner.scop)
             return str(ratio), ratio.is_symbolic
 
-        return self.owner.remember(f"formula of {what}", self.numbers, compute)
+        return self.owner.cached(f"formula of {what}", self.numbers, compute)
 
     @property
     def exact(self) -> bool:
@@ -130,10 +180,10 @@ class Footprint:
         ]
 
 
-def footprint_of(accesses: Sequence[CountedAccess], counts: CountsOfKernel[Any]) -> Footprint:
+def footprint_of(accesses: Sequence[AccessCounts], counts: CountsOfKernel) -> Footprint:
     """Return the footprint of some accesses of one Scop."""
     numbers = tuple(item.number for item in accesses)
-    total, elements, size, *doubts = counts.remember("touched", numbers, lambda: _touched(accesses, counts))
+    total, elements, size, *doubts = counts.cached("touched", numbers, lambda: _touched(accesses, counts))
     certainty = Certainty()
     for item in accesses:
         certainty = certainty | item.certainty
@@ -141,7 +191,7 @@ def footprint_of(accesses: Sequence[CountedAccess], counts: CountsOfKernel[Any])
 
 
 def _touched(
-    accesses: Sequence[CountedAccess], counts: CountsOfKernel[Any]
+    accesses: Sequence[AccessCounts], counts: CountsOfKernel
 ) -> tuple[QuasiPolynomial, QuasiPolynomial, QuasiPolynomial, bool, bool]:
     """Return accesses, elements, bytes, and whether the latter are a bound or rest on what was stated."""
     # Accesses of one statement are equally many.
@@ -159,8 +209,8 @@ def _touched(
 
 
 def select_accesses(
-    counts: CountsOfKernel[_Access_co], array: str | None, tag: str | None, direction: str | None
-) -> tuple[_Access_co, ...]:
+    counts: CountsOfKernel, array: str | None, tag: str | None, direction: str | None
+) -> tuple[AccessCounts, ...]:
     """Return the accesses of global arrays that fit everything given.
 
     Raises
@@ -194,18 +244,13 @@ def select_accesses(
     return selected
 
 
-def touched_elements(accesses: Iterable[CountedAccess], counts: CountsOfKernel[Any]) -> QuasiPolynomial:
-    """Return how many distinct elements the accesses touch together (Algorithm 2).
+def _by_array(accesses: Iterable[AccessCounts], counts: CountsOfKernel) -> list[tuple[int, QuasiPolynomial]]:
+    """Return (bytes per element, distinct elements) for each array and way of subscripting it (Algorithm 2).
 
     Elements of an array that is subscripted in different ways (an index tuple here, a flattened one there)
     are counted once for each way.
     """
-    return QuasiPolynomial.total(touched for _, touched in _by_array(accesses, counts))
-
-
-def _by_array(accesses: Iterable[CountedAccess], counts: CountsOfKernel[Any]) -> list[tuple[int, QuasiPolynomial]]:
-    """Return (bytes per element, distinct elements) for each array and way of subscripting it."""
-    ways: dict[Any, list[CountedAccess]] = {}
+    ways: dict[Any, list[AccessCounts]] = {}
     for item in accesses:
         ways.setdefault(_way(item), []).append(item)
     parts = []
@@ -226,13 +271,13 @@ def _points(sets: Sequence[Any], assumptions: Any) -> QuasiPolynomial:
         return QuasiPolynomial.points_at_sizes(union, assumptions)
 
 
-def footprint_certainty(accesses: Sequence[CountedAccess]) -> Certainty:
+def footprint_certainty(accesses: Sequence[AccessCounts]) -> Certainty:
     """Return what the number of distinct elements rests on.
 
     An access of which it is not certain what it touches does no harm where certain ones touch all of that.
     """
     certain: dict[Any, list[Any]] = {}
-    doubtful: list[tuple[CountedAccess, Certainty]] = []
+    doubtful: list[tuple[AccessCounts, Certainty]] = []
     for item in accesses:
         certainty = item.certainty
         if not item.access.distinct or not item.access.relation.is_single_valued():
@@ -252,12 +297,12 @@ def footprint_certainty(accesses: Sequence[CountedAccess]) -> Certainty:
     return total
 
 
-def _way(item: CountedAccess) -> tuple[str, tuple[QuasiPolynomial, ...]]:
+def _way(item: AccessCounts) -> tuple[str, tuple[QuasiPolynomial, ...]]:
     # Equal strides make equal axes: only then do two relations number the same elements alike.
     return item.array.name, item.axis_strides
 
 
-def _elements(item: CountedAccess) -> Any:
+def _elements(item: AccessCounts) -> Any:
     return item.access.relation.intersect_domain(item.statement.domain).range()
 
 

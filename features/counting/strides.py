@@ -80,6 +80,7 @@ def _constant_step(statement: Statement, access: Access, axis: int, position: in
     neighbour = isl.Map.from_multi_aff(shift.set_at(axis, moved)).intersect_domain(domain).intersect_range(domain)
     index = access.relation.project_out(kinds.out, position + 1, access.relation.dim(kinds.out) - position - 1)
     index = index.project_out(kinds.out, 0, position)
+    # Without neighbours nothing moves: a stride of 0.
     pairs = neighbour.apply_domain(index).apply_range(index) if not neighbour.is_empty() else None
     if pairs is None:
         return 0

@@ -14,19 +14,7 @@ if TYPE_CHECKING:
 def sub_groups_of(domain: Any, launch: Launch, sub_group_size: int) -> Any:
     """Return the sub-groups that execute a set of work-item instances, each once per iteration of the loops.
 
-    Parameters
-    ----------
-    domain
-        isl set over work-groups, work-items and loops of the launch.
-    launch
-        The launch.
-    sub_group_size
-        Work-items per sub-group.
-
-    Returns
-    -------
-    isl.Set
-        Over work-groups, sub-groups of a work-group, and loops.
+    An isl set over work-groups, work-items and loops becomes one over work-groups, their sub-groups, and loops.
     """
     sequential = domain.dim(isl.dim_type.set) - len(launch.groups) - len(launch.items)
     return domain.apply(_sub_group_map(len(launch.groups), launch.items, sequential, sub_group_size))

@@ -66,6 +66,7 @@ def _blocked(nest: Nest, names: Sequence[str]) -> Nest:
         for position, loop in enumerate(nest.loops)
     ]
     loops = (*nest.loops[:place], *outer, *inner[place:])
+    # Old position of a loop to its new one, and of a blocked loop to that over its blocks.
     moved = {position: position + (len(outer) if position >= place else 0) for position in range(len(nest.loops))}
     added = {position: place + number for number, position in enumerate(whole)}
     groups = tuple(_blocked_group(group, moved, added, nest, len(loops)) for group in nest.groups)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perflex.features.cpu.rules import Rules
     from perflex.machines.levels import CacheLevel
 
+# Crossing this no size is meant: the condition holds for all.
 _LARGEST = 2**62
 
 

@@ -19,20 +19,11 @@ if TYPE_CHECKING:
 def cache_cycles(level: CacheLevel, loads: Any, stores: Any) -> Any:
     """Return the cycles of traffic between a cache and the level before it, None without bandwidths.
 
-    Parameters
-    ----------
-    level
-        The cache, with bandwidths in bytes per cycle.
-    loads, stores
-        Bytes towards the core and away from it.
-
-    Returns
-    -------
-    number or array
-        Cycles, in the shape of `loads` and `stores`.
+    `loads` and `stores` are bytes towards the core and away from it.
     """
     if level.load_bytes_per_cycle is None or level.store_bytes_per_cycle is None:
         return None
+    # A duplex link moves both ways at once, so the slower way decides.
     down, up = loads / level.load_bytes_per_cycle, stores / level.store_bytes_per_cycle
     return larger(down, up) if level.duplex else down + up
 
@@ -61,6 +52,7 @@ def memory_cycles(machine: Machine, loads: Any, stores: Any) -> tuple[Any, Any]:
     total = loads + stores
     if not machine.memory_streams:
         return total * machine.clock_hz / machine.need("dram_bandwidth"), "dram_bandwidth"
+    # Where nothing moves, any divisor gives no part.
     part = stores / select(total > 0, total, 1.0)
     streams = machine.memory_streams
     best, bandwidth = streams[0].name, select(total >= 0, streams[0].bandwidth, 0.0)
@@ -77,20 +69,5 @@ def memory_cycles(machine: Machine, loads: Any, stores: Any) -> tuple[Any, Any]:
 
 
 def memory_penalty(machine: Machine, loads: Any, stores: Any, line: int) -> Any:
-    """Return the cycles that lines from and to the memory take beyond what the bandwidth says.
-
-    Parameters
-    ----------
-    machine
-        Its penalties in cycles per line.
-    loads, stores
-        Bytes from the memory and to it.
-    line
-        Bytes of a line.
-
-    Returns
-    -------
-    number or array
-        Cycles, in the shape of `loads` and `stores`.
-    """
+    """Return the cycles that lines (of so many bytes) from and to the memory take beyond what the bandwidth says."""
     return (loads * (machine.memory_load_penalty or 0.0) + stores * (machine.memory_store_penalty or 0.0)) / line

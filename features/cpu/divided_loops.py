@@ -30,12 +30,7 @@ def divided_dimension(floor: Floor) -> int | None:
 def loop_divisors(pieces: Iterable[Conjunction], names: Mapping[str, Sequence[str]]) -> dict[tuple[int, str], int]:
     """Return what loops are divided by in subscripts, by launch and name; loops with several divisors are left out.
 
-    Parameters
-    ----------
-    pieces
-        All pieces of the kernel.
-    names
-        For each statement, the name of each instance dimension.
+    `names` are those of each statement's instance dimensions.
     """
     found: dict[tuple[int, str], set[int]] = {}
     for piece in pieces:

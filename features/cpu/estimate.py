@@ -17,7 +17,7 @@ from perflex.features.cpu.result import MEMORY, EcmEstimate, LevelTraffic
 from perflex.features.cpu.reuse import Reuse
 from perflex.features.cpu.rules import CONVENTIONS, Rules
 from perflex.features.cpu.traced import larger
-from perflex.features.cpu.traffic import Beyond, GroupPlan, Traffic, plan
+from perflex.features.cpu.traffic import Crossing, GroupPlan, Traffic, plan
 from perflex.machines.lookup import load_machine
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def estimate_ecm(
     reuse = Reuse(nests, numbers, levels[0].line_bytes)
     plans = plan(reuse)
     iterations = _iterations(plans)
+    # Misses of a level are the traffic of the next one, those of the registers that of the first cache.
     found = [_registers(plans)]
     everything = rules.whole(reuse.everything())
     for level, after in zip(levels, [*levels[1:], None], strict=True):
@@ -163,6 +164,7 @@ def _spread(
 
 
 def _lanes(scop: Scop, machine: Machine) -> int:
+    # All accesses of a nest go in lock step, so the widest elements decide how many fit a register.
     itemsizes = [array.itemsize for array in scop.arrays if array.space != "private"]
     return max(1, (machine.simd_bytes or 0) // max(itemsizes, default=1))
 
@@ -179,23 +181,24 @@ def _nests_of(scop: Scop, lanes: int, blocked: tuple[str, ...], fold: dict[str, 
 
 
 def _iterations(plans: list[GroupPlan]) -> Any:
+    # Never 0: what follows is divided by it.
     most: Any = 1.0
     for entry in plans:
         most = larger(entry.executions * entry.group.fold, most)
     return most
 
 
-def _registers(plans: list[GroupPlan]) -> Beyond:
+def _registers(plans: list[GroupPlan]) -> Crossing:
     loads: Any = 0.0
     stores: Any = 0.0
     for entry in plans:
         size = entry.executions * entry.group.itemsize
         loads = loads + size * sum(stream.loads for stream in entry.group.streams)
         stores = stores + size * sum(stream.stores for stream in entry.group.streams)
-    return Beyond(loads, stores, loads * 0.0)
+    return Crossing(loads, stores, loads * 0.0)
 
 
-def _level(name: str, crossed: Beyond, cycles: Any, iterations: Any) -> LevelTraffic:
+def _level(name: str, crossed: Crossing, cycles: Any, iterations: Any) -> LevelTraffic:
     return LevelTraffic(
         name,
         crossed.loads / iterations,

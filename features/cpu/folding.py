@@ -68,6 +68,7 @@ def _folded_group(kernel: str, nest: Nest, group: StreamGroup, folds: Mapping[in
     for place, axis in enumerate(group.axes):
         axes.append(replace(axis, fold=below))
         below *= found.get(place, 1)
+    # Offsets shrink about the middle of their range, so that a symmetric stencil stays symmetric.
     middle = {
         place: (max(s.offset[place] for s in group.streams) + min(s.offset[place] for s in group.streams)) // 2
         for place in found

@@ -78,6 +78,7 @@ class Footprints:
                 dense = not executed or executed[0] * stride < line
                 split = any(loop < first for loop, _ in steps) and bool(executed)
             else:
+                # One segment still: it reaches the next index along this axis, or shares a line with that.
                 dense = ((segment >= stride) | (stride < line)) & (blocks <= 1)
             if not steps:
                 reach = 1 + group.halo[axis] if axis == 0 else reach

@@ -17,7 +17,7 @@ from perflex.features.cpu.nests import Loop, Nest, Nests
 from perflex.features.cpu.stream_groups import dimension_names, groups_of, halos_of
 from perflex.features.cpu.touched_before import mark_touched_before
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import describe
+from perflex.features.scop.address_maps import address_maps
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
         An access or a loop is too irregular for reuse distances; it is named.
     """
     pieces: dict[str, list[Conjunction]] = defaultdict(list)
-    for piece in describe(scop).pieces:
+    for piece in address_maps(scop):
         pieces[piece.statement].append(piece)
     found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Conjunction]]]]] = []
     names = {statement.name: dimension_names(scop, statement) for statement in scop.statements}
@@ -52,8 +52,10 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
         for statement in sorted(scop.statements, key=lambda item: (item.launch, _order(item.schedule))):
             if statement.name not in pieces:
                 continue
+            # Of a loop that subscripts divide, each part moves an axis of its own: the loop becomes two.
             own = {name: divisor for (launch, name), divisor in divisors.items() if launch == statement.launch}
             loops = split_divided_loops(_loops(scop, statement, 1 if "lid0" in own else lanes), own)
+            # Only statements that run in the same iterations may reuse one another's data there.
             for known, domain, members in found:
                 if known == loops and domain.is_equal(statement.domain):
                     members.append((statement, pieces[statement.name]))
@@ -172,6 +174,7 @@ def _loops_with_barriers(scop: Scop, statement: Statement) -> int:
     most = 0
     for barrier in scop.barriers:
         if barrier.launch == statement.launch:
+            # Schedules alternate statement numbers and loop names: two steps for each loop that is shared.
             shared = 0
             while (
                 2 * shared + 1 < min(len(barrier.schedule), len(statement.schedule))
@@ -202,6 +205,7 @@ def _check_ranges(scop: Scop, statement: Statement) -> None:
                 name: int(constraint.get_coefficient_val(kinds.set, position).to_python())
                 for position, name in enumerate(names)
             }
+            # Loops with opposite signs in one constraint bound each other: reuse distances vary over such a triangle.
             rising = [name for name, factor in factors.items() if factor > 0]
             falling = [name for name, factor in factors.items() if factor < 0]
             if rising and falling:

@@ -74,6 +74,7 @@ class Reuse:
             touched: Any = 0
             for number, nest in enumerate(self.nests.nests):
                 for place, group in enumerate(nest.groups):
+                    # What an earlier nest has touched is counted with that one.
                     if group.array == array and group.touched_before is None:
                         touched = touched + self.footprints[number].reached(place)
             total = total + smaller(whole, touched)

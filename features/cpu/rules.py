@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.cpu.traced import select
-from perflex.features.cpu.traffic import Beyond
+from perflex.features.cpu.traffic import Crossing
 
 if TYPE_CHECKING:
     from perflex.machines.levels import CacheLevel
@@ -38,7 +38,7 @@ class Rules:
         """Return the part of all data that must fit a core's part of a cache."""
         return everything / self.cores if self.strict else everything
 
-    def crossing(self, found: Beyond, level: CacheLevel | None, *, fits: Any) -> Beyond:
+    def crossing(self, found: Crossing, level: CacheLevel | None, *, fits: Any) -> Crossing:
         """Return the bytes between a level and the one before it, from the misses of that one.
 
         Parameters
@@ -54,4 +54,4 @@ class Rules:
             return found
         # YaskSite, Eq. 8: a victim cache has w = 1, and v = 2 where the data fit in it.
         factor = select(fits, 2.0, 1.0)
-        return Beyond(found.loads * factor, found.evicts * 0.0, found.allocates * factor)
+        return Crossing(found.loads * factor, found.evicts * 0.0, found.allocates * factor)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Elements of one row that are nearer than this lie in the same cache line.
 _NEAR_BYTES = 64
+# In place of every size, large and prime: only the order of strides matters.
 _SAMPLE = 1009
 
 
@@ -228,14 +229,7 @@ def ordered_streams(
 ) -> tuple[tuple[Stream, ...], tuple[tuple[int, ...], ...], tuple[int, ...]]:
     """Return streams in the order in which they come to an element, the gaps between them, and the halo per axis.
 
-    Parameters
-    ----------
-    axes
-        How the indices move.
-    streams
-        The streams, each offset once.
-    loops
-        Number of loops.
+    Each offset occurs once among the streams; `loops` is the number of loops around them.
     """
     times = {stream.offset: _time(axes, stream.offset, loops) for stream in streams}
     ordered = sorted(streams, key=lambda stream: (times[stream.offset], stream.offset), reverse=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Beyond:
+class Crossing:
     """Bytes that cross a boundary of the memory hierarchy per run of the kernel.
 
     Attributes
@@ -113,7 +113,7 @@ class Traffic:
             self._known[key] = select(fits, 1.0, 0.0)
         return self._known[key]
 
-    def beyond(self, plans: list[GroupPlan], *, write_allocate: bool) -> Beyond:
+    def beyond(self, plans: list[GroupPlan], *, write_allocate: bool) -> Crossing:
         """Return the bytes that cross, per run of the kernel."""
         loads: Any = 0.0
         evicts: Any = 0.0
@@ -122,20 +122,21 @@ class Traffic:
             found = self._group(group, write_allocate=write_allocate)
             loads, evicts, allocates = loads + found.loads, evicts + found.evicts, allocates + found.allocates
         crossing = select(self.whole_fits, 0.0, 1.0)
-        return Beyond(loads * crossing, evicts * crossing, allocates * crossing)
+        return Crossing(loads * crossing, evicts * crossing, allocates * crossing)
 
     def _rate(self, entry: GroupPlan) -> Any:
         """Return the bytes per execution of a stream that is not served by another one."""
         loops = len(entry.rates) - 1
         rate = entry.rates[-1]
         held: Any = 1.0
+        # Reuse over an outer loop saves traffic only where that over all loops inside is held, too.
         for loop in reversed(range(loops)):
             if entry.rates[loop] is not entry.rates[loop + 1]:
                 held = held * self.holds(entry.nest, entry.windows[loop])
                 rate = held * entry.rates[loop] + (1.0 - held) * rate
         return rate
 
-    def _group(self, entry: GroupPlan, *, write_allocate: bool) -> Beyond:
+    def _group(self, entry: GroupPlan, *, write_allocate: bool) -> Crossing:
         group = entry.group
         served: list[Any] = [
             sum(part * (self.holds(entry.nest, window) if any(window) else 1.0) for part, window in parts)
@@ -164,4 +165,4 @@ class Traffic:
                 dirty = 1.0
         evicts = evicts + dirty * (1.0 - first)
         scale = self._rate(entry) * entry.executions
-        return Beyond(loads * scale, evicts * scale, allocates * scale)
+        return Crossing(loads * scale, evicts * scale, allocates * scale)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FeatureError
+from perflex.features.families.feature import FeatureDefaults
 
 if TYPE_CHECKING:
-    from perflex.features.families.feature import Amount, Sizes
+    from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
@@ -23,7 +24,7 @@ _VOLUME = "f_block_vol_"
 
 
 @dataclass(frozen=True)
-class BlockFeature:
+class BlockFeature(FeatureDefaults):
     """A quantity that choosing a block counts for each candidate; a kernel does not tell its block."""
 
     identifier: str
@@ -54,10 +55,6 @@ class BlockFeature:
     def inventory(self, _scop: Scop, /) -> list[str]:
         """Return nothing: a kernel has none of them."""
         return []
-
-    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
-        """Return None: the unit says it."""
-        return None
 
 
 class BlockFamily:

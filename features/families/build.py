@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FeatureError
+from perflex.features.families.feature import FeatureDefaults, NamedFamily
 
 if TYPE_CHECKING:
-    from perflex.features.families.feature import Amount, Sizes
+    from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
@@ -17,7 +18,7 @@ _FIELDS = {"f_registers": "registers", "f_private_bytes": "private_bytes", "f_sp
 
 
 @dataclass(frozen=True)
-class BuildFeature:
+class BuildFeature(FeatureDefaults):
     """A number per work-item that the compiler decides; the most of several device programs."""
 
     identifier: str
@@ -38,6 +39,7 @@ class BuildFeature:
         scop.check_sizes(sizes)
         built = target.resources
         found = None if built is None else getattr(built, _FIELDS[self.identifier])
+        # Registers may be stated where nothing was built (`using_machine`).
         if built is None and self.identifier == "f_registers":
             found = target.registers
         if found is not None:
@@ -57,21 +59,8 @@ class BuildFeature:
         """Return the features of this family."""
         return list(_UNITS)
 
-    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
-        """Return None: these have no rate."""
-        return None
 
-
-class BuildFamily:
-    """Reads the identifiers of this module."""
-
-    def parse(self, identifier: str) -> BuildFeature | None:
-        """Return the feature, or None when the identifier is another family's."""
-        return BuildFeature(identifier) if identifier in _UNITS else None
-
-    def examples(self) -> tuple[str, ...]:
-        """Return identifiers to suggest."""
-        return tuple(_UNITS)
+BUILD_FAMILY = NamedFamily(_UNITS, BuildFeature)
 
 
 def needs_build(feature: object) -> bool:

@@ -18,10 +18,11 @@ import numpy as np
 
 from perflex.errors import UnknownFeatureError
 from perflex.features.counting.counts import ScopCounts, counts_of
+from perflex.features.families.feature import FeatureDefaults
 from perflex.features.families.operations import OperationFamily
 
 if TYPE_CHECKING:
-    from perflex.features.families.feature import Amount, Sizes
+    from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop, Statement
     from perflex.features.target import Target
 
@@ -29,7 +30,7 @@ _PREFIX = "f_chain_"
 
 
 @dataclass(frozen=True)
-class ChainFeature:
+class ChainFeature(FeatureDefaults):
     """Operations of one kind in the longest dependence chain, counted once per sub-group.
 
     A chain runs from where its variable is set afresh to the end of the loops that update it. Of several
@@ -82,12 +83,13 @@ class ChainFeature:
         every: Any = 0.0
         matching: Any = 0.0
         for statement in statements:
-            instances = np.asarray(counts.sub_group_instances(statement, sub_group_size).evaluate(sizes), dtype=float)
+            instances = np.asarray(counts.instances(statement, sub_group_size).evaluate(sizes), dtype=float)
             every = every + instances * _operations(statement)
             matching = matching + instances * _operations(statement, self.kind, self.dtype)
         if not self.after:
             return every, matching
         first = statements[0]
+        # A chain begins anew each time the loops are entered, and `after` operations of each are free.
         runs = counts.sub_group_runs(first, _outer_loops(counts.scop, first), sub_group_size).evaluate(sizes)
         beyond = np.maximum(0.0, every - self.after * np.asarray(runs, dtype=float))
         share = np.divide(beyond, every, out=np.zeros_like(beyond), where=np.asarray(every) > 0)
@@ -99,29 +101,12 @@ class ChainFeature:
 
     def statements(self, scop: Scop) -> list[Statement]:
         """Return the statements whose recurrences have such an operation."""
-        return [
-            statement
-            for variables in _chains(scop).values()
-            for statements in variables.values()
-            for statement in statements
-            if _operations(statement, self.kind, self.dtype)
-        ]
+        return [statement for statement in _chained(scop) if _operations(statement, self.kind, self.dtype)]
 
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the chain features the kernel has."""
-        found = {
-            f"{_PREFIX}{operation.dtype}_{operation.kind}"
-            for variables in _chains(scop).values()
-            for statements in variables.values()
-            for statement in statements
-            if statement.recurrence is not None
-            for operation in statement.recurrence.operations
-        }
-        return sorted(found)
-
-    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
-        """Return None: a latency has no rate."""
-        return None
+        updates = [statement.recurrence.operations for statement in _chained(scop) if statement.recurrence is not None]
+        return sorted({f"{_PREFIX}{one.dtype}_{one.kind}" for operations in updates for one in operations})
 
 
 def _operations(statement: Statement, kind: str = "", dtype: str = "") -> int:
@@ -141,6 +126,10 @@ def _chains(scop: Scop) -> dict[tuple[int, tuple[str, ...]], dict[str, list[Stat
         if statement.recurrence is not None and statement.loops and not _is_interrupted(scop, statement):
             chains[statement.launch, statement.loops][statement.recurrence.variable].append(statement)
     return chains
+
+
+def _chained(scop: Scop) -> list[Statement]:
+    return [one for variables in _chains(scop).values() for statements in variables.values() for one in statements]
 
 
 def _is_interrupted(scop: Scop, statement: Statement) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MachineError
-from perflex.features.families.feature import Amount
+from perflex.features.families.feature import Amount, FeatureDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ _KEPT = 64
 
 
 @dataclass(frozen=True)
-class EcmFeature:
+class EcmFeature(FeatureDefaults):
     """Bytes or cycles of one level per run of a kernel on a CPU.
 
     Attributes
@@ -48,11 +48,6 @@ class EcmFeature:
     def unit(self) -> str:
         """What is counted."""
         return "B" if self.quantity == "vol" else "cycle"
-
-    @property
-    def needs_machine(self) -> bool:
-        """True: there is no value without a machine."""
-        return True
 
     def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the value at the given sizes on the target's machine.

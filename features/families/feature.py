@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -53,6 +53,18 @@ class Feature(Protocol):
         """Return what one unit amounts to in this kernel, if that is one number."""
 
 
+class FeatureDefaults:
+    """What most features answer: a kernel has what the inventory lists, and a unit amounts to nothing else."""
+
+    def matches(self: Feature, scop: Scop, _sizes: Sizes, /) -> bool:
+        """Return whether the kernel has any."""
+        return self.identifier in self.inventory(scop)
+
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
+        """Return None: the unit says it, and there is no rate."""
+        return None
+
+
 class FeatureFamily(Protocol):
     """Turns identifiers with a common prefix into features."""
 
@@ -64,7 +76,31 @@ class FeatureFamily(Protocol):
 
 
 @dataclass(frozen=True)
-class UserFeature:
+class NamedFamily:
+    """A family whose features are few and known by name.
+
+    Attributes
+    ----------
+    identifiers
+        Of all its features.
+    make
+        Returns the feature of an identifier.
+    """
+
+    identifiers: Collection[str]
+    make: Callable[[str], Feature]
+
+    def parse(self, identifier: str) -> Feature | None:
+        """Return the feature, or None when the identifier is another family's."""
+        return self.make(identifier) if identifier in self.identifiers else None
+
+    def examples(self) -> tuple[str, ...]:
+        """Return all identifiers."""
+        return tuple(self.identifiers)
+
+
+@dataclass(frozen=True)
+class UserFeature(FeatureDefaults):
     """A feature that a user registered as a function of a Scop and sizes."""
 
     identifier: str
@@ -83,10 +119,6 @@ class UserFeature:
     def inventory(self, _scop: Scop, /) -> list[str]:
         """Return the user's features."""
         return sorted(user_features)
-
-    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
-        """Return None: the user's unit is all that is known."""
-        return None
 
 
 # By identifier; `register_feature` fills it.

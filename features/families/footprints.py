@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnknownFeatureError
 from perflex.features.counting.access_pattern import AccessPattern, parse_pattern
-from perflex.features.counting.counts import AccessCounts, counts_of
+from perflex.features.counting.counts import counts_of
 from perflex.features.families.feature import Amount
 from perflex.features.scop.words import DIRECTIONS
 
 if TYPE_CHECKING:
-    from perflex.features.counting.footprints import Footprint
+    from perflex.features.counting.footprints import AccessCounts, Footprint
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target

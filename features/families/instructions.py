@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.features.families.feature import FeatureDefaults, NamedFamily
 from perflex.features.instructions.instructions import INSTRUCTION_CLASSES, instructions_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
-    from perflex.features.families.feature import Amount, Sizes
+    from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
@@ -25,7 +26,7 @@ INSTRUCTION_FEATURES = {
 
 
 @dataclass(frozen=True)
-class InstructionFeature:
+class InstructionFeature(FeatureDefaults):
     """Executed instructions of a class, or what follows from them.
 
     ``f_inst_total`` is the sum of all classes, ``f_inst_thread`` the same sum over work-items, and
@@ -61,14 +62,8 @@ class InstructionFeature:
             return QuasiPolynomial.total(by_class.values())
         return by_class[self.identifier.removeprefix("f_inst_")]
 
-    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
-        """Return whether the kernel has any."""
-        return self.identifier in self.inventory(scop)
-
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel has."""
-        from perflex.features.instructions.instructions import instructions_of
-
         by_class = instructions_of(scop, None)
         there = {f"f_inst_{kind}" for kind, count in by_class.items() if not count.is_zero}
         return [
@@ -77,18 +72,5 @@ class InstructionFeature:
             if name in there or name.removeprefix("f_inst_") not in INSTRUCTION_CLASSES
         ]
 
-    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
-        """Return None: instructions of a class are all that is known."""
-        return None
 
-
-class InstructionFamily:
-    """Reads ``f_inst_...``."""
-
-    def parse(self, identifier: str) -> InstructionFeature | None:
-        """Return the feature, or None when the identifier is another family's."""
-        return InstructionFeature(identifier) if identifier in INSTRUCTION_FEATURES else None
-
-    def examples(self) -> tuple[str, ...]:
-        """Return identifiers to suggest."""
-        return tuple(INSTRUCTION_FEATURES)
+INSTRUCTION_FAMILY = NamedFamily(INSTRUCTION_FEATURES, InstructionFeature)

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.features.counting.counts import counts_of
+from perflex.features.families.feature import FeatureDefaults, NamedFamily
 
 if TYPE_CHECKING:
-    from perflex.features.families.feature import Amount, Sizes
+    from perflex.features.families.feature import Sizes
+    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
+_BARRIER = "f_sync_barrier_"
 _UNITS = {
     "f_sync_barrier_local": "barrier per work-item",
     "f_sync_barrier_global": "barrier per work-item",
@@ -25,7 +28,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class LaunchFeature:
+class LaunchFeature(FeatureDefaults):
     """Barriers per work-item, launches, work-groups, work-items or sub-groups of a kernel."""
 
     identifier: str
@@ -35,6 +38,24 @@ class LaunchFeature:
         """What is counted."""
         return _UNITS[self.identifier]
 
+    @property
+    def barrier(self) -> str:
+        """The kind of barrier that is counted; empty if none is."""
+        return self.identifier.removeprefix(_BARRIER) if self.identifier.startswith(_BARRIER) else ""
+
+    def count(self, scop: Scop, sub_group_size: int) -> QuasiPolynomial | None:
+        """Return the symbolic count; None for barriers of which work-groups meet different numbers."""
+        counts = counts_of(scop)
+        if self.barrier:
+            return counts.barriers_met(self.barrier)
+        if self.identifier == "f_sub_groups":
+            return counts.sub_groups(sub_group_size)
+        return {
+            "f_sync_kernel_launch": counts.launches,
+            "f_thread_groups": counts.work_groups,
+            "f_thread_items": counts.work_items,
+        }[self.identifier]
+
     def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the value at the given sizes.
 
@@ -42,53 +63,19 @@ class LaunchFeature:
         work-groups do the same; times ``f_thread_groups`` it is the number of barriers executed.
         """
         scop.check_sizes(sizes)
+        if not self.barrier:
+            return self.count(scop, target.sub_group_size).evaluate(sizes)  # type: ignore[union-attr]
         counts = counts_of(scop)
-        if self.identifier.startswith("f_sync_barrier_"):
-            return self._barriers(scop, sizes)
-        symbolic = {
-            "f_sync_kernel_launch": lambda: counts.launches,
-            "f_thread_groups": lambda: counts.work_groups,
-            "f_thread_items": lambda: counts.work_items,
-            "f_sub_groups": lambda: counts.sub_groups(target.sub_group_size),
-        }[self.identifier]()
-        return symbolic.evaluate(sizes)
-
-    def _barriers(self, scop: Scop, sizes: Sizes) -> Any:
-        counts = counts_of(scop)
-        kind = self.identifier.removeprefix("f_sync_barrier_")
         total: Any = 0
-        for launch in dict.fromkeys(barrier.launch for barrier in scop.barriers if barrier.kind == kind):
+        for launch in dict.fromkeys(barrier.launch for barrier in scop.barriers if barrier.kind == self.barrier):
             groups = counts.group_count(launch).evaluate(sizes)
-            total = total + counts.barriers(kind, launch).evaluate(sizes) / np.maximum(groups, 1)
+            total = total + counts.barriers(self.barrier, launch).evaluate(sizes) / np.maximum(groups, 1)
         return total
-
-    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
-        """Return whether the kernel has any."""
-        return self.identifier in self.inventory(scop)
 
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel has."""
-        barriers = {f"f_sync_barrier_{barrier.kind}" for barrier in scop.barriers}
-        return [
-            *sorted(barriers),
-            "f_sync_kernel_launch",
-            "f_thread_groups",
-            "f_thread_items",
-            "f_sub_groups",
-        ]
-
-    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
-        """Return None: these have no rate in operations or bytes."""
-        return None
+        barriers = {f"{_BARRIER}{barrier.kind}" for barrier in scop.barriers}
+        return [*sorted(barriers), *(name for name in _UNITS if not name.startswith(_BARRIER))]
 
 
-class LaunchFamily:
-    """Reads the identifiers of this module."""
-
-    def parse(self, identifier: str) -> LaunchFeature | None:
-        """Return the feature, or None when the identifier is another family's."""
-        return LaunchFeature(identifier) if identifier in _UNITS else None
-
-    def examples(self) -> tuple[str, ...]:
-        """Return identifiers to suggest."""
-        return tuple(_UNITS)
+LAUNCH_FAMILY = NamedFamily(_UNITS, LaunchFeature)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.features.families.feature import Amount
+from perflex.features.families.ecm import EcmFeature
+from perflex.features.families.feature import Amount, FeatureDefaults, NamedFamily
+from perflex.features.gpu.estimate import estimate_volumes
+from perflex.features.gpu.su_stencil import recognise_stencil
+from perflex.features.gpu.su_volumes import su_volumes
+from perflex.features.gpu.transactions import cache_transactions, l1_transactions
+from perflex.features.gpu.waves import wave_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     from perflex.features.target import Target
     from perflex.machines.machine import Machine
 
+# Values of so many sizes and machines stay with a kernel: what one fit or one prediction asks for.
 _KEPT = 64
 
 
@@ -39,41 +46,14 @@ class _Kind:
     compute: Callable[[Scop, Mapping[str, int], Machine, int | None], Mapping[str, float]]
 
 
-def _residency(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
-    from perflex.features.gpu.waves import wave_values
-
-    return wave_values(scop, sizes, machine, registers)
-
-
 def _volumes(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
-    from perflex.features.gpu.estimate import estimate_volumes
-
     values = estimate_volumes(scop, sizes, machine, registers=registers).features()
     return {identifier: float(values[identifier]) for identifier in VOLUME_FEATURES}
 
 
 def _su(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
-    from perflex.features.gpu.su_stencil import recognise_stencil
-    from perflex.features.gpu.su_volumes import su_volumes
-
     volumes = su_volumes(recognise_stencil(scop, sizes), machine, registers=registers)
     return {identifier: float(getattr(volumes, identifier.removeprefix("f_su_"))) for identifier in _SU_FEATURES}
-
-
-def _l1_transactions(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, _registers: int | None
-) -> Mapping[str, float]:
-    from perflex.features.gpu.transactions import l1_transactions
-
-    return l1_transactions(scop, sizes, machine)
-
-
-def _cache_transactions(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None
-) -> Mapping[str, float]:
-    from perflex.features.gpu.transactions import cache_transactions
-
-    return cache_transactions(scop, sizes, machine, registers)
 
 
 RESIDENCY_FEATURES = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
@@ -95,17 +75,17 @@ _SU_FEATURES = {"f_su_v_smx": "B", "f_su_v_l2": "B", "f_su_v_gm": "B"}
 _L1_TRANSACTIONS = {"f_txn_global": "transaction", "f_txn_local": "transaction", "f_txn_l1": "transaction"}
 _CACHE_TRANSACTIONS = {"f_txn_l2": "transaction", "f_txn_dram": "transaction"}
 _KINDS = (
-    _Kind(RESIDENCY_FEATURES, _residency),
+    _Kind(RESIDENCY_FEATURES, wave_values),
     _Kind(VOLUME_FEATURES, _volumes),
     _Kind(_SU_FEATURES, _su),
-    _Kind(_L1_TRANSACTIONS, _l1_transactions),
-    _Kind(_CACHE_TRANSACTIONS, _cache_transactions),
+    _Kind(_L1_TRANSACTIONS, lambda scop, sizes, machine, _: l1_transactions(scop, sizes, machine)),
+    _Kind(_CACHE_TRANSACTIONS, cache_transactions),
 )
 _UNITS = {identifier: unit for kind in _KINDS for identifier, unit in kind.units.items()}
 
 
 @dataclass(frozen=True)
-class MachineFeature:
+class MachineFeature(FeatureDefaults):
     """A number that a kernel has on a machine."""
 
     identifier: str
@@ -114,11 +94,6 @@ class MachineFeature:
     def unit(self) -> str:
         """What is counted."""
         return _UNITS[self.identifier]
-
-    @property
-    def needs_machine(self) -> bool:
-        """True: there is no value without a machine."""
-        return True
 
     def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the value at the given sizes on the target's machine.
@@ -149,10 +124,6 @@ class MachineFeature:
         found = scop.derived("on machines", key, lambda: kind.compute(scop, sizes, machine, registers), most=_KEPT)
         return found[self.identifier]
 
-    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
-        """Return whether the kernel has any: volumes need accesses of global arrays."""
-        return self.identifier in self.inventory(scop)
-
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel can have."""
         spaces = {scop.array(access.array).space for statement in scop.statements for access in statement.accesses}
@@ -165,18 +136,9 @@ class MachineFeature:
         return Amount(1.0, "B") if self.unit == "B" else None
 
 
-class MachineFamily:
-    """Reads the identifiers of this module."""
-
-    def parse(self, identifier: str) -> MachineFeature | None:
-        """Return the feature, or None when the identifier is another family's."""
-        return MachineFeature(identifier) if identifier in _UNITS else None
-
-    def examples(self) -> tuple[str, ...]:
-        """Return identifiers to suggest."""
-        return tuple(_UNITS)
+MACHINE_FAMILY = NamedFamily(_UNITS, MachineFeature)
 
 
 def needs_machine(feature: object) -> bool:
     """Return whether a feature has no value without a machine."""
-    return bool(getattr(feature, "needs_machine", False))
+    return isinstance(feature, (MachineFeature, EcmFeature))

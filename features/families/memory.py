@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.counting.access_pattern import ACCESS, AccessPattern, parse_pattern
-from perflex.features.counting.counts import AccessCounts, counts_of
+from perflex.features.counting.counts import counts_of
 from perflex.features.families.feature import Amount
 
 if TYPE_CHECKING:
+    from perflex.features.counting.footprints import AccessCounts
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
@@ -48,6 +49,7 @@ class MemoryAccessFeature:
 
     def amount(self, scop: Scop, sizes: Sizes, target: Target, /) -> Amount | None:
         """Return bytes per unit, if all selected accesses agree."""
+        # An access counted once per sub-group moves an element for each of its work-items.
         each = target.sub_group_size
         amounts = {item.array.itemsize * (each if item.per_sub_group else 1) for item in self.selected(scop, sizes)}
         return Amount(float(amounts.pop()), "B") if len(amounts) == 1 else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.counting.counts import counts_of
-from perflex.features.families.feature import Amount
+from perflex.features.families.feature import Amount, FeatureDefaults
 from perflex.features.scop.words import OPERATIONS, read_operation
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OperationFeature:
+class OperationFeature(FeatureDefaults):
     """Executed operations of one kind and type, counted once per sub-group."""
 
     dtype: str
@@ -41,10 +41,6 @@ class OperationFeature:
         """Return the count at the given sizes."""
         scop.check_sizes(sizes)
         return self.count(scop, target.sub_group_size).evaluate(sizes)
-
-    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
-        """Return whether any statement has such an operation."""
-        return self.identifier in self.inventory(scop)
 
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the operation features the kernel contains."""

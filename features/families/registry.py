@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from perflex.errors import UnknownFeatureError
 from perflex.features.families.blocks import BlockFamily
-from perflex.features.families.build import BuildFamily
+from perflex.features.families.build import BUILD_FAMILY
 from perflex.features.families.chains import ChainFamily
 from perflex.features.families.ecm import EcmFamily
 from perflex.features.families.feature import UserFeature, user_features
 from perflex.features.families.footprints import FootprintFamily
-from perflex.features.families.instructions import InstructionFamily
-from perflex.features.families.launches import LaunchFamily
-from perflex.features.families.machine import MachineFamily
+from perflex.features.families.instructions import INSTRUCTION_FAMILY
+from perflex.features.families.launches import LAUNCH_FAMILY
+from perflex.features.families.machine import MACHINE_FAMILY
 from perflex.features.families.memory import MemoryAccessFamily
 from perflex.features.families.operations import OperationFamily
 
@@ -32,11 +32,11 @@ _families: list[FeatureFamily] = [
     ChainFamily(),
     MemoryAccessFamily(),
     FootprintFamily(),
-    LaunchFamily(),
-    MachineFamily(),
-    InstructionFamily(),
+    LAUNCH_FAMILY,
+    MACHINE_FAMILY,
+    INSTRUCTION_FAMILY,
     EcmFamily(),
-    BuildFamily(),
+    BUILD_FAMILY,
     BlockFamily(),
 ]
 
@@ -108,6 +108,7 @@ def _find(identifier: str) -> Feature | None:
     return _in_families(identifier)
 
 
+# A model names the same features for every kernel.
 @lru_cache(maxsize=4096)
 def _in_families(identifier: str) -> Feature | None:
     for family in _families:

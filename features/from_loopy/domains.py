@@ -6,18 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.polynomial import affine_in_parameters, parameter_space
+from perflex.features.from_loopy.polynomial import affine_in_parameters
+from perflex.features.polynomials.isl_text import align_parameters
 from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from perflex.features.from_loopy.trips import TripCounts
-
-
-def align_parameters(isl_object: Any, parameters: Sequence[str]) -> Any:
-    """Give an isl object the parameters in the given order, so that equal things compare equal."""
-    return isl_object.align_params(parameter_space(parameters))
+    from perflex.features.from_loopy.facts import KernelFacts
 
 
 def assumptions_on(kernel: Any, parameters: Sequence[str]) -> Any:
@@ -89,19 +85,15 @@ class DomainMaker:
 
     Parameters
     ----------
-    kernel
-        A preprocessed loopy kernel.
-    parameters
-        Size parameters, in the order of the Scop.
-    trips
-        Stated trip counts of loops whose bounds depend on data.
+    facts
+        What is known of the kernel.
     """
 
-    def __init__(self, kernel: Any, parameters: Sequence[str], trips: TripCounts) -> None:
-        self._kernel = kernel
-        self._trips = trips
-        self._parameters = tuple(parameters)
-        self._assumptions = assumptions_on(kernel, parameters)
+    def __init__(self, facts: KernelFacts) -> None:
+        self._kernel = facts.kernel
+        self._trips = facts.trips
+        self._parameters = facts.parameters
+        self._assumptions = assumptions_on(facts.kernel, facts.parameters)
         self._made: dict[object, Instances] = {}
         self._starts: dict[str, Any] = {}
 

@@ -15,7 +15,7 @@ from perflex.features.scop.words import operation_of_function
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex.features.from_loopy.work import KernelFacts
+    from perflex.features.from_loopy.facts import KernelFacts
 
 # Library functions under the names that OpenCL and C give them -> the operation's name in features.
 _FUNCTION_NAMES = {
@@ -27,6 +27,7 @@ _FUNCTION_NAMES = {
     "imag": "",
     "make_tuple": "",
 }
+_ACCESSES = {"map_variable", "map_subscript", "map_tagged_variable", "map_lookup"}
 # Base reduction of a segmented one -> what combining two values costs where no new segment begins.
 _SEGMENTED = {"SumReductionOperation": "add", "ProductReductionOperation": "mul"}
 
@@ -52,8 +53,10 @@ class ExpressionReader:
     ----------
     facts
         What is known of the kernel.
-    kernel_name, insn_id
-        For messages.
+    space
+        isl space of the instruction's instances, with loopy's names.
+    insn_id
+        The instruction, for messages.
     where
         Instances that evaluate the expressions.
 
@@ -63,9 +66,10 @@ class ExpressionReader:
         What was collected, by the instances that do it.
     """
 
-    def __init__(self, facts: KernelFacts, kernel_name: str, insn_id: str, where: Where | None = None) -> None:
+    def __init__(self, facts: KernelFacts, space: Any, insn_id: str, where: Where | None = None) -> None:
         self.facts = facts
-        self.kernel_name = kernel_name
+        self.types = facts.types
+        self.space = space
         self.insn_id = insn_id
         self.where = where or Where()
         # Type in which the generated code takes numbers: what it is assigned to, passed to or compared with.
@@ -85,6 +89,12 @@ class ExpressionReader:
         for work in self.work.values():
             total += work.operations
         return total
+
+    def operations_of(self, expr: Any) -> Counter[tuple[str, str]]:
+        """Return the operations of an expression by itself; nothing is added to `work`."""
+        apart = ExpressionReader(self.facts, self.space, self.insn_id)
+        apart.read(expr)
+        return apart.operations
 
     @property
     def loads(self) -> list[RawAccess]:
@@ -120,7 +130,7 @@ class ExpressionReader:
         Numbers are written in the type of their context, which makes the arithmetic of integers with them
         floating-point: ``p[i] + 1`` in an assignment to a float is ``p[i] + 1.0f``.
         """
-        dtype, lanes = self.facts.dtype_of(expr)
+        dtype, lanes = self.types.dtype_of(expr)
         if self._context is not None and "int" in dtype and _meets_number(expr):
             return self._context, lanes
         return dtype, lanes
@@ -144,35 +154,40 @@ class ExpressionReader:
 
     def write(self, assignee: Any) -> None:
         """Add the store to an assignee."""
-        method = getattr(assignee, "mapper_method", "")
-        if method == "map_variable":
-            if self.facts.is_array(assignee.name):
-                self._store(RawAccess(str(assignee.name), (), None, str(assignee.name)), assignee)
-        elif method == "map_subscript":
-            self._store(self._raw(assignee.aggregate, assignee.index_tuple), assignee)
-        elif method == "map_tagged_variable":
-            self._store(self._raw(assignee, ()), assignee)
-        elif method == "map_lookup":
-            self._store(self._component(assignee), None)
-        else:
+        if getattr(assignee, "mapper_method", "") not in _ACCESSES:
             self._refuse(f"assigns to {assignee}")
+        self._touch(assignee, "stores")
 
-    def _store(self, access: RawAccess, expr: Any) -> None:
-        self._at(1 if expr is None else self.facts.dtype_of(expr)[1]).stores.append(access)
+    def _touch(self, expr: Any, direction: str) -> None:
+        """Add an access, unless the expression is a scalar or a loop variable."""
+        method = expr.mapper_method
+        if method == "map_variable" and not self.types.is_array(expr.name):
+            return
+        if method == "map_subscript":
+            access = self._raw(expr.aggregate, expr.index_tuple)
+        elif method == "map_lookup":
+            access = self._component(expr)
+        else:
+            access = self._raw(expr, ())
+        lanes = 1 if method == "map_lookup" else self.types.dtype_of(expr)[1]
+        getattr(self._at(lanes), direction).append(access)
         self._address(access)
 
     def _address(self, access: RawAccess) -> None:
-        arithmetic = self.facts.subscript_arithmetic(access)
-        if arithmetic is not None:
+        if self.facts.options.subscripts:
             with self.taken_as(None):
-                self.read(arithmetic)
+                self.read(self.types.address(access))
 
     def _refuse(self, what: str) -> None:
         msg = (
-            f"instruction {self.insn_id!r} of kernel {self.kernel_name!r} {what}, which cannot be counted; "
+            f"instruction {self.insn_id!r} of kernel {self.facts.kernel.name!r} {what}, which cannot be counted; "
             "rewrite it with arithmetic, calls and subscripts"
         )
-        raise UnsupportedKernelError(msg, kernel=self.kernel_name, instruction=self.insn_id)
+        raise UnsupportedKernelError(msg, kernel=self.facts.kernel.name, instruction=self.insn_id)
+
+    def branch(self, condition: Any) -> tuple[Any, Any] | None:
+        """Return where a condition holds and where it does not, as isl sets; None to count both branches."""
+        return self.facts.branch(condition, self.space)
 
     def count(self, kind: str, expr: Any, times: int = 1) -> None:
         """Add operations of one kind on values of an expression's type."""
@@ -188,30 +203,18 @@ class ExpressionReader:
     # leaves
 
     def _map_variable(self, expr: Any) -> None:
-        if self.facts.is_array(expr.name):
-            self._load(RawAccess(str(expr.name), (), None, str(expr.name)), expr)
+        self._touch(expr, "loads")
 
-    def _map_tagged_variable(self, expr: Any) -> None:
-        self._load(self._raw(expr, ()), expr)
+    _map_tagged_variable = _map_subscript = _map_lookup = _map_variable
 
     def _map_nan(self, expr: Any) -> None:
         pass
-
-    def _map_subscript(self, expr: Any) -> None:
-        self._load(self._raw(expr.aggregate, expr.index_tuple), expr)
-
-    def _map_lookup(self, expr: Any) -> None:
-        self._load(self._component(expr), None)
-
-    def _load(self, access: RawAccess, expr: Any) -> None:
-        self._at(1 if expr is None else self.facts.dtype_of(expr)[1]).loads.append(access)
-        self._address(access)
 
     def _component(self, expr: Any) -> RawAccess:
         """Return the access to one component of a vector, as in ``x[i].s0``."""
         fields = {f"s{i:x}": i for i in range(16)} | {"x": 0, "y": 1, "z": 2, "w": 3}
         inner = expr.aggregate
-        self.facts.dtype_of(inner)  # a vector, no structure
+        self.types.dtype_of(inner)  # a vector, no structure
         if getattr(inner, "mapper_method", "") != "map_subscript" or expr.name not in fields:
             self._refuse(f"looks up {expr}")
         access = self._raw(inner.aggregate, inner.index_tuple)
@@ -227,7 +230,7 @@ class ExpressionReader:
         text = text.replace("\u0332", "")  # loopy underlines some functions' names
         before = len(self.loads)
         for index in indices:
-            inner = ExpressionReader(self.facts, self.kernel_name, self.insn_id, self.where)
+            inner = ExpressionReader(self.facts, self.space, self.insn_id, self.where)
             inner.read(index)
             # What an index reads is read; its arithmetic counts only if all subscripts' does.
             for where, work in inner.work.items():
@@ -292,7 +295,7 @@ class ExpressionReader:
 
     def _map_comparison(self, expr: Any) -> None:
         # loopy, too, takes the type of the difference.
-        compared = self.facts.dtype_of(expr.left - expr.right)[0]
+        compared = self.types.dtype_of(expr.left - expr.right)[0]
         with self.taken_as(compared):
             self.read(expr.left)
             self.read(expr.right)
@@ -313,12 +316,9 @@ class ExpressionReader:
         """Read conditions of which the generated code evaluates the next only if the last leaves it open."""
         self.read(children[0])
         if len(children) > 1:
-            branch = self.facts.branch(children[0])
+            branch = self.branch(children[0])
             with self.only(guarded=True) if branch is None else self.only((branch[goes_on_if],)):
                 self._short_circuit(children[1:], goes_on_if)
-
-    def _map_logical_not(self, expr: Any) -> None:
-        self.read(expr.child)
 
     def _map_bitwise_and(self, expr: Any) -> None:
         self._children(expr, "bit")
@@ -347,7 +347,7 @@ class ExpressionReader:
 
     def _map_if(self, expr: Any) -> None:
         self.read(expr.condition)
-        branch = self.facts.branch(expr.condition)
+        branch = self.branch(expr.condition)
         if branch is None:
             # Both branches are summed: the cost under divergent control flow (paper Section 4).
             with self.only(guarded=True):
@@ -361,21 +361,20 @@ class ExpressionReader:
     def _map_type_cast(self, expr: Any) -> None:
         self.read(expr.child)
 
-    def _map_type_annotation(self, expr: Any) -> None:
-        self.read(expr.child)
+    _map_type_annotation = _map_logical_not = _map_type_cast
 
     def _map_call(self, expr: Any) -> None:
         for parameter in expr.parameters:
             if not is_constant(parameter):
-                dtype = self.facts.dtype_of(parameter)[0]
-                with self.taken_as(dtype if dtype.startswith("float") else self.facts.dtype_of(expr)[0]):
+                dtype = self.types.dtype_of(parameter)[0]
+                with self.taken_as(dtype if dtype.startswith("float") else self.types.dtype_of(expr)[0]):
                     self.read(parameter)
         function = expr.function
         name = getattr(function, "name", function)
         if not isinstance(name, str):
             self._combine(expr, name)
             return
-        name = self.facts.function_name(name)
+        name = self.types.function_name(name)
         kind = _FUNCTION_NAMES.get(name, operation_of_function(name))
         if kind:
             # What is compared has a type, the result has not; that of a complex absolute value is real.

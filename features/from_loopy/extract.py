@@ -10,7 +10,7 @@ from weakref import finalize
 from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import AnnotatedKernel, CountingOptions
 from perflex.features.from_loopy.domains import DomainMaker, Instances, assumptions_on
-from perflex.features.from_loopy.facts import KernelTypes, strides_of
+from perflex.features.from_loopy.facts import KernelFacts, KernelTypes, strides_of
 from perflex.features.from_loopy.linearization import Place, read_linearization
 from perflex.features.from_loopy.parameters import size_parameters
 from perflex.features.from_loopy.polynomial import polynomial_in_parameters
@@ -25,7 +25,7 @@ from perflex.isl import ISL_LOCK, isl
 
 # By identity, as long as the kernel lives: comparing kernels by value is slow.
 _scops: dict[tuple[int, CountingOptions], Scop] = {}
-_PLAINLY = CountingOptions()
+_DEFAULT_OPTIONS = CountingOptions()
 # What loopy lets through besides its own errors, for kernels that cannot be scheduled.
 _SCHEDULING_FAILURES = (RuntimeError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
 
@@ -51,18 +51,19 @@ def extract_scop(kernel: Any) -> Scop:
     """
     if isinstance(kernel, Scop):
         return kernel
-    options = _PLAINLY
+    options = _DEFAULT_OPTIONS
     if isinstance(kernel, AnnotatedKernel):
         kernel, options = kernel.translation_unit, kernel.options
     key = id(kernel), options
     if key not in _scops:
         _scops[key] = _from_store_or_extracted(kernel, options)
+        # A later kernel may get the same id: the entry goes with this one.
         finalize(kernel, _scops.pop, key, None)
     return _scops[key]
 
 
 def _from_store_or_extracted(kernel: Any, options: CountingOptions) -> Scop:
-    key = scop_key(kernel, "" if options == _PLAINLY else repr(options))
+    key = scop_key(kernel, "" if options == _DEFAULT_OPTIONS else repr(options))
     scop = None if key is None else kept_scop(key)
     if scop is None:
         scop = _extracted(kernel, options)
@@ -112,13 +113,13 @@ class _Extraction:
         self.program = read_linearization(kernel.linearization)
         self.parameters = size_parameters(kernel, options)
         self.assumptions = assumptions_on(kernel, self.parameters)
-        trips = TripCounts(kernel, self.parameters, options)
-        self.trips = trips
-        self.domains = DomainMaker(kernel, self.parameters, trips)
+        self.trips = TripCounts(kernel, self.parameters, options)
         self.types = KernelTypes(kernel, callables)
+        facts = KernelFacts(kernel, self.types, self.parameters, options, self.trips)
+        self.domains = DomainMaker(facts)
         self.launches = [self._launch(ids, host) for ids, host in self.program.launches]
-        self.accesses = AccessMaker(kernel, self.types, self.parameters, options, trips.displaced)
-        self.maker = StatementMaker(kernel, self.types, self.parameters, options, self.accesses, trips, self._sharing())
+        self.accesses = AccessMaker(facts)
+        self.maker = StatementMaker(facts, self.accesses, self._sharing())
         for insn_id, _ in options.instructions:
             if insn_id not in kernel.id_to_insn or hasattr(kernel.id_to_insn[insn_id], "expression"):
                 msg = f"what is stated for instruction {insn_id!r} fits no literal code in the kernel"

@@ -12,6 +12,7 @@ from perflex.isl import isl
 
 if TYPE_CHECKING:
     from perflex.features.annotation import CountingOptions
+    from perflex.features.from_loopy.trips import TripCounts
     from perflex.features.from_loopy.work import RawAccess
 
 
@@ -44,6 +45,7 @@ class ElementType:
         """
         if dtype.fields is None:
             return cls(str(dtype))
+        # loopy's vectors are structures whose fields have one type; some are padded to four components.
         kinds = {field[0] for field in dtype.fields.values()}
         names = [name for name in dtype.names if not name.startswith("padding")]
         if len(kinds) != 1 or next(iter(kinds)).fields is not None or not {"s0", names[0]} <= set(dtype.fields):
@@ -54,15 +56,7 @@ class ElementType:
 
 
 class KernelTypes:
-    """Types of a kernel's expressions and kinds of its names; the same for all its instructions.
-
-    Parameters
-    ----------
-    kernel
-        A preprocessed loopy kernel.
-    callables
-        Its callables table.
-    """
+    """Types of a preprocessed kernel's expressions and kinds of its names; the same for all its instructions."""
 
     def __init__(self, kernel: Any, callables: Any) -> None:
         from loopy.type_inference import TypeReader
@@ -152,52 +146,49 @@ def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class StatementFacts:
-    """What reading the expressions of one instruction needs to know.
+class KernelFacts:
+    """What making a kernel's statements needs to know of it.
 
     Attributes
     ----------
+    kernel
+        A preprocessed loopy kernel.
     types
-        Types of the kernel's expressions and kinds of its names.
+        Types of its expressions and kinds of its names.
+    parameters
+        Size parameters, in the order of the Scop.
     options
-        How the kernel is counted.
-    space
-        isl space of the instruction's instances, with loopy's names.
-    displaced
-        Loops whose first iteration depends on data: no condition on them can be decided.
+        How it is counted, and what the user stated about it.
+    trips
+        Stated trip counts of loops whose bounds depend on data.
     """
 
+    kernel: Any
     types: KernelTypes
+    parameters: tuple[str, ...]
     options: CountingOptions
-    space: Any
-    displaced: frozenset[str] = frozenset()
+    trips: TripCounts
 
-    def dtype_of(self, expr: Any) -> tuple[str, int]:
-        """Return the name of an expression's element type, and the elements of its vectors."""
-        return self.types.dtype_of(expr)
+    def branch(self, condition: Any, space: Any) -> tuple[Any, Any] | None:
+        """Return where a condition holds and where it does not; None to count both branches.
 
-    def is_array(self, name: str) -> bool:
-        """Whether a name is an array, as opposed to a scalar, loop variable or size."""
-        return self.types.is_array(name)
+        Parameters
+        ----------
+        condition
+            A loopy expression.
+        space
+            isl space of the instruction's instances, with loopy's names.
 
-    def function_name(self, name: str) -> str:
-        """Return a function's own name."""
-        return self.types.function_name(name)
-
-    def branch(self, condition: Any) -> tuple[Any, Any] | None:
-        """Return where a condition holds and where it does not, as isl sets; None to count both branches."""
+        Returns
+        -------
+        tuple of isl.Set or None
+        """
         if self.options.branches == "both":
             return None
         from loopy.symbolic import condition_to_set, get_dependencies
 
-        # It is described as starting at 0, where the condition may hold or not.
-        if get_dependencies(condition) & self.displaced:
+        # Such a loop is described as starting at 0, where the condition may hold or not.
+        if get_dependencies(condition) & self.trips.displaced:
             return None
-        holds = condition_to_set(self.space, condition)
-        if holds is None:
-            return None
-        return holds, isl.Set.universe(self.space).subtract(holds)
-
-    def subscript_arithmetic(self, access: RawAccess) -> Any:
-        """Return the expression whose integer arithmetic computes an access's address; None not to count it."""
-        return self.types.address(access) if self.options.subscripts else None
+        holds = condition_to_set(space, condition)
+        return None if holds is None else (holds, isl.Set.universe(space).subtract(holds))

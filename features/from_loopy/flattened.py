@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex.features.from_loopy.polynomial import parameter_space, quasi_affine
+from perflex.features.from_loopy.polynomial import quasi_affine
 from perflex.features.from_loopy.terms import flat_factors, flat_terms
+from perflex.features.polynomials.isl_text import align_parameters
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
 
@@ -40,21 +41,8 @@ class Flattened:
 def flattened_axes(index: Any, domain: Any, space: Any, parameters: Sequence[str]) -> Flattened | None:
     """Split a subscript into axes by the products of size parameters in its terms.
 
-    Parameters
-    ----------
-    index
-        A loopy expression.
-    domain
-        isl set of the instances.
-    space
-        The same space with loopy's names.
-    parameters
-        Size parameters.
-
-    Returns
-    -------
-    Flattened or None
-        None if a term is not a product of size parameters and something affine in the loop variables.
+    None if a term is not a product of size parameters and something affine in the loop variables. `domain` is the isl
+    set of the instances, `space` its space with loopy's names.
     """
     from pymbolic.mapper import UnsupportedExpressionError
     from pymbolic.mapper.distributor import distribute
@@ -124,8 +112,8 @@ def _normalised(
 
 def _carry(value: Any, ratio: str, domain: Any, parameters: Sequence[str]) -> tuple[int, Any] | None:
     """Return (k, value - k*ratio) with the latter in [0, ratio) for all instances; None if there is none."""
-    image = domain.apply(isl.Map.from_pw_aff(value)).align_params(parameter_space(parameters))
-    within = isl.Set(f"[{ratio}] -> {{ [v] : 0 <= v < {ratio} }}").align_params(parameter_space(parameters))
+    image = align_parameters(domain.apply(isl.Map.from_pw_aff(value)), parameters)
+    within = align_parameters(isl.Set(f"[{ratio}] -> {{ [v] : 0 <= v < {ratio} }}"), parameters)
     for carry in (0, -1, 1):
         shift = isl.Map(f"[{ratio}] -> {{ [v] -> [v - {carry}*{ratio}] }}")
         if image.apply(shift).is_subset(within):

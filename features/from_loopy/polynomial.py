@@ -7,16 +7,12 @@ from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.polynomials.isl_text import parameter_space
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-def parameter_space(parameters: Sequence[str]) -> Any:
-    """Return the isl set space without dimensions and with the given parameters."""
-    return isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(parameters))
 
 
 def affine_in_parameters(expr: Any, parameters: Sequence[str]) -> Any:
@@ -27,7 +23,7 @@ def affine_in_parameters(expr: Any, parameters: Sequence[str]) -> Any:
     UnsupportedKernelError
         `expr` is not quasi-affine in the size parameters.
     """
-    affine = quasi_affine(expr, parameter_space(parameters))
+    affine = quasi_affine(expr, parameter_space(tuple(parameters)))
     if affine is None:
         msg = f"{expr} is not quasi-affine in the size parameters {', '.join(parameters) or '(there are none)'}"
         raise UnsupportedKernelError(msg)

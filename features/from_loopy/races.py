@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from perflex.features.from_loopy.terms import substituted
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -20,15 +21,7 @@ _FEW = 3
 
 
 def spare_race_check(kernel: Any, callables: Any) -> Any:
-    """Return the kernel, without loopy's check for missing global barriers if that is certain to find none.
-
-    Parameters
-    ----------
-    kernel
-        A preprocessed loopy kernel.
-    callables
-        Its callables table.
-    """
+    """Return a preprocessed kernel, without loopy's check for missing global barriers if that would find none."""
     written = kernel.global_var_names() & kernel.get_written_variables()
     if kernel.options.insert_gbarriers or _pairs(kernel, written) <= _FEW or not _all_apart(kernel, callables, written):
         return kernel
@@ -61,7 +54,7 @@ def _all_apart(kernel: Any, callables: Any, written: frozenset[str]) -> bool:
             return False
         known = common.setdefault(name, list(subscript))
         common[name] = [one if one == other else None for one, other in zip(known, subscript, strict=True)]
-    return all(_tells_apart(kernel, [one for one in found if one is not None], axes) for found in common.values())
+    return all(_is_injective(kernel, [one for one in found if one is not None], axes) for found in common.values())
 
 
 def _accesses(
@@ -70,6 +63,7 @@ def _accesses(
     """Yield each access to the arrays: its subscript over the axes, or None where it cannot be told."""
     from loopy.kernel.instruction import MultiAssignmentBase
     from loopy.symbolic import DependencyMapper
+    from pymbolic.primitives import Variable
 
     dependencies = DependencyMapper(include_subscripts=True)
     for insn in kernel.instructions:
@@ -80,6 +74,7 @@ def _accesses(
         if not isinstance(insn, MultiAssignmentBase) or places is None or set(places.values()) != set(axes):
             yield next(iter(touched)), None
             continue
+        names_of = {iname: Variable(place) for iname, place in places.items()}
         unseen = set(touched)
         for expression in (*insn.assignees, insn.expression, *insn.predicates):
             for dependency in dependencies(expression):
@@ -87,7 +82,7 @@ def _accesses(
                 if name is not None and name in touched:
                     unseen.discard(name)
                     indices = getattr(dependency, "index_tuple", None)
-                    yield name, None if indices is None else tuple(_renamed(index, places) for index in indices)
+                    yield name, None if indices is None else tuple(substituted(index, names_of) for index in indices)
         for name in unseen:  # inside another subscript
             yield name, None
 
@@ -107,16 +102,7 @@ def _places(kernel: Any, inames: frozenset[str]) -> dict[str, str] | None:
     return places
 
 
-def _renamed(expression: Any, places: Mapping[str, str]) -> Any:
-    from loopy.symbolic import SubstitutionMapper
-    from pymbolic.mapper.substitutor import make_subst_func
-    from pymbolic.primitives import Variable
-
-    names = {iname: Variable(place) for iname, place in places.items()}
-    return SubstitutionMapper(make_subst_func(names))(expression)
-
-
-def _tells_apart(kernel: Any, expressions: list[Any], axes: Mapping[str, int | None]) -> bool:
+def _is_injective(kernel: Any, expressions: list[Any], axes: Mapping[str, int | None]) -> bool:
     """Return whether different work-items get different values of the expressions."""
     from loopy.diagnostic import ExpressionToAffineConversionError
     from loopy.symbolic import get_dependencies, guarded_pwaff_from_expr

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnknownFeatureError, UnsupportedKernelError
 from perflex.features.from_loopy.expression import ExpressionReader
-from perflex.features.from_loopy.facts import StatementFacts
 from perflex.features.from_loopy.recurrence import path_from
 from perflex.features.from_loopy.subscript import parsed_by_user, rewritten
+from perflex.features.from_loopy.terms import substituted
 from perflex.features.from_loopy.work import Where, Work
 from perflex.features.scop.scop import Operation, Recurrence, Statement
 from perflex.features.scop.words import read_operation
@@ -18,12 +18,10 @@ from perflex.features.scop.words import read_operation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.features.annotation import CountingOptions
     from perflex.features.from_loopy.domains import Instances
-    from perflex.features.from_loopy.facts import KernelTypes
+    from perflex.features.from_loopy.facts import KernelFacts
     from perflex.features.from_loopy.linearization import Place
     from perflex.features.from_loopy.subscript import AccessMaker
-    from perflex.features.from_loopy.trips import TripCounts
 
 
 @dataclass(frozen=True)
@@ -32,41 +30,20 @@ class StatementMaker:
 
     Attributes
     ----------
-    kernel
-        A preprocessed loopy kernel.
-    types
-        Its types.
-    parameters
-        Size parameters.
-    options
-        How it is counted.
+    facts
+        What is known of the kernel.
     accesses
         Makes the accesses.
-    trips
-        Stated trip counts.
     sharing
         Instructions that share a condition with the one before them.
     """
 
-    kernel: Any
-    types: KernelTypes
-    parameters: tuple[str, ...]
-    options: CountingOptions
+    facts: KernelFacts
     accesses: AccessMaker
-    trips: TripCounts
     sharing: frozenset[str]
 
     def statements(self, insn_id: str, place: Place, every: Instances) -> list[Statement]:
-        """Return what an instruction does: a statement for all its instances, more for parts of them.
-
-        Parameters
-        ----------
-        insn_id
-            The instruction.
-        place
-            Where it stands.
-        every
-            Its instances.
+        """Return what an instruction does: a statement for all its instances (`every`), more for parts of them.
 
         Raises
         ------
@@ -75,15 +52,15 @@ class StatementMaker:
         """
         from loopy.kernel.instruction import BarrierInstruction, NoOpInstruction
 
-        insn = self.kernel.id_to_insn[insn_id]
+        insn = self.facts.kernel.id_to_insn[insn_id]
         if isinstance(insn, (BarrierInstruction, NoOpInstruction)):
             return []
-        facts = StatementFacts(self.types, self.options, every.space, self.trips.displaced)
-        reader = ExpressionReader(facts, self.kernel.name, insn_id)
-        recurrence, assigns, stated = None, "", self.trips.stated(place.loops)
+        trips = self.facts.trips
+        reader = ExpressionReader(self.facts, every.space, insn_id)
+        recurrence, assigns, stated = None, "", trips.stated(place.loops)
         if hasattr(insn, "expression"):
             stated = _joined(stated, self._read(insn, place.loops, reader))
-            recurrence, assigns = self._private_update(insn, facts)
+            recurrence, assigns = self._private_update(insn, reader)
         else:
             stated = _joined(stated, self._read_code(insn, reader))
         made: list[Statement] = []
@@ -103,7 +80,7 @@ class StatementMaker:
                     guarded=where.guarded,
                     recurrence=recurrence if whole else None,
                     assigns=assigns if whole else "",
-                    averages=self.trips.averages(place.loops),
+                    averages=trips.averages(place.loops),
                     stated=stated,
                 )
             )
@@ -129,7 +106,7 @@ class StatementMaker:
                 with reader.only(guarded=several or outside):
                     reader.read(predicate)
             for predicate in sorted(insn.predicates, key=str):
-                branch = reader.facts.branch(predicate)
+                branch = reader.branch(predicate)
                 stack.enter_context(reader.only(guarded=True) if branch is None else reader.only((branch[0],)))
             with reader.taken_as(self._assigned_type(insn)):
                 reader.read(insn.expression)
@@ -142,30 +119,31 @@ class StatementMaker:
         return assumed
 
     def _assigned_type(self, insn: Any) -> str | None:
-        return self.types.dtype_of(insn.assignees[0])[0] if len(insn.assignees) == 1 else None
+        return self.facts.types.dtype_of(insn.assignees[0])[0] if len(insn.assignees) == 1 else None
 
-    def _private_update(self, insn: Any, facts: StatementFacts) -> tuple[Recurrence | None, str]:
+    def _private_update(self, insn: Any, reader: ExpressionReader) -> tuple[Recurrence | None, str]:
         """Return how the instruction updates a private scalar from its old value, or which one it sets afresh."""
         if len(insn.assignees) != 1 or getattr(insn.assignee, "mapper_method", "") != "map_variable":
             return None, ""
         name = str(insn.assignee.name)
-        if self.types.is_array(name):
+        if self.facts.types.is_array(name):
             return None, ""
-        path = path_from(facts, insn.expression, name)
+        path = path_from(reader, insn.expression, name)
         if path is None:
             return None, name
         return Recurrence(name, _operations(Counter(path))), ""
 
     def _read_code(self, insn: Any, reader: ExpressionReader) -> str:
         """Read what the user stated about literal code; return that for messages."""
-        counts = dict(self.options.instructions).get(insn.id)
+        kernel = self.facts.kernel.name
+        counts = dict(self.facts.options.instructions).get(insn.id)
         if counts is None:
             msg = (
-                f"kernel {self.kernel.name!r}: instruction {insn.id!r} is literal code ({type(insn).__name__}), and "
+                f"kernel {kernel!r}: instruction {insn.id!r} is literal code ({type(insn).__name__}), and "
                 f"what it executes is not known; state it: annotate(kernel, instructions={{{insn.id!r}: "
                 "InstructionCounts.of({'float32_add': 1}, loads=['x[i]'], stores=['y[i]'])})"
             )
-            raise UnsupportedKernelError(msg, kernel=self.kernel.name, instruction=insn.id)
+            raise UnsupportedKernelError(msg, kernel=kernel, instruction=insn.id)
         with reader.only(guarded=bool(insn.predicates)):
             for name, count in counts.operations:
                 reader.add_operations(*_operation_of(name, insn.id), count)
@@ -176,26 +154,23 @@ class StatementMaker:
         return f"{insn.id} as stated"
 
     def _stated_access(self, text: str, insn: Any) -> Any:
-        from loopy.symbolic import SubstitutionMapper
-        from pymbolic.mapper.substitutor import make_subst_func
-
-        parsed = parsed_by_user(text, f"access {text!r}, stated for instruction {insn.id!r}", self.kernel.name)
+        kernel = self.facts.kernel.name
+        parsed = parsed_by_user(text, f"access {text!r}, stated for instruction {insn.id!r}", kernel)
         aggregate = getattr(parsed, "aggregate", parsed)
         name = getattr(aggregate, "name", None)
-        if name is None or not self.types.is_array(name):
+        if name is None or not self.facts.types.is_array(name):
             msg = (
-                f"kernel {self.kernel.name!r}: access {text!r}, stated for instruction {insn.id!r}, is to no array of "
+                f"kernel {kernel!r}: access {text!r}, stated for instruction {insn.id!r}, is to no array of "
                 "the kernel; write e.g. 'x[i]'"
             )
-            raise UnsupportedKernelError(msg, kernel=self.kernel.name, instruction=insn.id)
-        own_names = SubstitutionMapper(make_subst_func(dict(insn.iname_exprs)))
-        return rewritten(self.kernel, own_names(parsed))
+            raise UnsupportedKernelError(msg, kernel=kernel, instruction=insn.id)
+        return rewritten(self.facts.kernel, substituted(parsed, dict(insn.iname_exprs)))
 
     # where it does it
 
     def _instances(self, where: Where, instances: Instances) -> Instances:
         if where.conditions:
-            instances = instances.restricted(where.conditions, self.parameters)
+            instances = instances.restricted(where.conditions, self.facts.parameters)
         return instances if where.lanes == 1 else instances.in_lanes(where.lanes)
 
     def _accesses(self, work: Work, instances: Instances, insn_id: str) -> tuple[Any, ...]:

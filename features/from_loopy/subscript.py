@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import ANYWHERE
-from perflex.features.from_loopy.domains import align_parameters
 from perflex.features.from_loopy.facts import strides_of
 from perflex.features.from_loopy.flattened import flattened_axes
 from perflex.features.from_loopy.polynomial import affine_in_parameters, polynomial_in_parameters, quasi_affine
-from perflex.features.from_loopy.terms import flat_factors, flat_terms
+from perflex.features.from_loopy.terms import flat_factors, flat_terms, substituted
+from perflex.features.polynomials.isl_text import align_parameters
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Access
 from perflex.isl import isl
@@ -18,9 +18,8 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.features.annotation import CountingOptions
     from perflex.features.from_loopy.domains import Instances
-    from perflex.features.from_loopy.facts import KernelTypes
+    from perflex.features.from_loopy.facts import KernelFacts
     from perflex.features.from_loopy.work import RawAccess
 
 _KINDS = isl.dim_type
@@ -31,32 +30,17 @@ class AccessMaker:
 
     Parameters
     ----------
-    kernel
-        A preprocessed loopy kernel.
-    types
-        Its types.
-    parameters
-        Size parameters.
-    options
-        What the user stated about accesses.
-    displaced
-        Loops whose first iteration depends on data.
+    facts
+        What is known of the kernel.
     """
 
-    def __init__(
-        self,
-        kernel: Any,
-        types: KernelTypes,
-        parameters: Sequence[str],
-        options: CountingOptions,
-        displaced: frozenset[str],
-    ) -> None:
-        self._kernel = kernel
-        self._types = types
-        self._parameters = tuple(parameters)
-        self._displaced = displaced
-        self._stand_ins = {_key(kernel, key): value for key, value in options.accesses}
-        self._written = {_key(kernel, key): key for key, _ in options.accesses}
+    def __init__(self, facts: KernelFacts) -> None:
+        self._kernel = kernel = facts.kernel
+        self._types = facts.types
+        self._parameters = facts.parameters
+        self._displaced = facts.trips.displaced
+        self._stand_ins = {_key(kernel, key): value for key, value in facts.options.accesses}
+        self._written = {_key(kernel, key): key for key, _ in facts.options.accesses}
         self._used: set[str] = set()
 
     def access(self, raw: RawAccess, direction: str, instances: Instances, insn_id: str) -> Access:
@@ -186,13 +170,11 @@ class AccessMaker:
         return relation
 
     def _parsed_indices(self, value: str, instances: Instances, key: str) -> tuple[Any, ...]:
-        from loopy.symbolic import SubstitutionMapper
         from pymbolic import var
-        from pymbolic.mapper.substitutor import make_subst_func
 
-        axes = SubstitutionMapper(make_subst_func({axis: var(name) for axis, name in instances.axes.items()}))
+        axes = {axis: var(name) for axis, name in instances.axes.items()}
         parsed = parsed_by_user(f"_[{value}]", f"{value!r}, stated for {key}", self._kernel.name)
-        return tuple(axes(rewritten(self._kernel, index)) for index in parsed.index_tuple)
+        return tuple(substituted(rewritten(self._kernel, index), axes) for index in parsed.index_tuple)
 
     def _any_element(self, raw: RawAccess, shape: Sequence[Any], instances: Instances) -> Any:
         relation = isl.Map.from_domain(isl.Set.universe(instances.space))
@@ -249,11 +231,8 @@ def parsed_by_user(text: str, what: str, kernel_name: str) -> Any:
 
 def rewritten(kernel: Any, expr: Any) -> Any:
     """Return an expression in the loop variables that transformations made of the original ones."""
-    from loopy.symbolic import SubstitutionMapper
-    from pymbolic.mapper.substitutor import make_subst_func
-
     for rewrites in kernel.applied_iname_rewrites:
-        expr = SubstitutionMapper(make_subst_func(dict(rewrites)))(expr)
+        expr = substituted(expr, dict(rewrites))
     return expr
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _OPERANDS = (
     "children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child", "condition",
@@ -90,3 +93,11 @@ def is_product(expr: Any) -> bool:
         parts = factors(expr)
         return len(parts) >= 2 or any(is_product(part) for part in parts)
     return method == "map_power" and is_square(expr)
+
+
+def substituted(expr: Any, values: Mapping[str, Any]) -> Any:
+    """Return an expression with others in place of some of its names."""
+    from loopy.symbolic import SubstitutionMapper
+    from pymbolic.mapper.substitutor import make_subst_func
+
+    return SubstitutionMapper(make_subst_func(dict(values)))(expr)

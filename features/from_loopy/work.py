@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,3 @@ class Work:
     operations: Counter[tuple[str, str]] = field(default_factory=Counter)
     loads: list[RawAccess] = field(default_factory=list)
     stores: list[RawAccess] = field(default_factory=list)
-
-
-class KernelFacts(Protocol):
-    """What reading an expression needs to know of its kernel."""
-
-    def dtype_of(self, expr: Any) -> tuple[str, int]:
-        """Return the name of a (sub-)expression's element type, and the elements of its vectors."""
-
-    def is_array(self, name: str) -> bool:
-        """Whether a name is an array, as opposed to a scalar, loop variable or size."""
-
-    def function_name(self, name: str) -> str:
-        """Return a function's own name: loopy numbers a function's versions for different types."""
-
-    def branch(self, condition: Any) -> tuple[Any, Any] | None:
-        """Return where a condition holds and where it does not, as isl sets; None to count both branches."""
-
-    def subscript_arithmetic(self, access: RawAccess) -> Any:
-        """Return the expression whose integer arithmetic computes an access's address; None not to count it."""

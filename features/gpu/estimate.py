@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perflex.errors import FeatureError, UnsupportedKernelError
+from perflex.errors import FeatureError
 from perflex.features.gpu.geometry import launch_residency
 from perflex.features.gpu.local_memory import local_wavefronts
-from perflex.features.gpu.resolved import resolve
+from perflex.features.gpu.resolved import accessing_launches
 from perflex.features.gpu.result import ArrayVolumes, Volumes
 from perflex.features.gpu.rules import VARIANTS
 from perflex.features.gpu.rules_current import current_volumes
 from perflex.features.gpu.rules_paper import paper_volumes
-from perflex.features.scop.address_maps import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,25 +76,17 @@ def estimate_volumes(
         msg = f"there is no variant {variant!r} of the data volumes; choose {' or '.join(VARIANTS)}"
         raise FeatureError(msg, variant=variant)
     scop.check_sizes(sizes)
-    numbered = enumerate(resolve(describe(scop), sizes))
-    launches = [(number, launch) for number, launch in numbered if _accesses_memory(launch)]
-    if not launches:
-        msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no data volumes"
-        raise UnsupportedKernelError(msg, kernel=scop.name)
     volumes_of = paper_volumes if variant == "paper2022" else current_volumes
     results = []
-    for number, launch in launches:
+    for number, launch in accessing_launches(scop, sizes, "data volumes"):
         resident = launch_residency(scop, number, sizes, machine, registers).groups_per_unit
         result = volumes_of(launch, machine, resident, granule, dict(offsets or {}))
         results.append((launch.repeats, _with_local(result, launch, machine)))
     return replace(_summed(results), machine=machine.name, variant=variant)
 
 
-def _accesses_memory(launch: ResolvedLaunch) -> bool:
-    return any(piece.accesses for piece in launch.pieces)
-
-
 def _with_local(result: Volumes, launch: ResolvedLaunch, machine: Machine) -> Volumes:
+    # Local memory is served within the compute unit: it has wavefronts, but no volume below.
     found = local_wavefronts(launch, machine)
     arrays = dict(result.arrays)
     for name in dict.fromkeys(name for name, _ in found):

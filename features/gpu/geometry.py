@@ -43,10 +43,8 @@ def launch_residency(
     ----------
     scop, launch
         The kernel, and the launch's number in it.
-    sizes
-        An integer per size parameter.
-    machine
-        The machine.
+    sizes, machine
+        An integer per size parameter; what the kernel runs on.
     registers
         32-bit registers per work-item; None if they limit nothing.
 

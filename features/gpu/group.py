@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Neither banks, lines nor segments tell addresses apart that differ by a multiple of this.
 PERIOD = 1024
+# Eight bytes each: 64 MB for one access.
 _MOST_ADDRESSES = 8_000_000
 
 
@@ -50,8 +51,10 @@ def instructions(
 ) -> Iterator[Instructions]:
     """Yield the memory instructions of a work-group in one address space."""
     items = prod(launch.items)
+    # Work-items are numbered along axis 0 first: that is how sub-groups are cut from them.
     local = np.unravel_index(np.arange(items), launch.items, order="F")
     axes = len(launch.groups)
+    # The last sub-group may have idle work-items.
     padded = -(-items // lanes) * lanes
     for piece in launch.pieces:
         part = piece.within([(position, position) for position in group])

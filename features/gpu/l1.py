@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from perflex.features.gpu.footprints import Layout, Toucher
 from perflex.features.gpu.group import PERIOD, instructions
 from perflex.features.gpu.images import instances
-from perflex.features.gpu.sampling import alike
+from perflex.features.gpu.sampling import representatives
 from perflex.features.gpu.wavefronts import distinct
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
     from perflex.features.gpu.resolved import ResolvedLaunch
     from perflex.machines.machine import Machine
+
+
+# Wavefronts of each iteration's instructions, from addresses of shape (iterations, sub-groups, sub-group size) and the
+# size of an element in bytes.
+Cycles: TypeAlias = "Callable[[np.ndarray, int], np.ndarray]"
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def average_group(
     groups: Mapping[tuple[int, ...], int],
     lines: Lines,
     offsets: dict[str, int],
-    cycles: Callable[[np.ndarray, int], np.ndarray],
+    cycles: Cycles,
     shared: Toucher,
 ) -> GroupVolumes:
     """Return the sums over some work-groups with weights.
@@ -87,15 +92,14 @@ def average_group(
     offsets
         Byte address of each array's first element, modulo a line.
     cycles
-        Wavefronts of each iteration's instructions, from addresses (iterations, sub-groups, sub-group size) and the
-        size of an element in bytes.
+        Counts wavefronts.
     shared
         Another layout's view of the launch, which shares what does not depend on the layout.
     """
     total = GroupVolumes()
     sectors = Toucher(launch, Layout(lines.sector, offsets, exact=True), shared)
     whole_lines = Toucher(launch, Layout(lines.line, offsets, exact=True), sectors)
-    for group, weight in alike(launch, groups, PERIOD):
+    for group, weight in representatives(launch, groups, PERIOD):
         items = list(instructions(launch, group, lines.lanes, "global", offsets))
         for size in {item.itemsize for item in items}:
             mine = [item for item in items if item.itemsize == size]
@@ -110,14 +114,14 @@ def average_group(
                 into = total.loads if item.direction == "load" else total.stores
                 into[item.array] += weight * item.count * float(each[part] @ item.weights)
                 total.wavefronts[item.array] += weight * item.count * float(taken[part] @ item.weights)
-    for group, weight in alike(launch, groups, 1):
+    for group, weight in representatives(launch, groups, 1):
         total.groups += weight
         total.instances += weight * instances(launch, tuple((position, position) for position in group))
     for into, toucher, granule in (
         (total.compulsory, sectors, lines.sector),
         (total.allocated, whole_lines, lines.line),
     ):
-        for group, weight in alike(launch, groups, granule):
+        for group, weight in representatives(launch, groups, granule):
             box = tuple((position, position) for position in group)
             for array, size in toucher.bytes_of([box], ["load"]).items():
                 into[array] += weight * size

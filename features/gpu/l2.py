@@ -48,6 +48,7 @@ def wave_volumes(toucher: Toucher, wave: Wave, granule: int) -> WaveVolumes:
         for number, mask in enumerate(atoms.masks[1:]):
             sets[number] += atoms.size(mask) * granule
             found.append(atoms.size(mine & mask) * granule)
+            # What one set still holds is no longer looked for in the next.
             mine = mine & ~mask
         before = overlap.get(key[0], (0, 0, 0))
         overlap[key[0]] = (before[0] + found[0], before[1] + found[1], before[2] + found[2])

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from perflex.features.gpu.group import instructions
-from perflex.features.gpu.sampling import alike, whole_grid
+from perflex.features.gpu.sampling import representatives, whole_grid
 from perflex.features.gpu.wavefronts import bank_conflicts
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def local_wavefronts(launch: ResolvedLaunch, machine: Machine) -> dict[tuple[str
     if "local" not in launch.spaces.values():
         return total
     lanes, banks, word = (int(machine.need(name)) for name in ("sub_group_size", "local_banks", "local_bank_bytes"))
-    for group, weight in alike(launch, whole_grid(launch, 1), 1):
+    for group, weight in representatives(launch, whole_grid(launch, 1), 1):
         for item in instructions(launch, group, lanes, "local", {}):
             width = max(item.itemsize, word)
             parts = max(1, lanes * width // (banks * word))

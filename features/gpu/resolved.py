@@ -9,14 +9,19 @@ import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.computed_once import computed_once
+from perflex.features.scop.address_maps import address_maps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.scop.address_maps import AccessMap, AddressMaps, Conjunction, Row
+    from perflex.features.scop.address_maps import AccessMap, Conjunction, Row
     from perflex.features.scop.scop import Scop
 
 Ranges = tuple[tuple[int, int], ...]
+# Limit of loops before constraints narrow them: far beyond any size.
+_FAR = 1 << 40
+# Coupled constraints may narrow a range by ever less; whatever they still exclude is left out point by point.
+_MOST_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,7 @@ class ResolvedLaunch:
     spaces: Mapping[str, str]
 
 
-def resolve(maps: AddressMaps, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
+def resolve(scop: Scop, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
     """Return the launches of a Scop at given sizes.
 
     Raises
@@ -178,7 +183,7 @@ def resolve(maps: AddressMaps, sizes: Mapping[str, int]) -> list[ResolvedLaunch]
     UnsupportedKernelError
         A launch has no work-items or no work-groups, or a loop no end.
     """
-    scop = maps.scop
+    maps = address_maps(scop)
     values = [int(sizes[name]) for name in scop.parameters]
     launches = []
     for number, launch in enumerate(scop.launches):
@@ -193,12 +198,28 @@ def resolve(maps: AddressMaps, sizes: Mapping[str, int]) -> list[ResolvedLaunch]
             msg = f"kernel {scop.name!r} has the grid {groups} at these sizes, so nothing runs; give larger sizes"
             raise UnsupportedKernelError(msg, kernel=scop.name, groups=groups)
         box = [(0, extent - 1) for extent in (*groups, *launch.items)]
-        mine = [piece for piece in maps.pieces if piece.launch == number]
+        mine = [piece for piece in maps if piece.launch == number]
         resolved = [_resolved(scop, piece, box, values, sizes) for piece in mine]
         pieces = tuple(piece for piece in resolved if piece is not None)
         repeats = int(launch.repeats.evaluate(sizes))
         spaces = {array.name: array.space for array in scop.arrays}
         launches.append(ResolvedLaunch(scop.name, groups, launch.items, repeats, pieces, spaces))
+    return launches
+
+
+def accessing_launches(scop: Scop, sizes: Mapping[str, int], missing: str) -> list[tuple[int, ResolvedLaunch]]:
+    """Return number and launch of those that access global or local memory; `missing` is what there is not without.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        There are none, or as `resolve`.
+    """
+    numbered = enumerate(resolve(scop, sizes))
+    launches = [(number, launch) for number, launch in numbered if any(piece.accesses for piece in launch.pieces)]
+    if not launches:
+        msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no {missing}"
+        raise UnsupportedKernelError(msg, kernel=scop.name)
     return launches
 
 
@@ -230,9 +251,6 @@ def _resolved(
             return None
     left = tuple(form for form in constraints if form.bounds(ranges)[0] < 0)
     return ResolvedPiece(piece.statement, ranges, left, accesses)
-
-
-_FAR = 1 << 40
 
 
 def _access(
@@ -272,7 +290,7 @@ def narrowed(ranges: Ranges, constraints: Sequence[Form]) -> Ranges | None:
     current = list(ranges)
     changed = True
     rounds = 0
-    while changed and rounds < 4:
+    while changed and rounds < _MOST_ROUNDS:
         changed = False
         rounds += 1
         for form in constraints:

@@ -10,12 +10,18 @@ from dataclasses import dataclass, replace
 from math import exp, prod
 from typing import TYPE_CHECKING
 
+from perflex.features.gpu.footprints import Toucher
+from perflex.features.gpu.images import instances
+from perflex.features.gpu.l1 import average_group
+from perflex.features.gpu.l2 import wave_volumes
 from perflex.features.gpu.result import ArrayVolumes, Volumes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.features.gpu.l1 import GroupVolumes
+    from perflex.features.gpu.footprints import Layout
+    from perflex.features.gpu.geometry import Wave
+    from perflex.features.gpu.l1 import Cycles, GroupVolumes, Lines
     from perflex.features.gpu.l2 import WaveVolumes
     from perflex.features.gpu.resolved import ResolvedLaunch
 
@@ -26,6 +32,7 @@ Curve = tuple[float, float, float]
 def gompertz(curve: Curve, oversubscription: float) -> float:
     """Return a exp(-b exp(-c O))."""
     a, b, c = curve
+    # Curves of hits have a negative c: beyond 700 the inner exponential overflows, and the rate is 0 long before.
     return a * exp(-b * exp(min(-c * oversubscription, 700.0)))
 
 
@@ -58,6 +65,26 @@ class Parts:
     wave: WaveVolumes
     everything: int
     cells: int
+
+    @classmethod
+    def of(
+        cls,
+        launch: ResolvedLaunch,
+        groups: Mapping[tuple[int, ...], int],
+        wave: Wave,
+        layout: Layout,
+        lines: Lines,
+        offsets: dict[str, int],
+        cycles: Cycles,
+    ) -> Parts:
+        """Return them for some work-groups (with weights) and a wave; `layout` is that of the wave's footprints."""
+        toucher = Toucher(launch, layout)
+        return cls(
+            average_group(launch, groups, lines, offsets, cycles, toucher),
+            wave_volumes(toucher, wave, layout.granule),
+            instances(launch, tuple((0, extent - 1) for extent in launch.groups)),
+            instances(launch, wave.now),
+        )
 
 
 def assembled(launch: ResolvedLaunch, parts: Parts, rates: Rates) -> Mapping[str, ArrayVolumes]:
@@ -104,20 +131,7 @@ def as_volumes(
 ) -> Volumes:
     """Return the result of one launch, yet without the names of machine and variant.
 
-    Parameters
-    ----------
-    launch
-        The launch at given sizes.
-    parts
-        Bytes of some work-groups and of a wave.
-    rates
-        Shares from 0 to 1.
-    over
-        Data over capacity.
-    resident
-        Work-groups that a compute unit holds at once.
-    units
-        Compute units.
+    `resident` is the number of work-groups that each of the compute `units` holds at once.
     """
     arrays = assembled(launch, parts, rates)
     return Volumes(

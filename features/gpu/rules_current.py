@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.features.gpu.footprints import Layout, Toucher
+from perflex.features.gpu.footprints import Layout
 from perflex.features.gpu.geometry import filled_groups, wave_of
-from perflex.features.gpu.images import instances
-from perflex.features.gpu.l1 import Lines, average_group
-from perflex.features.gpu.l2 import wave_volumes
+from perflex.features.gpu.l1 import Lines
 from perflex.features.gpu.rules import Oversubscription, Parts, Rates, as_volumes, gompertz
 from perflex.features.gpu.sampling import whole_grid
 from perflex.features.gpu.wavefronts import bank_conflicts, distinct
@@ -95,12 +93,9 @@ def current_volumes(
     units = int(machine.need("compute_units"))
     l1, l2 = machine.need("l1_bytes"), machine.need("l2_effective_bytes")
     wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=False)
-    granule = granule or 2 * lines.sector
-    toucher = Toucher(launch, Layout(granule, offsets, _SHORT_ROWS))
-    group = average_group(launch, whole_grid(launch, lines.line), lines, offsets, current_cycles, toucher)
-    volumes = wave_volumes(toucher, wave, granule)
-    everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
-    parts = Parts(group, volumes, everything, instances(launch, wave.now))
+    layout = Layout(granule or 2 * lines.sector, offsets, _SHORT_ROWS)
+    parts = Parts.of(launch, whole_grid(launch, lines.line), wave, layout, lines, offsets, current_cycles)
+    group, volumes = parts.group, parts.wave
     load, overlap = sum(volumes.load.values()), [sum(part) for part in zip(*volumes.overlap.values(), strict=True)]
     overlap = overlap or [0, 0, 0]
     alloc = sum(group.allocated.values()) / group.groups

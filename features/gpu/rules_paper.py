@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.features.gpu.footprints import Layout, Toucher
+from perflex.features.gpu.footprints import Layout
 from perflex.features.gpu.geometry import filled_groups, wave_of
-from perflex.features.gpu.images import instances
-from perflex.features.gpu.l1 import Lines, average_group
-from perflex.features.gpu.l2 import wave_volumes
+from perflex.features.gpu.l1 import Lines
 from perflex.features.gpu.rules import Oversubscription, Parts, Rates, as_volumes, gompertz
 from perflex.features.gpu.sampling import first_groups
 from perflex.features.gpu.wavefronts import bank_conflicts, distinct
@@ -51,43 +49,17 @@ def paper_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
 def paper_volumes(
     launch: ResolvedLaunch, machine: Machine, resident: int, granule: int | None, offsets: dict[str, int]
 ) -> Volumes:
-    """Return the volumes of one launch by the rules of the paper.
+    """Return the volumes of one launch by the rules of the paper; arguments and errors as `current_volumes`.
 
-    Parameters
-    ----------
-    launch
-        The launch at given sizes.
-    machine
-        Its caches and compute units.
-    resident
-        Work-groups that a compute unit holds at once.
-    granule
-        Bytes that DRAM is accessed in; None for a sector.
-    offsets
-        Byte address of each array's first element, modulo a cache line; 0 where not given.
-
-    Returns
-    -------
-    Volumes
-        Bytes and wavefronts of a launch, with neither machine nor variant named.
-
-    Raises
-    ------
-    MachineError
-        A fact is not known.
-    UnsupportedKernelError
-        An access is too irregular.
+    The granule is a sector where none is given.
     """
     lines = Lines.of(machine)
     units, capacity = int(machine.need("compute_units")), machine.need("l2_effective_bytes")
     wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=True)
-    granule = granule or lines.sector
     # Addresses are (sector of the row, y, z), so that alignment does not enter.
-    toucher = Toucher(launch, Layout(granule))
-    group = average_group(launch, first_groups(wave.now, 4), lines, offsets, paper_cycles, toucher)
-    volumes = wave_volumes(toucher, wave, granule)
-    everything = instances(launch, tuple((0, extent - 1) for extent in launch.groups))
-    parts = Parts(group, volumes, everything, instances(launch, wave.now))
+    layout = Layout(granule or lines.sector)
+    parts = Parts.of(launch, first_groups(wave.now, 4), wave, layout, lines, offsets, paper_cycles)
+    group, volumes = parts.group, parts.wave
     over = Oversubscription(
         l1=sum(group.allocated.values()) / group.groups * resident / machine.need("l1_bytes"),
         l2_y=(volumes.sets[0] + volumes.sets[1]) / capacity,

@@ -60,7 +60,7 @@ def _along(launch: ResolvedLaunch, axis: int, extent: int, line: int) -> dict[in
     return weights | ({0: 1, extent - 1: 1} if guarded else {})
 
 
-def alike(launch: ResolvedLaunch, groups: Mapping[Group, int], period: int) -> list[tuple[Group, int]]:
+def representatives(launch: ResolvedLaunch, groups: Mapping[Group, int], period: int) -> list[tuple[Group, int]]:
     """Return one work-group for each kind among some, with the sum of their weights.
 
     Those are of one kind whose addresses differ by multiples of a period, in bytes, and that guards treat alike.
@@ -93,20 +93,14 @@ class _Guards:
     def __init__(self, launch: ResolvedLaunch) -> None:
         self._launch = launch
         self._known: dict[tuple[int, int], object] = {}
-        cut = [piece for piece in launch.pieces if piece.constraints or self._narrow(piece.ranges)]
-        self._axes = sorted(
-            {
-                axis
-                for piece in cut
-                for axis in range(len(launch.groups))
-                if any(axis in guard.dims for guard in piece.constraints)
-                or piece.ranges[axis] != (0, launch.groups[axis] - 1)
-            }
-        )
-        self._cut = cut
-
-    def _narrow(self, ranges: Sequence[tuple[int, int]]) -> bool:
-        return any(span != (0, extent - 1) for span, extent in zip(ranges, self._launch.groups, strict=False))
+        self._axes = [
+            axis
+            for axis, extent in enumerate(launch.groups)
+            if any(
+                piece.ranges[axis] != (0, extent - 1) or any(axis in guard.dims for guard in piece.constraints)
+                for piece in launch.pieces
+            )
+        ]
 
     def kind(self, group: Group) -> tuple[object, ...]:
         """Return what is equal for work-groups that guards treat alike."""
@@ -116,7 +110,7 @@ class _Guards:
         if (axis, position) not in self._known:
             box = [(0, extent - 1) for extent in self._launch.groups]
             box[axis] = (position, position)
-            parts = [piece.within(box) for piece in self._cut]
+            parts = [piece.within(box) for piece in self._launch.pieces]
             # Where a guard still depends on the axis, nothing short of the position tells what it cuts.
             kind: object = position
             if not any(part and any(axis in guard.dims for guard in part.constraints) for part in parts):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.polynomials.cardinality import at_sizes
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from perflex.features.scop.scop import Access, Scop, Statement
 
+# A work-item with more iterations computes no stencil.
 _MOST_POINTS = 65536
 
 
@@ -112,14 +114,10 @@ def _loop_values(
     scop: Scop, access: Access, statement: Statement, axes: int, sizes: Mapping[str, int]
 ) -> list[tuple[int, ...]]:
     """Return the values of the sequential loops in the first work-item."""
-    domain = statement.domain
-    for position, name in enumerate(domain.get_var_names(isl.dim_type.param)):
-        domain = domain.fix_val(isl.dim_type.param, position, isl.Val(int(sizes[name])))
+    inner = at_sizes(statement.domain, sizes)
     for axis in range(axes):
-        domain = domain.fix_val(isl.dim_type.set, axis, isl.Val(0))
-    inner = domain.project_out(isl.dim_type.set, 0, axes).project_out(
-        isl.dim_type.param, 0, domain.dim(isl.dim_type.param)
-    )
+        inner = inner.fix_val(isl.dim_type.set, axis, isl.Val(0))
+    inner = inner.project_out(isl.dim_type.set, 0, axes)
     count = inner.dim(isl.dim_type.set)
     if not inner.is_bounded() or (count and inner.count_val().to_python() > _MOST_POINTS):
         raise _refused(scop, access, f"is executed more than {_MOST_POINTS} times by a work-item")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.gpu.su_accesses import StencilAccess, global_accesses
+from perflex.features.polynomials.cardinality import at_sizes
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -150,13 +151,6 @@ def _require_same_work(scop: Scop, sizes: Mapping[str, int], domain: Any, launch
             raise refused(scop, reason)
 
 
-def at_sizes(domain: Any, sizes: Mapping[str, int]) -> Any:
-    """Return an isl set or map without parameters: at the given sizes."""
-    for position, name in enumerate(domain.get_var_names(isl.dim_type.param)):
-        domain = domain.fix_val(isl.dim_type.param, position, isl.Val(int(sizes[name])))
-    return domain.project_out(isl.dim_type.param, 0, domain.dim(isl.dim_type.param))
-
-
 def _chunk(scop: Scop, stores: Sequence[StencilAccess]) -> tuple[int, int]:
     """Return the number of consecutive points of a work-item, and that of arrays it stores to."""
     points: dict[str, set[tuple[int, ...]]] = {}
@@ -210,6 +204,7 @@ def _loaded(scop: Scop, name: str, accesses: Sequence[StencilAccess], chunk: int
     points = set().union(*(access.points for access in accesses))
     low = [min(point[axis] for point in points) for axis in range(3)]
     halo = [max(point[axis] for point in points) - low[axis] for axis in range(3)]
+    # The chunk's own points along z are no halo.
     halo[2] -= chunk - 1
     for axis, width in enumerate(halo):
         if width < 0 or width % 2:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from perflex.errors import MachineError, UnsupportedKernelError
+from perflex.errors import MachineError
 from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.group import PERIOD, instructions
 from perflex.features.gpu.local_memory import local_wavefronts
-from perflex.features.gpu.resolved import resolve
-from perflex.features.gpu.sampling import alike, whole_grid
+from perflex.features.gpu.resolved import accessing_launches
+from perflex.features.gpu.sampling import representatives, whole_grid
 from perflex.features.gpu.wavefronts import distinct
-from perflex.features.scop.address_maps import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.features.gpu.resolved import ResolvedLaunch
     from perflex.features.scop.scop import Scop
     from perflex.machines.machine import Machine
 
@@ -36,11 +34,12 @@ def l1_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> d
         The kernel accesses no memory, or an access is too irregular.
     """
     require_gpu(machine)
-    one, two = global_transactions(scop, sizes, machine), 0.0
-    if uses_local(scop):
-        two = sum(local_transactions(scop, sizes, machine).values())
-    together = sum(one.values()) + (local_factor(machine) * two if two else 0.0)
-    return {"f_txn_global": sum(one.values()), "f_txn_local": two, "f_txn_l1": together}
+    of_global, of_local = sum(global_transactions(scop, sizes, machine).values()), 0.0
+    if any(scop.array(access.array).space == "local" for part in scop.statements for access in part.accesses):
+        of_local = sum(local_transactions(scop, sizes, machine).values())
+    # A machine file without facts on local memory is enough for kernels that use none.
+    together = of_global + (local_factor(machine) * of_local if of_local else 0.0)
+    return {"f_txn_global": of_global, "f_txn_local": of_local, "f_txn_l1": together}
 
 
 def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[tuple[str, str], float]:
@@ -52,8 +51,8 @@ def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
     lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
     line = int(machine.need("line_bytes"))
     total: dict[tuple[str, str], float] = defaultdict(float)
-    for launch in _launches(scop, sizes):
-        for group, weight in alike(launch, whole_grid(launch, line), PERIOD):
+    for _, launch in accessing_launches(scop, sizes, "transactions"):
+        for group, weight in representatives(launch, whole_grid(launch, line), PERIOD):
             for item in instructions(launch, group, lanes, "global", {}):
                 each = distinct(item.addresses, sector).sum(axis=-1)
                 total[item.array, item.direction] += launch.repeats * weight * item.count * float(each @ item.weights)
@@ -68,7 +67,7 @@ def local_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -
     the work-group conflicts as it does.
     """
     total: dict[tuple[str, str], float] = defaultdict(float)
-    for launch in _launches(scop, sizes):
+    for _, launch in accessing_launches(scop, sizes, "transactions"):
         for key, count in local_wavefronts(launch, machine).items():
             total[key] += launch.repeats * count
     return total
@@ -98,11 +97,6 @@ def local_factor(machine: Machine) -> float:
     return machine.need("local_banks") * machine.need("local_bank_bytes") / machine.need("sector_bytes")
 
 
-def uses_local(scop: Scop) -> bool:
-    """Return whether any statement accesses a local array."""
-    return any(scop.array(access.array).space == "local" for part in scop.statements for access in part.accesses)
-
-
 def require_gpu(machine: Machine) -> None:
     """Stop if a machine has no sub-groups and memory transactions of their own.
 
@@ -117,11 +111,3 @@ def require_gpu(machine: Machine) -> None:
             "roofline are for GPUs; name one of 'perflex machine list'"
         )
         raise MachineError(msg, machine=machine.name)
-
-
-def _launches(scop: Scop, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
-    launches = [launch for launch in resolve(describe(scop), sizes) if any(part.accesses for part in launch.pieces)]
-    if not launches:
-        msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no transactions"
-        raise UnsupportedKernelError(msg, kernel=scop.name)
-    return launches

@@ -54,6 +54,7 @@ def wave_values(
     for number, launch in enumerate(scop.launches):
         repeats = float(launch.repeats.evaluate(sizes))
         groups = prod(int(extent.evaluate(sizes)) for extent in launch.groups)
+        # A launch of nothing takes no part of a wave.
         if groups <= 0 or repeats <= 0:
             continue
         held = launch_residency(scop, number, sizes, machine, registers)

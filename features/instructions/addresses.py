@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     # Whether something is met for the first time.
     _New = Callable[..., bool]
 
+# By the rule above: shift, mask and multiply-add; and what an axis of an unknown address takes.
 _DIVISION = 3
 _UNKNOWN = 2
 

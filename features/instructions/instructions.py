@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
 
 _CLASS_OF = {"float16": "fp32", "float32": "fp32", "complex64": "fp32", "float64": "fp64", "complex128": "fp64"}
+# Real instructions: a complex product is two multiplications and two multiply-adds.
 _COMPLEX = {"add": 2, "mul": 4, "madd": 4}
 _COMPLEX_OTHER = 2
+# A shift and a mask.
 _PER_DIVISION = 2
 
 

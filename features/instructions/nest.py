@@ -92,6 +92,7 @@ def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> Counted
     domains += [barrier.domain for barrier in scop.barriers if barrier.launch == launch]
     nest = CountedNest(launch, axes, CountedLoop((), 0, _work_items(domains, groups, items)))
     reached: dict[Path, dict[str, Any]] = {}
+    # Domains of barriers stand behind those of the statements.
     for (number, statement), domain in zip(mine, domains, strict=False):
         paths = _paths(number, statement, axes)
         nest.paths[number] = paths
@@ -141,6 +142,7 @@ def _is_constant(iterations: Any, position: int) -> bool:
     low, high = iterations.dim_min_val(position), iterations.dim_max_val(position)
     if not (low.is_int() and high.is_int()) or int((high - low).to_python()) >= MOST_UNROLLED:
         return False
+    # Equal limits overall are not enough: each entry must run the whole range.
     every = iterations.project_out(isl.dim_type.set, position, 1).insert_dims(isl.dim_type.set, position, 1)
     every = every.lower_bound_val(isl.dim_type.set, position, low).upper_bound_val(isl.dim_type.set, position, high)
     return bool(every.is_subset(iterations))

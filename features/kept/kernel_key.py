@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from perflex.features.polynomials.isl_text import align_parameters
 from perflex.isl import isl
 
 _Writer = Callable[[Any], str]
@@ -115,16 +116,11 @@ def _points_text(value: Any) -> str:
     # loopy collects the parameters of some sets in the order of a Python set, and every process has its own.
     names = value.get_var_names(isl.dim_type.param)
     if len(names) > 1:
-        value = value.align_params(_parameter_space(tuple(sorted(names))))
+        value = align_parameters(value, sorted(names))
     head, colon, conditions = str(value).partition(" : ")
     if "exists" not in conditions and " or " not in conditions:
         conditions = " and ".join(sorted(conditions.removesuffix(" }").split(" and ")))
     return f"<{type(value).__name__} {head}{colon}{conditions}>"
-
-
-@lru_cache(maxsize=256)
-def _parameter_space(names: tuple[str, ...]) -> Any:
-    return isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(names))
 
 
 @lru_cache(maxsize=256)

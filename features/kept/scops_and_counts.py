@@ -48,15 +48,7 @@ def _sources() -> list[tuple[str, Path]]:
 
 
 def scop_key(kernel: Any, options: str = "") -> str | None:
-    """Return the key under which the store has the Scop of a kernel; None where it can have none.
-
-    Parameters
-    ----------
-    kernel
-        A loopy ``TranslationUnit``.
-    options
-        What else the Scop depends on, as text.
-    """
+    """Return the key under which the store has the Scop of a loopy kernel counted so; None where it can have none."""
     from loopy import TranslationUnit
 
     # Of anything else, extraction says what is wrong.
@@ -75,6 +67,7 @@ def kept_scop(key: str) -> Scop | None:
         return None
     query = "SELECT digest, text FROM scops JOIN kernels ON scops.digest = kernels.scop WHERE kernels.key = ?"
     for digest, text in store.read(query, (key,)):
+        # A damaged file must not lead to wrong counts.
         if text_hash(text) != digest:
             store.set_aside("a kernel's description has changed in it")
             return None

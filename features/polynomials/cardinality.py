@@ -20,7 +20,7 @@ from perflex.features.polynomials.connected import connected
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 # Seconds of processor time for a count, symbolic or at given sizes.
 _SYMBOLIC_S = 0.4
@@ -163,6 +163,13 @@ def _existential_variables(domain: Any) -> int:
     return most
 
 
+def at_sizes(domain: Any, sizes: Mapping[str, int]) -> Any:
+    """Return an isl set or map without parameters: at the given sizes."""
+    for position, name in enumerate(domain.get_var_names(isl.dim_type.param)):
+        domain = domain.fix_val(isl.dim_type.param, position, isl.Val(int(sizes[name])))
+    return domain.project_out(isl.dim_type.param, 0, domain.dim(isl.dim_type.param))
+
+
 @lru_cache(maxsize=65536)
 def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
     """Return the number of points of a set at given sizes.
@@ -172,16 +179,10 @@ def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
     UnsupportedKernelError
         Even that takes too long.
     """
-    kinds = isl.dim_type
-    values = dict(sizes)
-    fixed = domain
-    for position in range(domain.dim(kinds.param)):
-        name = domain.get_dim_name(kinds.param, position)
-        fixed = fixed.fix_val(kinds.param, position, isl.Val(values[name]))
     try:
         with ISL_LOCK:
             # Hundreds of overlapping pieces become few, where barvinok would first make them disjoint.
-            plain = fixed.project_out(kinds.param, 0, fixed.dim(kinds.param)).coalesce()
+            plain = at_sizes(domain, dict(sizes)).coalesce()
             total = 1
             for factor, quick in _factors(plain):
                 counted = _card_of_factor(factor, isl.Set("{ : }"), quick=quick, seconds=_FIXED_S)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 class ParsedWhenRead:
@@ -56,5 +56,16 @@ def _parsed(kind: Any, text: str, order: tuple[str, ...]) -> Any:
     with ISL_LOCK:
         value = kind(text)
         if order:
-            value = value.align_params(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(order)))
+            value = align_parameters(value, order)
         return value
+
+
+@lru_cache(maxsize=256)
+def parameter_space(names: tuple[str, ...]) -> Any:
+    """Return the isl set space without dimensions and with the given parameters."""
+    return isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(names))
+
+
+def align_parameters(isl_object: Any, names: Iterable[str]) -> Any:
+    """Give an isl object the parameters in the given order, so that equal things compare equal."""
+    return isl_object.align_params(parameter_space(tuple(names)))

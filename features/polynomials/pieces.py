@@ -42,6 +42,10 @@ class Affine:
             value = value + coefficient * floor(sizes)
         return value // self.denominator if self.denominator != 1 else value
 
+    def names(self) -> set[str]:
+        """Return the size parameters that it depends on."""
+        return {name for name, _ in self.parameters}.union(*(floor.names() for _, floor in self.floors))
+
 
 @dataclass(frozen=True)
 class Term:
@@ -108,6 +112,13 @@ class Piece:
             result = result | inside
         return result
 
+    def names(self) -> set[str]:
+        """Return the size parameters that its conditions and its value depend on."""
+        affine = [part for conjunction in self.conditions for part, _ in conjunction]
+        affine += [floor for term in self.terms for floor, _ in term.floors]
+        names = {name for term in self.terms for name, _ in term.parameters}
+        return names.union(*(part.names() for part in affine))
+
     def numerator(self, sizes: Mapping[str, Any]) -> Any:
         """Return the sum of the terms at given sizes, which is `denominator` times the value."""
         value: Any = 0
@@ -173,14 +184,6 @@ def read_piece(domain: Any, polynomial: Any) -> Piece:
     denominator = lcm(*(den for _, den, _, _ in raw)) if raw else 1
     whole = tuple(Term(num * (denominator // den), params, floors) for num, den, params, floors in raw)
     return Piece(_conditions(domain), whole, denominator)
-
-
-def names_of(affine: Affine) -> set[str]:
-    """Return the size parameters that an expression depends on."""
-    names = {name for name, _ in affine.parameters}
-    for _, floor in affine.floors:
-        names |= names_of(floor)
-    return names
 
 
 def bound_of(piece: Piece, magnitude: Mapping[str, float]) -> float:

@@ -12,7 +12,7 @@ from perflex.errors import MissingSizeError
 from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
 from perflex.features.polynomials.computed_once import computed_once
 from perflex.features.polynomials.isl_text import ParsedWhenRead
-from perflex.features.polynomials.pieces import Piece, bound_of, names_of, piece_from_record, read_piece
+from perflex.features.polynomials.pieces import Piece, bound_of, piece_from_record, read_piece
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class QuasiPolynomial(ParsedWhenRead):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuasiPolynomial):
             return NotImplemented
+        # By text, which needs no parsing: equal texts are equal counts, while unequal ones need not differ.
         return repr(self) == repr(other)
 
     def __hash__(self) -> int:
@@ -112,13 +113,7 @@ class QuasiPolynomial(ParsedWhenRead):
             used |= set(inner)
             names += [name for name in dict.fromkeys(inner) if name not in names]
         for piece in self.pieces:
-            for conjunction in piece.conditions:
-                for affine, _ in conjunction:
-                    used |= names_of(affine)
-            for term in piece.terms:
-                used |= {name for name, _ in term.parameters}
-                for floor, _ in term.floors:
-                    used |= names_of(floor)
+            used |= piece.names()
         return tuple(name for name in names if name in used)
 
     @computed_once

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
@@ -79,16 +78,7 @@ class Conjunction:
     accesses: tuple[AccessMap, ...]
 
 
-@dataclass(frozen=True)
-class AddressMaps:
-    """All pieces of a Scop."""
-
-    scop: Scop
-    pieces: tuple[Conjunction, ...]
-
-
-@lru_cache(maxsize=64)
-def describe(scop: Scop) -> AddressMaps:
+def address_maps(scop: Scop) -> tuple[Conjunction, ...]:
     """Return the address maps of all accesses that are not private.
 
     Raises
@@ -96,13 +86,17 @@ def describe(scop: Scop) -> AddressMaps:
     UnsupportedKernelError
         An access may touch one of several elements, which one is not known.
     """
+    return scop.derived("address maps", (), lambda: _address_maps(scop))
+
+
+def _address_maps(scop: Scop) -> tuple[Conjunction, ...]:
     pieces: list[Conjunction] = []
     with ISL_LOCK:
         for statement in scop.statements:
             accesses = [item for item in statement.accesses if scop.array(item.array).space != "private"]
             if accesses:
                 pieces.extend(_pieces_of(scop, statement, accesses))
-    return AddressMaps(scop, tuple(pieces))
+    return tuple(pieces)
 
 
 def _pieces_of(scop: Scop, statement: Statement, accesses: list[Access]) -> list[Conjunction]:
@@ -136,6 +130,7 @@ def _conjunctions(
     if not accesses:
         return []
     conjunctions = domain.compute_divs().get_basic_sets()
+    # An instance in two conjunctions would count twice.
     if len(conjunctions) > 1:
         conjunctions = domain.make_disjoint().compute_divs().get_basic_sets()
     return [_piece(scop, statement, conjunction, accesses) for conjunction in conjunctions]

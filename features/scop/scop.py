@@ -125,8 +125,27 @@ class Recurrence:
     operations: tuple[Operation, ...]
 
 
+class _Scheduled(ParsedWhenRead):
+    """What stands in a launch's schedule."""
+
+    schedule: tuple[int | str, ...]
+    averages: tuple[tuple[str, Fraction], ...]
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Sequential loops around it, outermost first."""
+        return tuple(step for step in self.schedule if isinstance(step, str))
+
+    def weight(self, outer_loops: int | None = None) -> Fraction:
+        """Return executions per instance of the domain, over all loops or so many outermost ones."""
+        counted = [
+            average for loop, average in self.averages if outer_loops is None or loop in self.loops[:outer_loops]
+        ]
+        return prod(counted, start=Fraction(1))
+
+
 @dataclass(frozen=True)
-class Statement(ParsedWhenRead):
+class Statement(_Scheduled):
     """A statement with its domain, accesses and operations.
 
     Attributes
@@ -171,18 +190,9 @@ class Statement(ParsedWhenRead):
         """Whether its counts are exact, rather than upper bounds or what the user stated."""
         return not self.guarded and not self.stated
 
-    def weight(self, outer_loops: int | None = None) -> Fraction:
-        """Return executions per instance of the domain, over all loops or so many outermost ones."""
-        return _weight(self.averages, self.loops, outer_loops)
-
-    @property
-    def loops(self) -> tuple[str, ...]:
-        """Sequential loops around it, outermost first."""
-        return tuple(step for step in self.schedule if isinstance(step, str))
-
 
 @dataclass(frozen=True)
-class Barrier(ParsedWhenRead):
+class Barrier(_Scheduled):
     """A barrier: ``kind`` is ``"local"`` or ``"global"``; the rest is as a statement's."""
 
     kind: str
@@ -191,20 +201,6 @@ class Barrier(ParsedWhenRead):
     schedule: tuple[int | str, ...] = ()
     averages: tuple[tuple[str, Fraction], ...] = ()
     stated: str = ""
-
-    def weight(self) -> Fraction:
-        """Return executions per instance of the domain."""
-        return _weight(self.averages, self.loops, None)
-
-    @property
-    def loops(self) -> tuple[str, ...]:
-        """Sequential loops around it, outermost first."""
-        return tuple(step for step in self.schedule if isinstance(step, str))
-
-
-def _weight(averages: tuple[tuple[str, Fraction], ...], loops: tuple[str, ...], outer_loops: int | None) -> Fraction:
-    counted = [average for loop, average in averages if outer_loops is None or loop in loops[:outer_loops]]
-    return prod(counted, start=Fraction(1))
 
 
 @dataclass(frozen=True)
@@ -267,6 +263,7 @@ class Scop(ParsedWhenRead):
     barriers: tuple[Barrier, ...] = ()
 
     def __post_init__(self) -> None:
+        # Scops read from the store come without this: they were checked when they were made.
         self._check()
 
     def _check(self) -> None:

@@ -58,6 +58,7 @@ def scop_from_text(text: str) -> Scop:
         "validity": polynomial_from_record(document["validity"]),
     }
     scop = Scop.with_texts(values, {"assumptions": (isl.Set, document["assumptions"])})
+    # Writing it again would parse all of isl's texts.
     scop.derived("text", (), lambda: text)
     return scop
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 
 import yaml
 
 from perflex.errors import FileFormatError, UnsupportedKernelError
+from perflex.features.polynomials.isl_text import align_parameters
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 from perflex.isl import isl
@@ -21,86 +23,21 @@ def scop_to_yaml(scop: Scop) -> str:
 
 
 def scop_document(scop: Scop) -> dict[str, Any]:
-    """Return the Scop as nested dicts and lists of texts and numbers."""
-    return {
-        "schema": SCHEMA,
-        "name": scop.name,
-        "parameters": list(scop.parameters),
-        "assumptions": str(scop.assumptions),
-        "launches": [
-            {
-                "groups": [extent.text for extent in launch.groups],
-                "items": list(launch.items),
-                "repeats": launch.repeats.text,
-                "host_loops": list(launch.host_loops),
-            }
-            for launch in scop.launches
-        ],
-        "arrays": [
-            {
-                "name": array.name,
-                "space": array.space,
-                "dtype": array.dtype,
-                "shape": [extent.text for extent in array.shape],
-                "strides": [stride.text for stride in array.strides],
-                "alignment": array.alignment,
-            }
-            for array in scop.arrays
-        ],
-        "statements": [_statement_document(statement) for statement in scop.statements],
-        "barriers": [
-            {
-                "kind": barrier.kind,
-                "domain": str(barrier.domain),
-                "launch": barrier.launch,
-                "schedule": list(barrier.schedule),
-                "averages": _average_documents(barrier.averages),
-                "stated": barrier.stated,
-            }
-            for barrier in scop.barriers
-        ],
-    }
+    """Return the Scop as nested dicts and lists of texts and numbers, its fields in their order."""
+    return {"schema": SCHEMA, **_document(scop)}
 
 
-def _statement_document(statement: Statement) -> dict[str, Any]:
-    return {
-        "name": statement.name,
-        "domain": str(statement.domain),
-        "accesses": [
-            {
-                "array": access.array,
-                "direction": access.direction,
-                "relation": str(access.relation),
-                "tag": access.tag,
-                "text": access.text,
-                "strides": None if access.strides is None else [stride.text for stride in access.strides],
-                "distinct": access.distinct,
-                "stated": access.stated,
-            }
-            for access in statement.accesses
-        ],
-        "operations": _operation_documents(statement.operations),
-        "launch": statement.launch,
-        "schedule": list(statement.schedule),
-        "guarded": statement.guarded,
-        "recurrence": None
-        if statement.recurrence is None
-        else {
-            "variable": statement.recurrence.variable,
-            "operations": _operation_documents(statement.recurrence.operations),
-        },
-        "assigns": statement.assigns,
-        "averages": _average_documents(statement.averages),
-        "stated": statement.stated,
-    }
-
-
-def _average_documents(averages: tuple[tuple[str, Fraction], ...]) -> dict[str, str]:
-    return {loop: str(average) for loop, average in averages}
-
-
-def _operation_documents(operations: tuple[Operation, ...]) -> list[dict[str, Any]]:
-    return [{"kind": op.kind, "dtype": op.dtype, "count": op.count} for op in operations]
+def _document(value: Any) -> Any:
+    if isinstance(value, QuasiPolynomial):
+        return value.text
+    if is_dataclass(value) and not isinstance(value, type):
+        document = {field.name: _document(getattr(value, field.name)) for field in fields(value)}
+        if isinstance(value, (Statement, Barrier)):
+            document["averages"] = {loop: str(average) for loop, average in value.averages}
+        return document
+    if isinstance(value, tuple):
+        return [_document(item) for item in value]
+    return value if value is None or isinstance(value, (str, int)) else str(value)
 
 
 def scop_from_yaml(text: str) -> Scop:
@@ -172,10 +109,7 @@ class _Reader:
             raise FileFormatError(msg) from None
 
     def _set(self, text: object, where: str) -> Any:
-        return self._isl(isl.Set, text, where).align_params(self._space())
-
-    def _space(self) -> Any:
-        return isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(self.parameters))
+        return align_parameters(self._isl(isl.Set, text, where), self.parameters)
 
     def _polynomial(self, value: object, where: str) -> QuasiPolynomial:
         text = str(value)
@@ -262,7 +196,7 @@ class _Reader:
         return Access(
             array=array,
             direction=direction,
-            relation=relation.align_params(self._space()),
+            relation=align_parameters(relation, self.parameters),
             tag=None if tag is None else str(tag),
             text=str(item.get("text") or array),
             strides=None

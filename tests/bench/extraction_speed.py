@@ -53,7 +53,7 @@ def perflex_counts(kernel: lp.TranslationUnit) -> None:
     scop = extract_scop(kernel.copy())
     counts = ScopCounts(scop)
     for statement in scop.statements:
-        counts.sub_group_instances(statement, SUB_GROUP)
+        counts.instances(statement, SUB_GROUP)
         counts.instances(statement)
     for access in counts.accesses:
         access.count(SUB_GROUP)

@@ -40,7 +40,7 @@ from uipick.generators.pirk import PIRK_IMPLEMENTATIONS
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from support.ecm_composition import compose, on_cores  # noqa: E402
+from support.ecm_composition import compose, on_cores
 
 PROBLEMS = {"Heat3D": ("heat3d", 1), "Wave3D r=2": ("wave3d", 2), "Wave3D r=4": ("wave3d", 4)}
 SHAPES = ((32, 2), (32, 16))

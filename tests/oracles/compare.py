@@ -72,7 +72,7 @@ def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -
         actual = sorted(
             (
                 int(item.work_item_count.evaluate(sizes)),
-                int(counts.sub_group_instances(item.statement, SUB_GROUP).evaluate(sizes)),
+                int(counts.instances(item.statement, SUB_GROUP).evaluate(sizes)),
                 int(item.footprint.evaluate(sizes)),
             )
             for item in found[key]

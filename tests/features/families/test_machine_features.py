@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import ceil
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,9 +142,7 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
         n = float(sizes["n"])
         return FakeVolumes((10 * n, 3 * n * n, n * n, 2 * n * n, n * n, 0.5, 0.25, 3.0, 2.0, 1.0, 4 * n * n))
 
-    module = ModuleType("perflex.features.gpu")
-    module.estimate_volumes = estimate_volumes
-    monkeypatch.setitem(sys.modules, "perflex.features.gpu.estimate", module)
+    monkeypatch.setattr("perflex.features.families.machine.estimate_volumes", estimate_volumes)
     return calls
 
 

@@ -79,7 +79,7 @@ def test_components_of_vectors_are_scalars():
     assert value(scop, "f_op_float32_mul") == N
     assert moved(scop, "load") == 2 * 4 * N
     loads = [item for item in counts_of(scop).accesses if item.array.name == "x"]
-    assert counts_of(scop).footprint(tuple(loads)).evaluate({"n": N}) == 2 * N
+    assert counts_of(scop).footprint_among(tuple(loads)).elements.evaluate({"n": N}) == 2 * N
 
 
 @oclgrind.needs_oclgrind

@@ -18,7 +18,6 @@ from perflex.features.gpu.geometry import Wave
 from perflex.features.gpu.images import instances
 from perflex.features.gpu.l2 import wave_volumes
 from perflex.features.gpu.resolved import resolve
-from perflex.features.scop.address_maps import describe
 from support.machines_for_tests import A100, MACHINES, RTX2080TI, V100
 from support.volume_kernels import box, convolution, one_axis, star, stencil
 from uipick import ALL_GENERATORS, KernelCollection
@@ -88,7 +87,7 @@ def test_wave_footprints_and_overlaps_equal_enumeration(kernel, granule) -> None
     offsets, domain, items, fold, itemsize, shape = kernel
     truth = Enumerated(offsets, domain, items, fold=fold, itemsize=itemsize, shape=shape)
     scop = stencil(offsets, domain, items, fold=fold or (1, 1, 1), itemsize=itemsize, shape=shape)
-    [launch] = resolve(describe(scop), {})
+    [launch] = resolve(scop, {})
     top = [extent - 1 for extent in truth.groups]
     now = [(max(0, t - 1), t) for t in top]
     now[-1] = (min(1, top[-1]), min(1, top[-1]))
@@ -186,7 +185,7 @@ statements:
   domain: "{{ [g0, g1, l0, l1] : {domain} }}"
   accesses: [{{array: a, direction: load, relation: "{{ {IRREGULAR[name]} }}"}}]
 """)
-    [launch] = resolve(describe(scop), {})
+    [launch] = resolve(scop, {})
     toucher = Toucher(launch, Layout(32))
     relation, where = scop.statements[0].accesses[0].relation, scop.statements[0].domain
     for spans in [((0, 4), (0, 3)), ((2, 3), (1, 1)), ((4, 4), (3, 3))]:
