@@ -9,9 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflex import Model, ecm_model, fit_model, in_core_cycles, load_machine, scale_features_by_output, using_machine
+from perflex import (
+    FeatureTable,
+    Model,
+    ecm_model,
+    fit_model,
+    in_core_cycles,
+    load_machine,
+    scale_features_by_output,
+    using_machine,
+)
 from perflex.errors import MachineError, UnsupportedKernelError
-from perflex.fit.table import FeatureTable
 from support.ecm_composition import compose, on_cores, saturated, saturation_cores
 from uipick import ALL_GENERATORS, KernelCollection
 

@@ -13,11 +13,10 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perflex import estimate_volumes, load_machine
 from perflex.analysis.volumes.picture import shape_colour
 from perflex.analysis.volumes.series import SeriesRow, series_row
 from perflex.features import extract_scop
-from perflex.features.gpu.estimate import estimate_volumes
-from perflex.machines.lookup import load_machine
 from perflex.pictures import new_figure
 from uipick import ALL_GENERATORS, KernelCollection
 

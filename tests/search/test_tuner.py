@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from perflex import Promise, Tuner, VariantSpace, tune
+from perflex import Promise, TimingOptions, Tuner, TuningResult, VariantSpace, tune
 from perflex.errors import CalibrationError, MeasurementError
 from perflex.search.tuning.first_batch import first_batch
 from perflex.search.tuning.predictors import Forecast, GaussianPredictor
-from perflex.search.tuning.tuning import TuningResult
-from perflex.timing.fake import FakeBackend, FakeDevice
-from perflex.timing.options import TimingOptions
+from perflex.testing import FakeDevice
+from perflex.timing.fake import FakeBackend
 from support.spaces_for_tests import scaled, small_space, strided
 
 if TYPE_CHECKING:

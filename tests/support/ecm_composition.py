@@ -12,7 +12,7 @@ from perflex.errors import MachineError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.machines.machine import Machine
+    from perflex import Machine
 
 
 # Any: numbers or arrays, throughout.
