@@ -72,7 +72,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
         points = sizes["nx"] * sizes["ny"] * sizes["nz"]
         return FakeVolumes(vol_dram_load=9.0 * points, vol_dram_store=8.0 * points, vol_l2_l1_load=20.0 * points)
 
-    monkeypatch.setattr("perflex.features.gpu.estimate_volumes", estimate_volumes)
+    monkeypatch.setattr("perflex.features.gpu.estimate.estimate_volumes", estimate_volumes)
     return made
 
 

@@ -6,8 +6,9 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
+import islpy as isl
+
 from perflex.features import Access, Array, Launch, QuasiPolynomial, Scop, Statement
-from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
+import islpy as isl
 import pytest
 
 from perflex import estimate_volumes, load_machine, machine_names
@@ -14,7 +15,6 @@ from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features import Access, Array, QuasiPolynomial
 from perflex.features.gpu import estimate
 from perflex.features.gpu.waves import wave_values
-from perflex.isl import isl
 from support.volume_kernels import one_axis
 
 if TYPE_CHECKING:
