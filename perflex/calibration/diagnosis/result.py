@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -253,7 +253,7 @@ class Diagnosis:
         raise KeyError(name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return its fields by name, for the writer of JSON, and `below_noise`.
+        """Return it as dictionaries, lists, texts and numbers; None for what is not a finite number.
 
         Of the kernels that inform a parameter, those with at least 1 % of the information and the indispensable.
         """
@@ -262,9 +262,22 @@ class Diagnosis:
             replace(p, kernels=tuple(i for i in p.kernels if i.share >= _TOLD or math.isinf(i.growth)))
             for p in self.parameters
         ]
-        return {**fields, "below_noise": self.below_noise}
+        plain: dict[str, Any] = _plain({**fields, "below_noise": self.below_noise})
+        return plain
 
     def __repr__(self) -> str:
         lines = [f"Diagnosis of {self.title or 'a calibration'}"]
         lines += [f"{finding.severity}: {finding.text}" for finding in self.findings]
         return "\n".join(lines)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
