@@ -16,7 +16,7 @@ def test_public_names_are_there_and_sorted():
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="attribute.* nothing"):
+    with pytest.raises(AttributeError, match="nothing"):
         _ = uipick.nothing
 
 
