@@ -51,11 +51,14 @@ from .search.pruning.ranking import RankedVariant as RankedVariant
 from .search.pruning.ranking import rank as rank
 from .search.spaces.space import VariantSpace as VariantSpace
 from .search.tuning.kernel_tuner_strategy import KernelTunerStrategy as KernelTunerStrategy
+from .search.tuning.predictors import Forecast as Forecast
+from .search.tuning.predictors import Predictor as Predictor
 from .search.tuning.tuner import Tuner as Tuner
 from .search.tuning.tuning import TuningResult as TuningResult
 from .search.tuning.tuning import tune as tune
 from .store.store import using_store as using_store
 from .timing.executors.dask import DaskExecutor as DaskExecutor
 from .timing.executors.dask import dask_executor as dask_executor
+from .timing.launch.backend import CustomDevice as CustomDevice
 from .timing.options import TimingOptions as TimingOptions
 from .version import __version__ as __version__
