@@ -1,0 +1,267 @@
+"""What users may bring, with public names only: features, models, generators, devices, predictors, kernels by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from perflex import CustomDevice, FeatureInfo, FeatureTable, Forecast, Model, Tuner, calibrate, fit_model, load_model
+from perflex.errors import CalibrationError, MeasurementError, PerflexWarning, TagError, UnknownFeatureError
+from perflex.features import (
+    Amount,
+    Scop,
+    SizedKernel,
+    Target,
+    extract_scop,
+    kernel_feature_values,
+    parse_feature,
+    register_family,
+    register_feature,
+    scop_from_yaml,
+    scop_to_yaml,
+    unregister_feature,
+)
+from perflex.testing import FakeDevice
+from sample_kernels import matmul, pointwise
+from uipick import Argument, Constraint, Generator, KernelCollection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+NAME = "f_test_array_count"
+
+
+@dataclass(frozen=True)
+class ArrayCount:
+    """Arrays of one address space; with an amount in bytes, and a matter of the machine: none on small ones."""
+
+    space: str
+
+    @property
+    def identifier(self) -> str:
+        return f"{NAME}_{self.space}"
+
+    @property
+    def unit(self) -> str:
+        return "array"
+
+    def value(self, scop: Scop, sizes: Mapping[str, Any], target: Target, /) -> Any:
+        scop.check_sizes(sizes)
+        number = sum(array.space == self.space for array in scop.arrays)
+        return number * target.sub_group_size * np.ones_like(next(iter(sizes.values())))
+
+    def matches(self, scop: Scop, _sizes: Mapping[str, Any], /) -> bool:
+        return any(array.space == self.space for array in scop.arrays)
+
+    def inventory(self, scop: Scop, /) -> list[str]:
+        return sorted({f"{NAME}_{array.space}" for array in scop.arrays})
+
+    def amount(self, _scop: Scop, _sizes: Mapping[str, Any], _target: Target, /) -> Amount | None:
+        return Amount(1.0, "array")
+
+
+class ArrayCounts:
+    """The family: one feature for each address space."""
+
+    def parse(self, identifier: str) -> ArrayCount | None:
+        start, _, space = identifier.rpartition("_")
+        return ArrayCount(space) if start == NAME and space in {"global", "local", "private"} else None
+
+    def examples(self) -> tuple[str, ...]:
+        return (f"{NAME}_global",)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def family() -> None:
+    register_family(ArrayCounts())
+
+
+def test_a_family_counts_for_the_target_it_is_given() -> None:
+    scop = extract_scop(matmul(prefetch=True))
+    for space, arrays in (("global", 3), ("local", 2)):
+        feature = parse_feature(f"{NAME}_{space}")
+        assert feature.value(scop, {"n": 64}, Target(1)) == arrays
+        assert feature.value(scop, {"n": np.array([64, 128])}, Target(32)).tolist() == [32 * arrays, 32 * arrays]
+        assert feature.matches(scop, {"n": 64})
+    assert not parse_feature(f"{NAME}_local").matches(extract_scop(matmul(prefetch=False)), {"n": 64})
+
+
+def test_features_of_a_family_are_those_of_a_model() -> None:
+    model = Model("f_cl_wall_time", f"p_array * {NAME}_global + p_madd * f_op_float32_madd")
+    true = {"p_array": 1e-7, "p_madd": 2e-11}
+    kernels = [(matmul(prefetch=False), {"n": n}) for n in (64, 128, 256, 512)]
+    seconds = {f"matmul(n={sizes['n']})": model.eval_with_kernel(true, kernel, sizes) for kernel, sizes in kernels}
+    found = calibrate(model, kernels, device=FakeDevice(lambda label, _: float(seconds[label])), store="off")
+    assert found.params == pytest.approx(true, rel=1e-6)
+    assert {each.name: each.unit for each in found.fit.parameters}["p_array"] == "s per array"
+
+
+def test_a_function_is_a_feature_until_it_is_removed() -> None:
+    @register_feature("f_test_statements", unit="statement")
+    def statements(scop: Scop, _sizes: Mapping[str, Any]) -> float:
+        return len(scop.statements)
+
+    kernel = matmul(prefetch=False)
+    assert kernel_feature_values(["f_test_statements"], kernel, {"n": 64}) == {"f_test_statements": 3}
+    unregister_feature("f_test_statements")
+    with pytest.raises(UnknownFeatureError, match="f_test_statements"):
+        parse_feature("f_test_statements")
+
+
+@dataclass
+class Simulator:
+    """A device of a user's own: what it is given to build are kernels with sizes."""
+
+    name: str = "simulator"
+    platform: str = "mine"
+    sub_group_size: int = 16
+    built: list[SizedKernel] = field(default_factory=list)
+
+    def backend(self) -> SimulatorBackend:
+        return SimulatorBackend(self)
+
+
+@dataclass
+class SimulatorBackend:
+    device: Simulator
+    timer_resolution_s: float = 1e-9
+
+    def build(self, job: SizedKernel) -> SimulatedKernel:
+        self.device.built.append(job)
+        if job.sizes["n"] > 4096:
+            msg = f"{job.label}: larger than the simulator's memory; give a smaller n"
+            raise MeasurementError(msg, kernel=job.label)
+        return SimulatedKernel(1e-6 + 1e-12 * job.sizes["n"] ** 3)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class SimulatedKernel:
+    seconds: float
+
+    def run(self, launches: int) -> tuple[float, ...]:
+        return (self.seconds,) * launches
+
+
+def test_a_device_of_ones_own_is_calibrated() -> None:
+    device: CustomDevice = Simulator()
+    model = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_madd * f_op_float32_madd")
+    kernel = matmul(prefetch=False)
+    with pytest.warns(PerflexWarning, match="larger than the simulator's memory"):
+        found = calibrate(model, [(kernel, {"n": n}) for n in (256, 512, 1024, 8192)], device=device, store="off")
+    # A multiply-add is counted once for the 16 work-items of a sub-group.
+    assert found.params == pytest.approx({"p_launch": 1e-6, "p_madd": 16e-12}, rel=1e-6)
+    assert found.device["name"] == "simulator"
+    assert [label for label, _ in found.dropped] == ["matmul(n=8192)"]
+    assert {job.kernel.default_entrypoint.name for job in device.built} == {"matmul"}
+    assert found.predict(kernel, {"n": 2048}) == pytest.approx(1e-6 + 1e-12 * 2048**3, rel=1e-6)
+
+
+class NearestPredictor:
+    """The time of the nearest measured variant."""
+
+    def __init__(self, features: np.ndarray) -> None:
+        self.points = np.log1p(features)
+
+    def forecast(self, measured: np.ndarray, seconds: np.ndarray) -> Forecast:
+        if measured.size < 2:
+            msg = f"{measured.size} measured variants are too few; measure at least 2"
+            raise CalibrationError(msg)
+        logs = np.log(seconds)
+        away = ((self.points[:, None] - self.points[measured]) ** 2).sum(axis=2)
+        apart = away[measured].copy()
+        np.fill_diagonal(apart, np.inf)
+        unseen = logs[apart.argmin(axis=1)]
+        spread = math.sqrt(((logs - unseen) ** 2).mean())
+        return Forecast(logs[away.argmin(axis=1)], np.full(len(away), spread), unseen)
+
+
+def test_the_tuner_takes_a_predictor_of_ones_own() -> None:
+    grid = np.array([[x, y] for x in range(20) for y in range(10)], dtype=float)
+    times = np.exp(0.02 * (grid[:, 0] - 13) ** 2 + 0.05 * (grid[:, 1] - 4) ** 2)
+    tuner = Tuner(grid, predictor=NearestPredictor(grid), budget=60, first=20, seed=1)
+    while asked := tuner.ask(3):
+        for each in asked:
+            tuner.tell(each, times[each.number])
+    assert tuner.best is not None
+    assert tuner.best.seconds < 1.1 * times.min()
+    assert np.corrcoef(np.log(tuner.predicted), np.log(times))[0, 1] > 0.7
+
+
+MODEL_FILE = """\
+schema: perflex-model/1
+name: adds
+description: Additions and launches.
+output: f_cl_wall_time
+expression: p_launch * f_sync_kernel_launch + p_add * f_op_float32_add
+parameters:
+  p_launch: {meaning: launching a kernel, unit: s per launch}
+  p_add: {meaning: an addition, unit: s per sub-group operation}
+measurement_kernels:
+  - tags: [flops_add_pattern, "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True"]
+"""
+
+
+def test_a_model_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "adds.yaml"
+    path.write_text(MODEL_FILE, encoding="utf-8")
+    description = load_model(path)
+    assert description.parameters["p_add"].meaning == "an addition"
+    assert description.model().params() == ["p_launch", "p_add"]
+    table = FeatureTable(
+        output="f_cl_wall_time",
+        features=("f_cl_wall_time", "f_sync_kernel_launch", "f_op_float32_add"),
+        kernels=("a", "b", "c"),
+        values=np.array([[3e-6, 1, 1e3], [12e-6, 1, 1e4], [102e-6, 1, 1e5]]),
+        info={"f_cl_wall_time": FeatureInfo("s")},
+    )
+    assert fit_model(description.model(), table) == pytest.approx({"p_launch": 2e-6, "p_add": 1e-9}, rel=1e-9)
+
+
+def sums(*, terms: int) -> Any:
+    """Sums of some terms.
+
+    Source: this test.
+    """
+    return pointwise(" + ".join(["x[i]"] * terms))
+
+
+SUMS = Generator(
+    name="sums",
+    tags=frozenset({"sums"}),
+    arguments=(
+        Argument("terms", "int", "terms of each sum", (1, 2, 3, 4), (2, 3)),
+        Argument("n", "int", "elements", (64, 96), (64,)),
+    ),
+    build=sums,
+    size_arguments=("n",),
+    constraints=(Constraint("at most 3 terms for 96 elements", lambda a: a["n"] == 64 or a["terms"] < 4),),
+)
+
+
+def test_a_generator_of_ones_own_makes_measurement_kernels() -> None:
+    collection = KernelCollection([SUMS])
+    kernels = collection.generate_kernels(["sums"])
+    assert [kernel.name for kernel in kernels] == ["sums(terms=2, n=64)", "sums(terms=3, n=64)"]
+    assert [kernel.sizes for kernel in kernels] == [{"n": 64}, {"n": 64}]
+    values = [kernel_feature_values(["f_op_float32_add"], each, each.sizes, 32) for each in kernels]
+    assert values == [{"f_op_float32_add": 2}, {"f_op_float32_add": 4}]
+    with pytest.raises(TagError, match="at most 3 terms for 96 elements"):
+        collection.generate_kernels(["sums", "terms:4", "n:96"])
+
+
+def test_a_kernel_by_hand_is_counted_like_loopys() -> None:
+    made = extract_scop(matmul(prefetch=False))
+    by_hand = scop_from_yaml(scop_to_yaml(made))
+    names = ["f_op_float32_madd", "f_mem_access_global_float32_load", "f_thread_groups"]
+    assert by_hand == made
+    assert kernel_feature_values(names, by_hand, {"n": 64}) == kernel_feature_values(
+        names, matmul(prefetch=False), {"n": 64}
+    )
