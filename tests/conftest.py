@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 # Before any test queries platforms: a loader looks for drivers only once per process.
 show_to_loader(find_vendors())
+
+# A shell ignores interrupts in what it runs in the background; tests send some, to themselves and to their children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test run that is spread over processes sets a width; commands are to print as into a pipe.
 os.environ.pop("COLUMNS", None)

@@ -18,12 +18,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support.building import built
-
-# The tests have a folder called perflex, too: the package must come first.
-sys.path[:0] = [str(Path(__file__).parents[2])]
 sys.path.append(str(Path(__file__).parents[1]))
 os.environ["PERFLEX_STORE"] = "off"
+
+from support.building import built  # noqa: E402 - the folder above holds it
 
 if TYPE_CHECKING:
     from perflex import Device

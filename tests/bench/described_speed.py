@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from perflex import DescribedSpace, load_description
-from perflex.search.described.hybrid import predict_hybrid
+from perflex.search.described.hybrid import HybridPredictor
 
 ROWS = 100_000
 
@@ -25,6 +25,6 @@ for name in ("convolution", "gemm"):
     space = DescribedSpace(description, settings, "A100")
     order = np.argsort(space.fit_analytic(index, times).predicted)
     analytic = time.perf_counter() - begun
-    predict_hybrid(space, index, times)
+    HybridPredictor(space).predict(index, times)
     both = time.perf_counter() - begun
     print(f"{name}: {len(order)} configurations, analytic {analytic:.2f} s, with the learned correction {both:.2f} s")

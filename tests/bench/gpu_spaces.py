@@ -28,7 +28,7 @@ from gpu_kernel_tuner import STRATEGIES, SimulatedSpace
 from measured_spaces import KEY, kernel_and_gpu, known_keys, read_rows, run_all, space_of, spaces
 
 from perflex import tune
-from perflex.search.described.hybrid import predict_hybrid
+from perflex.search.described.hybrid import HybridPredictor
 from perflex.search.tuning.described_search import most_promising
 
 FIELDS = [*KEY, "geomean_error", "spearman", "share_to_keep", "best_after_n_plus_10"]
@@ -90,13 +90,13 @@ def further(times, taken, predicted, refit):
 def run_predictor(method, space, times, samples, seed):
     taken = np.random.default_rng(seed).choice(len(times), samples, replace=False)
     if method == "hybrid":
-        found = predict_hybrid(space, taken, times[taken], seed=seed)
+        found = HybridPredictor(space, seed).predict(taken, times[taken])
         first, order = found.predicted, found.order
         known = list(taken)
         for count in (4, 3, 3):
             known += list(most_promising(space, found, np.array(known), count, seed))
             if len(known) < samples + MORE:
-                found = predict_hybrid(space, np.array(known), times[known], seed=seed)
+                found = HybridPredictor(space, seed).predict(np.array(known), times[known])
         best = times[known].min()
     else:
         fit = predictor(method, space, seed)

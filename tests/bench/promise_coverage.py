@@ -16,7 +16,7 @@ import numpy as np
 from measured_spaces import KEY, kernel_and_gpu, known_keys, read_rows, run_all, space_of, spaces
 
 from perflex import Promise
-from perflex.search.described.hybrid import predict_hybrid
+from perflex.search.described.hybrid import HybridPredictor
 from perflex.search.pruning.promise import keep_by_promise
 
 FIELDS = [*KEY, "kept_share", "covered", "met"]
@@ -26,7 +26,7 @@ FOLDS = 5
 def predictions(method, space, index, measured, seed):
     """Return the predicted space, and predictions of the measured ones by models that did not see them."""
     if method == "hybrid":
-        found = predict_hybrid(space, index, measured, seed=seed, unseen=True)
+        found = HybridPredictor(space, seed).predict(index, measured, unseen=True)
         return found.predicted, found.unseen
     unseen = np.empty(len(index))
     fold = np.random.default_rng(seed).permutation(len(index)) % FOLDS
