@@ -18,6 +18,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+# The tests have a folder called uipick, too: the package must come first.
+sys.path[:0] = [str(Path(__file__).parents[2])]
 sys.path.append(str(Path(__file__).parents[1]))
 os.environ["PERFLEX_STORE"] = "off"
 

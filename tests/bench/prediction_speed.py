@@ -21,7 +21,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The tests have a folder called perflex, too: the package must come first.
+# The tests have a folder called uipick, too: the package must come first.
 sys.path[:0] = [str(Path(__file__).parents[2])]
 sys.path.append(str(Path(__file__).parents[1]))
 os.environ["PERFLEX_STORE"] = "off"

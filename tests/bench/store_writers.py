@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# The tests have a folder called perflex, too: the package must come first.
+# The tests have a folder called uipick, too: the package must come first.
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 PROCESSES = 8

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 TOP = Path(__file__).resolve().parents[2]
-# The tests have a folder called perflex, too: the package must come first.
+# The tests have a folder called uipick, too: the package must come first.
 sys.path[:0] = [str(TOP)]
 sys.path.append(str(TOP / "tests"))
 
