@@ -145,7 +145,7 @@ def _sub_group_size(cl: Any, device: Any, kernel: Any) -> int:
         pass
     if device.type & cl.device_type.CPU:
         return max(1, int(device.native_vector_width_float))
-    info = cl.kernel_work_group_info.PREFERREDWORK_GROUP_SIZE_MULTIPLE
+    info = cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE
     return max(1, int(kernel.get_work_group_info(info, device)))
 
 

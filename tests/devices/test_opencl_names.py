@@ -1,0 +1,31 @@
+"""Constants of pyopencl that the sources name: most are only reached on devices that a test machine lacks."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pyopencl as cl
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "perflex"
+
+
+def constants() -> list[tuple[str, str, str]]:
+    """Return file, group and name of each ``cl.group.NAME`` in the sources."""
+    found = []
+    for path in sorted(FOLDER.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Attribute(value=ast.Attribute(value=ast.Name(id="cl"), attr=group), attr=name):
+                    found.append((path.name, group, name))
+    return found
+
+
+def test_some_are_found() -> None:
+    assert len(constants()) >= 5
+
+
+@pytest.mark.parametrize(("file", "group", "name"), constants())
+def test_it_exists(file: str, group: str, name: str) -> None:
+    assert hasattr(getattr(cl, group), name), file
