@@ -83,6 +83,7 @@ class CountingOptions:
             raise UnsupportedKernelError(msg)
 
 
+# Compared by identity: comparing and hashing loopy kernels by value is slow.
 @dataclass(frozen=True, eq=False)
 class AnnotatedKernel:
     """A loopy kernel with `CountingOptions`; taken wherever a kernel is.
@@ -167,6 +168,7 @@ def annotate(
 
 
 def _merged(before: tuple[tuple[str, Any], ...], new: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    # Sorted: what is stated in another order is the same in the store.
     return tuple(sorted((dict(before) | dict(new)).items()))
 
 

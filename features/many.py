@@ -104,6 +104,7 @@ def count_rows(
     # The rows of one kernel go to one worker, which then describes the kernel only once.
     by_kernel: dict[int, list[int]] = {}
     for number, row in enumerate(rows):
+        # By identity: comparing loopy kernels by value is slow.
         by_kernel.setdefault(id(row.kernel), []).append(number)
     groups = list(by_kernel.values())
 
@@ -132,6 +133,7 @@ def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], t
             ]
         )
     except UnsupportedKernelError as error:
+        # A kernel that cannot be described is its row's affair; any other error ends the count.
         return CountedRow(refusal=error.message)
     counts_of(scop).keep()
     return CountedRow(values, matched, amounts)

@@ -87,6 +87,7 @@ def _of_machine(target: Target) -> list[str]:
 
 
 def _contained(scop: Scop) -> list[str]:
+    # An inventory is that of the family: any identifier of it will do to ask.
     found = parse_feature("f_op_float32_add").inventory(scop)
     found += parse_feature("f_chain_float32_add").inventory(scop)
     found += [access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
@@ -147,6 +148,7 @@ class _Counter:
 
     def _value(self, symbolic: QuasiPolynomial | Ratio) -> float | None:
         value = math.nan if self.sizes is None else float(symbolic.evaluate(self.sizes))
+        # nan where there are no sizes, or where a ratio has nothing touched below (`Ratio.evaluate`).
         return None if math.isnan(value) else value
 
     def _footprint(self, feature: FootprintFeature) -> CountedFootprint:

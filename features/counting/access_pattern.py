@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ACCESS = "f_mem_access"
 
+# Relations of two characters first: a regular expression takes the first alternative that fits.
 _CONSTRAINT = re.compile(r"(<=|>=|<|>|=)?(.+)")
 _BARE = re.compile(r"[^{}]+")
 _BRACED = re.compile(r"\{[^{}]*\}")

@@ -25,6 +25,7 @@ def reached_by_each(scop: Scop, barrier: Barrier, by_groups: QuasiPolynomial) ->
     None where work-groups differ in that.
     """
     launch = scop.launches[barrier.launch]
+    # The loops' iterations over all groups together: these are each group's own only if the totals agree.
     sequential = barrier.domain.project_out(isl.dim_type.set, 0, len(launch.groups) + len(launch.items))
     alike = QuasiPolynomial.points(sequential, scop.assumptions) * barrier.weight()
     difference = alike * launch.group_count + by_groups * -1

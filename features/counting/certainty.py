@@ -33,6 +33,7 @@ class Certainty:
     @property
     def relation(self) -> str:
         """How the true number relates to the count: ``"="``, ``"<="``, or ``"~"`` where the user stated something."""
+        # What was stated may be too low: with it, not even an upper bound is one.
         return "~" if self.stated else "<=" if self.bound else "="
 
     def __or__(self, other: Certainty) -> Certainty:

@@ -268,6 +268,7 @@ class ScopCounts:
         return self.cached(
             "launched sub-groups",
             (sub_group_size,),
+            # Rounded up: a last, partly filled sub-group takes a whole one.
             lambda: QuasiPolynomial.total(
                 one.group_count * -(-one.group_size // sub_group_size) for one in self.scop.launches
             ),

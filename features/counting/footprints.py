@@ -255,6 +255,7 @@ def _by_array(accesses: Iterable[AccessCounts], counts: CountsOfKernel) -> list[
         ways.setdefault(_way(item), []).append(item)
     parts = []
     for members in ways.values():
+        # Ids do for keys: statements and accesses live as long as the Scop that keeps these counts.
         key = frozenset((id(item.statement), id(item.access)) for item in members)
         if key not in counts.touched:
             counts.touched[key] = _points([_elements(item) for item in members], counts.scop.assumptions)
@@ -308,6 +309,7 @@ def _elements(item: AccessCounts) -> Any:
 
 def _union(sets: Sequence[Any]) -> Any:
     total = sets[0]
+    # A load and a store of one element make equal sets: found by hash, they spare isl a union.
     for elements in list(dict.fromkeys(sets))[1:]:
         total = total.union(elements)
     return total
@@ -323,4 +325,5 @@ def _is_within(part: Any, whole: Any) -> bool:
         with limited(SYMBOLIC_LIMIT):
             return bool(part.is_subset(whole))
     except TooManyOperationsError:
+        # Undecided counts as not covered, which errs towards "upper bound".
         return False

@@ -111,6 +111,7 @@ class Ratio:
                 if both.is_empty():
                     continue
                 text = quotient_text(_polynomial(self.numerator, both), _polynomial(self.denominator, both))
+                # Different pieces of isl's may give one formula: equal texts are one case.
                 cases[text] = cases[text].union(both) if text in cases else both
         return cases
 

@@ -49,6 +49,7 @@ def _cancelled(above: _Dense, below: _Dense, variables: int) -> tuple[_Dense, _D
         # Of polynomials in several variables, a common factor is rare and takes long to find.
         factor = _common_factor(above, below)
         above, below = _divide(above, factor)[0], _divide(below, factor)[0]
+    # In several variables at least common powers cancel: n*m/(n^2 + n) is m/(n + 1).
     lowest = [min(powers[axis] for powers in (*above, *below)) for axis in range(variables)]
     above, below = _lowered(above, lowest), _lowered(below, lowest)
     return _whole(above, below)
@@ -58,6 +59,7 @@ def _divide(above: _Dense, below: _Dense) -> tuple[_Dense, _Dense]:
     """Return (quotient, rest); with several variables the rest only says whether the division is exact."""
     quotient: _Dense = {}
     rest = dict(above)
+    # Tuples of exponents compare lexicographically, which is a monomial order: the largest is the leading term.
     lead = max(below)
     while rest:
         top = max(rest)

@@ -45,8 +45,10 @@ def _steps(statement: Statement, access: Access, axis: int) -> list[int | None]:
     function = access.relation.as_pw_multi_aff()
     steps: list[int | None] = []
     for position in range(axes):
+        # One piece without floors is the usual case, where the coefficient is the stride; differences take isl longer.
         pieces = function.get_at(position).get_pieces()
         plain = len(pieces) == 1 and _coefficient(pieces[0][1], axis)
+        # With several pieces `plain` is False, which is an int in Python.
         if isinstance(plain, int) and not isinstance(plain, bool):
             steps.append(plain)
         else:

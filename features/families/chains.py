@@ -92,6 +92,7 @@ class ChainFeature(FeatureDefaults):
         # A chain begins anew each time the loops are entered, and `after` operations of each are free.
         runs = counts.sub_group_runs(first, _outer_loops(counts.scop, first), sub_group_size).evaluate(sizes)
         beyond = np.maximum(0.0, every - self.after * np.asarray(runs, dtype=float))
+        # `after` is a number of operations of all kinds: what is free is spread over them in proportion.
         share = np.divide(beyond, every, out=np.zeros_like(beyond), where=np.asarray(every) > 0)
         return beyond, matching * share
 

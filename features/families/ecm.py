@@ -81,6 +81,7 @@ class EcmFeature(FeatureDefaults):
 
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the usual features of this family if the kernel accesses memory."""
+        # Private variables are taken as registers, which move nothing between levels.
         touches = any(
             scop.array(access.array).space != "private"
             for statement in scop.statements
@@ -99,6 +100,7 @@ def _estimated(scop: Scop, sizes: Sizes, machine: Machine) -> Mapping[str, Any]:
     from perflex.features.cpu.estimate import estimate_ecm
 
     used = {name: np.asarray(sizes[name]) for name in scop.parameters if name in sizes}
+    # Arrays are not hashable: shape and bytes stand for them.
     key = (tuple((name, array.shape, array.tobytes()) for name, array in sorted(used.items())), machine)
     # A model asks for several features of one computation.
     return scop.derived("ECM", key, lambda: estimate_ecm(scop, sizes, machine).features(), most=_KEPT)

@@ -90,6 +90,7 @@ class FootprintFamily:
         if identifier != FOOTPRINT and not identifier.startswith(f"{FOOTPRINT}_"):
             return None
         pattern = parse_pattern(identifier, FOOTPRINT)
+        # Behind an array or tag, _local may be part of the name (see `AccessPattern`).
         if pattern.array is None and pattern.tag is None:
             if pattern.space not in {None, "global"}:
                 msg = (

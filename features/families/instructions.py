@@ -49,6 +49,7 @@ class InstructionFeature(FeatureDefaults):
         if self.identifier != "f_inst_predication":
             return self.count(scop, size).evaluate(sizes)
         threads = InstructionFeature("f_inst_thread").count(scop, size).evaluate(sizes)
+        # Thread predication (Ding and Williams): work-item instructions over the lanes of all issued instructions.
         places = InstructionFeature("f_inst_total").count(scop, size).evaluate(sizes) * size
         # Where nothing runs, nothing is predicated.
         share = np.where(places > 0, threads / np.maximum(places, 1), 1.0)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perflex.features.target import Target
 
 _BARRIER = "f_sync_barrier_"
+# The paper counts the barriers that a single work-item encounters (end of Section 5, Section 6.1.3).
 _UNITS = {
     "f_sync_barrier_local": "barrier per work-item",
     "f_sync_barrier_global": "barrier per work-item",
@@ -69,6 +70,7 @@ class LaunchFeature(FeatureDefaults):
         total: Any = 0
         for launch in dict.fromkeys(barrier.launch for barrier in scop.barriers if barrier.kind == self.barrier):
             groups = counts.group_count(launch).evaluate(sizes)
+            # A launch without work-groups has no barriers: 0/1, not 0/0.
             total = total + counts.barriers(self.barrier, launch).evaluate(sizes) / np.maximum(groups, 1)
         return total
 

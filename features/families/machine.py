@@ -112,6 +112,7 @@ class MachineFeature(FeatureDefaults):
             return self._at(scop, {name: int(array) for name, array in used.items()}, target)
         result = np.empty(shape)
         spread = {name: np.broadcast_to(array, shape) for name, array in used.items()}
+        # Launches are resolved at one tuple of sizes, where their extents are numbers.
         for place in np.ndindex(shape):
             result[place] = self._at(scop, {name: int(array[place]) for name, array in spread.items()}, target)
         return result

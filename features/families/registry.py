@@ -44,6 +44,7 @@ _families: list[FeatureFamily] = [
 def register_family(family: FeatureFamily) -> None:
     """Add a family of features; later families are asked later."""
     _families.append(family)
+    # Identifiers that no family knew are cached as None; the new one may know them.
     _in_families.cache_clear()
 
 
@@ -103,6 +104,7 @@ def unregister_feature(identifier: str) -> None:
 
 
 def _find(identifier: str) -> Feature | None:
+    # Not cached: users register and unregister these at any time.
     if identifier in user_features:
         return user_features[identifier]
     return _in_families(identifier)

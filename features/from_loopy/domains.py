@@ -231,6 +231,7 @@ class DomainMaker:
         for domain in self._kernel.domains:
             position = domain.find_dim_by_name(kinds.set, iname)
             if position >= 0:
+                # i >= 0 as isl stores it: constant 0, coefficient 1, no other dimension.
                 return any(
                     constraint.get_constant_val() == 0
                     and constraint.get_coefficient_val(kinds.set, position) == 1
@@ -247,12 +248,14 @@ class DomainMaker:
         # The same function that loopy generates code with, so that both agree on which of several bounds it is.
         first = isl.PwAff.from_aff(get_hw_axis_base_for_codegen(self._kernel, iname)).project_domain_on_params()
         zero = first.eq_set(isl.PwAff("{ [0] }").project_domain_on_params())
+        # The bound need only be 0 for the sizes that the kernel is valid for.
         return None if self._assumptions.params().is_subset(zero.params()) else first
 
     def _renamed(self, inames: frozenset[str], source: Sequence[str]) -> Any:
         """Return loopy's domain with its dimensions in the given order, others projected out."""
         raw = self._trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(inames)))
         names = [raw.get_dim_name(isl.dim_type.set, i) for i in range(raw.dim(isl.dim_type.set))]
+        # Names without a loop (_gid0, _lid0) are new in the map's range and so unbounded; `_below` bounds them.
         order = isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(source)}] }}")
         return raw.apply(order).coalesce().align_params(self._assumptions.get_space())
 

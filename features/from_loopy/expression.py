@@ -174,6 +174,7 @@ class ExpressionReader:
         self._address(access)
 
     def _address(self, access: RawAccess) -> None:
+        # Optional (paper Section 5): common subexpression elimination makes this cost negligible (Section 6.1.2).
         if self.facts.options.subscripts:
             with self.taken_as(None):
                 self.read(self.types.address(access))
@@ -212,6 +213,7 @@ class ExpressionReader:
 
     def _component(self, expr: Any) -> RawAccess:
         """Return the access to one component of a vector, as in ``x[i].s0``."""
+        # OpenCL C's names of vector components.
         fields = {f"s{i:x}": i for i in range(16)} | {"x": 0, "y": 1, "z": 2, "w": 3}
         inner = expr.aggregate
         self.types.dtype_of(inner)  # a vector, no structure
@@ -358,6 +360,7 @@ class ExpressionReader:
             with self.only((condition,)):
                 self.read(chosen)
 
+    # Features have no word for conversions and negations: only what is converted or negated counts.
     def _map_type_cast(self, expr: Any) -> None:
         self.read(expr.child)
 
@@ -383,6 +386,7 @@ class ExpressionReader:
     def _combine(self, expr: Any, combiner: Any) -> None:
         """Count one step of a reduction over tuples: what is executed besides choosing between them."""
         name = type(combiner).__name__
+        # loopy generates one comparison of op2 with op1; what follows only selects.
         if name == "ArgExtOp":
             self.count("cmp", expr.parameters[0])
             return
@@ -391,5 +395,6 @@ class ExpressionReader:
         if kind is None:
             self._refuse(f"combines values by {name} ({expr})")
         else:
+            # Generated as `segment_flag2 ? op2 : combined`: nothing is combined where a segment begins.
             with self.only(guarded=True):
                 self.count(kind, expr.parameters[0])

@@ -63,6 +63,7 @@ def extract_scop(kernel: Any) -> Scop:
 
 
 def _from_store_or_extracted(kernel: Any, options: CountingOptions) -> Scop:
+    # The options' repr is the same in every process; their hash is not, since Python salts the hashes of strings.
     key = scop_key(kernel, "" if options == _DEFAULT_OPTIONS else repr(options))
     scop = None if key is None else kept_scop(key)
     if scop is None:
@@ -93,9 +94,11 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
         raise UnsupportedKernelError(msg)
     (name,) = t_unit.entrypoints
     try:
+        # Inlined, a callee's accesses have subscripts in the caller's arrays and loops, which is what is counted.
         for callee, callable_ in list(t_unit.callables_table.items()):
             if callee != name and isinstance(callable_, CallableKernel):
                 t_unit = lp.inline_callable_kernel(t_unit, callee)
+        # This realizes reductions: accumulators and their updates are instructions, as in the generated code.
         t_unit = lp.preprocess_program(t_unit)
         kernel = spare_race_check(t_unit[name], t_unit.callables_table)
         kernel = lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
@@ -131,6 +134,7 @@ class _Extraction:
             for insn_id, place in self.program.instructions
             for statement in self.maker.statements(insn_id, place, self._instances_of(insn_id, place))
         )
+        # After all statements: making them is what marks stand-ins as used.
         self.accesses.check_used()
         used = {access.array for statement in statements for access in statement.accesses}
         names = [name for name in (*self.kernel.arg_dict, *self.kernel.temporary_variables) if name in used]
@@ -161,6 +165,7 @@ class _Extraction:
 
     def _launch(self, ids: frozenset[str], host_loops: tuple[str, ...]) -> tuple[Launch, Any]:
         groups, items = self._grid(ids)
+        # The sub-group of a work-item comes from products of extents and ids: affine only if extents are numbers.
         if not all(isinstance(extent, int) for extent in items):
             msg = f"the work-group size {tuple(map(str, items))} is symbolic; fix it, e.g. with lp.fix_parameters"
             raise self._refuse(msg)
@@ -190,6 +195,7 @@ class _Extraction:
 
     def _simplified(self, expr: Any) -> QuasiPolynomial:
         polynomial = polynomial_in_parameters(expr, self.parameters).isl_object
+        # gist drops the conditions that the assumptions imply, which keeps formulas short.
         return QuasiPolynomial(polynomial.gist_params(self.assumptions.params()))
 
     def _array(self, name: str) -> Array:
@@ -200,6 +206,7 @@ class _Extraction:
         element = self.types.element(variable.dtype.numpy_dtype, f"array {name!r} of kernel {self.kernel.name!r}")
         shape = [self._simplified(extent) for extent in variable.shape or ()]
         strides = [self._simplified(stride) for stride in strides_of(variable, self.kernel.name)]
+        # A vector is an innermost axis. One of three components takes the space of four (OpenCL C, Alignment of Types).
         if element.lanes > 1:
             shape.append(QuasiPolynomial.constant(element.lanes))
             strides = [*(stride * element.width for stride in strides), QuasiPolynomial.constant(1)]
@@ -215,10 +222,12 @@ class _Extraction:
         return self._instances(self.kernel.id_to_insn[insn_id].within_inames, place)
 
     def _barrier(self, kind: str, origin: str | None, place: Place) -> Barrier:
+        # Barriers that loopy inserts have no instruction of their own; only the schedule says where they stand.
         if origin is not None and origin in self.kernel.id_to_insn:
             inames = self.kernel.id_to_insn[origin].within_inames
         else:
             inames = self._neighbour_inames(place)
+        # OpenCL: all work-items of a group reach a barrier, or none. Only group axes and loops bound its instances.
         groups, _, _ = self.domains.axes(inames)
         kept = frozenset(groups.values()) | frozenset(place.loops)
         domain = self._instances(kept, place, all_items=True).domain

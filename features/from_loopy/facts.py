@@ -118,8 +118,10 @@ class KernelTypes:
 
         strides = strides_of(self._kernel.get_var_descriptor(access.array), self._kernel.name)
         total: Any = 0
+        # strict=False: a component of a vector has one index more than loopy has strides.
         for stride, index in zip(strides, access.indices, strict=False):
             total = total + stride * index
+        # loopy simplifies subscripts with the same function: terms that cancel there cost nothing.
         return total if is_number(total) else simplify_using_aff(self._kernel, total)
 
 

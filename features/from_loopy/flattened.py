@@ -96,6 +96,7 @@ def _normalised(
 ) -> tuple[list[Any], bool]:
     """Carry between axes so that each lower one lies in [0, ratio), and tell whether all do."""
     distinct = True
+    # From the lowest axis up: what it carries moves the next one's range.
     for position in range(len(ratios) - 1, -1, -1):
         ratio = ratios[position]
         # isl decides this for one parameter only; a product of them is no affine limit.
@@ -114,6 +115,7 @@ def _carry(value: Any, ratio: str, domain: Any, parameters: Sequence[str]) -> tu
     """Return (k, value - k*ratio) with the latter in [0, ratio) for all instances; None if there is none."""
     image = align_parameters(domain.apply(isl.Map.from_pw_aff(value)), parameters)
     within = align_parameters(isl.Set(f"[{ratio}] -> {{ [v] : 0 <= v < {ratio} }}"), parameters)
+    # -1 is for descending indices: n*i - j with 1 <= j <= n is n*(i - 1) + (n - j).
     for carry in (0, -1, 1):
         shift = isl.Map(f"[{ratio}] -> {{ [v] -> [v - {carry}*{ratio}] }}")
         if image.apply(shift).is_subset(within):

@@ -49,8 +49,10 @@ def read_linearization(linearization: Sequence[Any]) -> Program:
     inside: list[str] | None = None
     host_loops: tuple[str, ...] = ()
     for item in linearization:
+        # A launch is listed when it ends, so that the length is the number of the one being read.
         place = Place(len(program.launches), tuple(loops), _position(counters, loops))
         if isinstance(item, CallKernel):
+            # Loops that are open at the call run on the host: each of their iterations is a launch.
             inside, host_loops = [], tuple(loops)
         elif isinstance(item, ReturnFromKernel):
             program.launches.append((frozenset(inside or ()), host_loops))

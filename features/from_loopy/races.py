@@ -23,6 +23,7 @@ _FEW = 3
 def spare_race_check(kernel: Any, callables: Any) -> Any:
     """Return a preprocessed kernel, without loopy's check for missing global barriers if that would find none."""
     written = kernel.global_var_names() & kernel.get_written_variables()
+    # With insert_gbarriers loopy does not check but inserts: turned off, the kernel would lose barriers.
     if kernel.options.insert_gbarriers or _pairs(kernel, written) <= _FEW or not _all_apart(kernel, callables, written):
         return kernel
     return kernel.copy(options=kernel.options.copy(disable_global_barriers=True))
@@ -40,12 +41,14 @@ def _touched(insn: Any, names: frozenset[str]) -> frozenset[str]:
 
 def _all_apart(kernel: Any, callables: Any, written: frozenset[str]) -> bool:
     """Return whether no two work-items touch the same element of a global array that is written."""
+    # Arrays with a common base storage overlap, which subscripts do not show.
     bases = kernel.get_temporary_to_base_storage_map()
     if any(name in bases for name in written):
         return False
     groups, items = kernel.get_grid_size_upper_bounds_as_exprs(callables)
     if not all(isinstance(extent, int) for extent in items):
         return False
+    # Groups may be symbolic and stay unbounded: what is injective over all groups is so over those launched.
     axes: dict[str, int | None] = {f"g{axis}": None for axis in range(len(groups))}
     axes |= {f"l{axis}": int(extent) for axis, extent in enumerate(items)}
     common: dict[str, list[Any]] = {}
@@ -53,6 +56,7 @@ def _all_apart(kernel: Any, callables: Any, written: frozenset[str]) -> bool:
         if subscript is None:
             return False
         known = common.setdefault(name, list(subscript))
+        # Only indices that all accesses share tell work-items apart: y[i, 0] and y[i, 1] both stay in row i.
         common[name] = [one if one == other else None for one, other in zip(known, subscript, strict=True)]
     return all(_is_injective(kernel, [one for one in found if one is not None], axes) for found in common.values())
 
@@ -65,12 +69,14 @@ def _accesses(
     from loopy.symbolic import DependencyMapper
     from pymbolic.primitives import Variable
 
+    # Subscripts are reported whole; an access inside of one is not, hence `unseen`.
     dependencies = DependencyMapper(include_subscripts=True)
     for insn in kernel.instructions:
         touched = _touched(insn, names)
         if not touched:
             continue
         places = _places(kernel, insn.within_inames)
+        # All work-items along an axis that the instruction lacks execute it, on the same elements.
         if not isinstance(insn, MultiAssignmentBase) or places is None or set(places.values()) != set(axes):
             yield next(iter(touched)), None
             continue
@@ -108,6 +114,7 @@ def _is_injective(kernel: Any, expressions: list[Any], axes: Mapping[str, int | 
     from loopy.symbolic import get_dependencies, guarded_pwaff_from_expr
 
     sizes = sorted(kernel.all_params())
+    # To drop an index can only make the map less injective: in doubt, loopy checks.
     usable = [one for one in expressions if get_dependencies(one) <= {*axes, *sizes}]
     space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=list(axes), params=sizes)
     within = isl.Set.universe(space)

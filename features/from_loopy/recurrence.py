@@ -26,6 +26,7 @@ def path_from(reader: ExpressionReader, expr: Any, name: str) -> list[tuple[str,
     paths = [path for child in children if (path := path_from(reader, child, name)) is not None]
     if not paths:
         return None
+    # Asked of the reader, so that chains and operation features agree on what an expression costs.
     own = reader.operations_of(expr)
     for child in children:
         own.subtract(reader.operations_of(child))
@@ -43,6 +44,7 @@ def _path_through_sum(reader: ExpressionReader, expr: Any, name: str) -> list[tu
         if path is None:
             continue
         # Added from left to right: every later addition waits for this term.
+        # n terms have n - 1 additions, of which the first joins the terms 0 and 1.
         first = max(1, position)
         additions = [("madd" if feeds[k] or (k == 1 and feeds[0]) else "add", dtype) for k in range(first, len(terms))]
         if feeds[position] and ("mul", dtype) in path and additions:

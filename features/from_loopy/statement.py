@@ -65,6 +65,7 @@ class StatementMaker:
             stated = _joined(stated, self._read_code(insn, reader))
         made: list[Statement] = []
         for where, work in reader.work.items():
+            # Where() comes first and is kept even if it does nothing: it carries the recurrence and what is assigned.
             whole = where == Where()
             if not whole and not (work.operations or work.loads or work.stores):
                 continue
@@ -100,6 +101,7 @@ class StatementMaker:
             # The generated code tests several one after the other, the first one only once for several
             # instructions in a row that share it.
             several = len(insn.predicates) > 1 or insn.id in self.sharing
+            # Predicates are a frozenset: its order, and so that of the statements, would differ between processes.
             for predicate in sorted(insn.predicates, key=str):
                 # Loops that a condition does not depend on are inside of it.
                 outside = bool(set(loops) - get_dependencies(predicate))
@@ -112,6 +114,7 @@ class StatementMaker:
                 reader.read(insn.expression)
             for assignee in insn.assignees:
                 reader.write(assignee)
+            # An update may be generated as a compare-and-swap loop, which runs again when another work-item was faster.
             for atomicity in getattr(insn, "atomicity", ()):
                 if isinstance(atomicity, AtomicUpdate):
                     reader.count("atomic", insn.assignee)
@@ -144,6 +147,7 @@ class StatementMaker:
                 "InstructionCounts.of({'float32_add': 1}, loads=['x[i]'], stores=['y[i]'])})"
             )
             raise UnsupportedKernelError(msg, kernel=kernel, instruction=insn.id)
+        # Where a predicate of literal code holds is not looked at: its counts are upper bounds.
         with reader.only(guarded=bool(insn.predicates)):
             for name, count in counts.operations:
                 reader.add_operations(*_operation_of(name, insn.id), count)
@@ -164,6 +168,7 @@ class StatementMaker:
                 "the kernel; write e.g. 'x[i]'"
             )
             raise UnsupportedKernelError(msg, kernel=kernel, instruction=insn.id)
+        # Transformations rewrite iname_exprs, which give meaning to the code's names, but not the text of the user.
         return rewritten(self.facts.kernel, substituted(parsed, dict(insn.iname_exprs)))
 
     # where it does it

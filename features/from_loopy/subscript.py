@@ -96,6 +96,7 @@ class AccessMaker:
         relation = isl.Map.from_domain(isl.Set.universe(instances.space))
         found = [quasi_affine(index, instances.space) for index in indices]
         axes = strides_of(self._kernel.get_var_descriptor(array), self._kernel.name) if indices else ()
+        # Accesses in the array's own axes number its elements alike, so that their footprints can be united.
         if all(affine is not None for affine in found):
             for affine in found:
                 relation = relation.flat_range_product(isl.Map.from_pw_aff(affine))
@@ -173,6 +174,7 @@ class AccessMaker:
         from pymbolic import var
 
         axes = {axis: var(name) for axis, name in instances.axes.items()}
+        # Behind a dummy name several subscripts parse as one index tuple.
         parsed = parsed_by_user(f"_[{value}]", f"{value!r}, stated for {key}", self._kernel.name)
         return tuple(substituted(rewritten(self._kernel, index), axes) for index in parsed.index_tuple)
 
@@ -231,6 +233,7 @@ def parsed_by_user(text: str, what: str, kernel_name: str) -> Any:
 
 def rewritten(kernel: Any, expr: Any) -> Any:
     """Return an expression in the loop variables that transformations made of the original ones."""
+    # In the order of transformations: later ones rewrite names that earlier ones made.
     for rewrites in kernel.applied_iname_rewrites:
         expr = substituted(expr, dict(rewrites))
     return expr

@@ -54,6 +54,7 @@ def terms_of(total: Any) -> list[Any]:
 
 def _folded(parts: list[Any]) -> list[Any]:
     """Let the numbers that come first be one, as compilers do."""
+    # Floating-point arithmetic is not associative: compilers fold no number behind a variable.
     numbers = next((i for i, part in enumerate(parts) if not is_constant(part)), len(parts))
     return parts[max(0, numbers - 1) :]
 
@@ -91,6 +92,7 @@ def is_product(expr: Any) -> bool:
     method = getattr(expr, "mapper_method", None)
     if method == "map_product" and not is_constant(expr):
         parts = factors(expr)
+        # A single factor beside a sign may be a square, as in -x**2: that is a product to fuse.
         return len(parts) >= 2 or any(is_product(part) for part in parts)
     return method == "map_power" and is_square(expr)
 

@@ -92,6 +92,7 @@ class TripCounts:
                     f"give {loop!r} a domain of its own"
                 )
                 raise self._refuse(what, loop)
+        # If sizes bound all loops as well, one stated count among those involved is enough.
         needed = sorted(above | below) or sorted(involved - set(self._stated))[: not involved & set(self._stated)]
         for loop in needed:
             if loop not in self._stated:
@@ -100,6 +101,7 @@ class TripCounts:
                     f"in the kernel); state its average, e.g. annotate(kernel, trip_counts={{{loop!r}: 8}})"
                 )
                 raise self._refuse(what, loop)
+            # A parallel loop's extent is the launch's, fixed before the kernel computes anything.
             if self._is_parallel(loop):
                 msg = f"has a parallel loop {loop!r} whose extent depends on the data"
                 raise self._refuse(msg, loop)

@@ -32,6 +32,7 @@ class CountMemory:
 
     def get(self, name: str, compute: Callable[[], _Value]) -> _Value:
         """Return the value of that name: a quasi-polynomial, text, number, truth value, None, or tuples of those."""
+        # Reading a dict is atomic in CPython: values that are there do not wait for isl.
         try:
             return self._values[name]  # type: ignore[no-any-return]
         except KeyError:
@@ -59,6 +60,7 @@ class CountMemory:
         return record
 
     def _polynomial(self, record: list[Any]) -> QuasiPolynomial:
+        # The text says nothing of deferred parts: polynomials that have some are not shared by it.
         text, _, _, deferred = record
         if deferred:
             return polynomial_from_record(record)

@@ -40,6 +40,7 @@ def kernel_key(kernel: Any, options: str = "") -> str:
         The kernel holds something that has no persistent hash.
     """
     text = f"{options}|{_WRITERS[type(kernel)](kernel)}"
+    # Python's strings may hold lone surrogates, which strict UTF-8 refuses.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -118,6 +119,7 @@ def _points_text(value: Any) -> str:
     if len(names) > 1:
         value = align_parameters(value, sorted(names))
     head, colon, conditions = str(value).partition(" : ")
+    # The order of conditions says nothing within one conjunction; across "or", or in a quantifier's scope, it does.
     if "exists" not in conditions and " or " not in conditions:
         conditions = " and ".join(sorted(conditions.removesuffix(" }").split(" and ")))
     return f"<{type(value).__name__} {head}{colon}{conditions}>"
@@ -125,6 +127,7 @@ def _points_text(value: Any) -> str:
 
 @lru_cache(maxsize=256)
 def _dtype_text(dtype: np.dtype[Any]) -> str:
+    # A structure's str has its size only; descr has the fields.
     return f"<dtype {dtype.str} {dtype.descr if dtype.names else ''}>"
 
 

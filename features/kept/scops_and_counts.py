@@ -81,6 +81,7 @@ def keep_scop(key: str, scop: Scop) -> None:
     if store is None:
         return
     digest = content_hash(scop)
+    # Housekeeping first: rows of a version that is not listed as used would be deleted by other processes.
     store.write(
         [
             *_housekeeping(store),
@@ -99,6 +100,7 @@ def kept_counts(scop: Scop) -> dict[str, Any]:
     if store is None:
         return {}
     records: dict[str, Any] = {}
+    # Every run adds a portion with what it counted anew.
     query = "SELECT digest, text FROM counts WHERE scop = ? AND version = ? ORDER BY number"
     for digest, text in store.read(query, (content_hash(scop), counting_version())):
         if text_hash(text) != digest:
@@ -136,5 +138,6 @@ def _housekeeping(store: Store) -> list[tuple[str, tuple[Any, ...]]]:
         ),
         ("DELETE FROM kernels WHERE version NOT IN (SELECT version FROM versions)", ()),
         ("DELETE FROM counts WHERE version NOT IN (SELECT version FROM versions)", ()),
+        # After the kernels: a description stays as long as one kernel refers to it.
         ("DELETE FROM scops WHERE digest NOT IN (SELECT scop FROM kernels)", ()),
     ]

@@ -11,6 +11,7 @@ from perflex.child_process import AskedProcess, ChildLostError
 
 # A loaded machine gives a process less than all of a core.
 _PATIENCE = 20.0
+# The first answer includes the start of Python and the import of islpy.
 _START_S = 60.0
 
 
@@ -42,6 +43,7 @@ class CardProcess:
             try:
                 answer: str = self._running().ask((seconds, points, assumptions), _START_S + _PATIENCE * seconds)
             except (ChildLostError, OSError):
+                # Out of time, the worker was ended; the next set gets a new one.
                 return None
             return answer or None
 

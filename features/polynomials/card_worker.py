@@ -19,10 +19,12 @@ import islpy as isl
 
 def _allow(seconds: float) -> None:
     """Let this process compute for so long from now on; 0 for ever."""
+    # ITIMER_PROF counts processor time; SIGPROF, which it ends with, terminates a process by default.
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _count(points: str, assumptions: str) -> str:
+    # What barvinok refuses has the empty answer, and is treated like what takes too long.
     with suppress(isl.Error):
         assumed = isl.Set(assumptions).params()
         return str(isl.Set(points).card().coalesce().gist_params(assumed))

@@ -52,15 +52,18 @@ def limited(operations: int) -> Iterator[None]:
     """
     context = isl.DEFAULT_CONTEXT
     with ISL_LOCK:
+        # isl holds the limit against all operations since the last reset.
         context.reset_operations()
         context.set_max_operations(operations)
         try:
             yield
         except isl.Error as error:
+            # islpy has one class for all errors of isl: only the text tells this one.
             if "maximal number of operations" in str(error):
                 raise TooManyOperationsError from None
             raise
         finally:
+            # The limit is the context's, which all share; 0 is none.
             context.set_max_operations(0)
             context.reset_operations()
 
@@ -128,6 +131,7 @@ def _only(piece: Any, group: set[int]) -> Any:
     last = piece.dim(kinds.set)
     while last:
         first = last - 1
+        # From the last dimension on, and neighbours at once: projecting out renumbers what is behind.
         if first not in group:
             while first and first - 1 not in group:
                 first -= 1
@@ -158,6 +162,7 @@ def _existential_variables(domain: Any) -> int:
     most = 0
     if domain.is_params() or not any(piece.dim(isl.dim_type.div) for piece in domain.get_basic_sets()):
         return most
+    # In isl's text a floor has its definition: exists (e0 = floor((n)/2), e1: ...).
     for quantified in _QUANTIFIER.findall(str(domain)):
         most = max(most, sum("=" not in variable for variable in quantified.split(",")))
     return most

@@ -34,6 +34,7 @@ class computed_once(Generic[_Value]):  # noqa: N801 - used as a decorator
     def __get__(self, owner: object | None, kind: type | None = None) -> Self | _Value:
         if owner is None:
             return self
+        # Two threads may both compute: the values are equal. Later reads find __dict__ first: there is no __set__.
         value = self._compute(owner)
         owner.__dict__[self._name] = value
         return value

@@ -32,6 +32,7 @@ class ParsedWhenRead:
         values["_texts"] = texts
         values["_text_order"] = order
         made = cls.__new__(cls)
+        # Frozen dataclasses refuse plain assignment.
         object.__setattr__(made, "__dict__", values)
         return made
 
@@ -43,6 +44,7 @@ class ParsedWhenRead:
     if not TYPE_CHECKING:  # a type checker would take every name for an attribute
 
         def __getattr__(self, name: str) -> Any:
+            # copy and pickle ask for attributes while __dict__ is still empty.
             texts = self.__dict__.get("_texts", {})
             if name not in texts:
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
@@ -51,6 +53,7 @@ class ParsedWhenRead:
             return value
 
 
+# Statements share domains, and accesses relations: equal texts become one isl object.
 @lru_cache(maxsize=4096)
 def _parsed(kind: Any, text: str, order: tuple[str, ...]) -> Any:
     with ISL_LOCK:

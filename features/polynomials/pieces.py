@@ -40,6 +40,7 @@ class Affine:
             value = value + coefficient * sizes[name]
         for coefficient, floor in self.floors:
             value = value + coefficient * floor(sizes)
+        # // rounds down for negative values, too, as isl's floor does and C's division does not.
         return value // self.denominator if self.denominator != 1 else value
 
     def names(self) -> set[str]:
@@ -190,6 +191,7 @@ def bound_of(piece: Piece, magnitude: Mapping[str, float]) -> float:
     """Return an upper bound of every intermediate value of the piece's polynomial, given those of the parameters."""
 
     def of_affine(affine: Affine) -> float:
+        # Not divided by the denominator: the numerator is an intermediate value as well.
         value = float(abs(affine.constant))
         value += sum(abs(c) * magnitude[name] for name, c in affine.parameters)
         value += sum(abs(c) * of_affine(floor) for c, floor in affine.floors)
@@ -199,6 +201,7 @@ def bound_of(piece: Piece, magnitude: Mapping[str, float]) -> float:
     for term in piece.terms:
         value = float(abs(term.coefficient))
         for name, exponent in term.parameters:
+            # At least 1: a small factor must not hide how large the product of the others becomes.
             value *= max(1.0, magnitude[name]) ** exponent
         for floor, exponent in term.floors:
             value *= max(1.0, of_affine(floor)) ** exponent

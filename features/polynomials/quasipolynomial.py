@@ -139,6 +139,7 @@ class QuasiPolynomial(ParsedWhenRead):
         if not isinstance(other, QuasiPolynomial):
             if other == 1:
                 return self
+            # isl.Val takes fractions as text only.
             scaled = self.isl_object.scale_val(isl.Val(str(other)))
             return QuasiPolynomial(scaled, tuple((factor * other, sets) for factor, sets in self.deferred))
         left, right = self.isl_object, other.isl_object
@@ -156,6 +157,7 @@ class QuasiPolynomial(ParsedWhenRead):
     @property
     def is_zero(self) -> bool:
         """Whether the value is zero for all sizes."""
+        # isl may keep pieces on which the polynomial is 0.
         return not self.deferred and all(not piece.terms for piece in self.pieces)
 
     def evaluate(self, sizes: Mapping[str, Any]) -> Any:
@@ -186,6 +188,7 @@ class QuasiPolynomial(ParsedWhenRead):
         used = {name: sizes[name] for name in self.parameters}
         if any(isinstance(value, np.ndarray) for value in used.values()):
             return self._evaluate_arrays(used) + self._deferred_arrays(used)
+        # numpy's integers overflow at 64 bits, Python's do not.
         whole = {name: int(value) for name, value in used.items()}
         return self._evaluate_scalars(whole) + self._deferred_scalars(whole)
 
@@ -204,6 +207,7 @@ class QuasiPolynomial(ParsedWhenRead):
         for factor, domains in self.deferred:
             if not domains:
                 total = total + factor.evaluate(sizes)
+        # Sets are counted for one tuple of sizes at a time, polynomials for whole arrays.
         counted = QuasiPolynomial(isl.PwQPolynomial("{ 0 }"), tuple(part for part in self.deferred if part[1]))
         return total + counted._counted_arrays(sizes) if counted.deferred else total
 
@@ -211,11 +215,14 @@ class QuasiPolynomial(ParsedWhenRead):
         names = list(sizes)
         arrays = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in names))
         flat = np.stack([array.ravel() for array in arrays], axis=1)
+        # A set may take seconds to count: each tuple of sizes only once.
         distinct, place = np.unique(flat, axis=0, return_inverse=True)
         values = [float(self._deferred_scalars(dict(zip(names, map(int, row), strict=True)))) for row in distinct]
+        # Some versions of numpy 2 return this inverse with an extra axis.
         return np.array(values)[place.ravel()].reshape(arrays[0].shape)
 
     def _evaluate_scalars(self, sizes: Mapping[str, int]) -> int | Fraction:
+        # isl's pieces are disjoint, and where none holds the value is 0.
         for piece in self.pieces:
             if piece.holds(sizes):
                 whole, rest = divmod(piece.numerator(sizes), piece.denominator)
@@ -234,6 +241,7 @@ class QuasiPolynomial(ParsedWhenRead):
             exact = {name: array.astype(kind) for name, array in arrays.items()}
             inside = piece.holds(exact)
             quotient = np.asarray(piece.numerator(exact) / piece.denominator, dtype=np.float64)
+            # A conjunction without constraints: `holds` then returns the plain True that it began with.
             if inside is True:
                 return np.array(np.broadcast_to(quotient, shape))
             result = np.where(np.asarray(inside, dtype=bool), quotient, result)

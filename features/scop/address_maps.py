@@ -106,6 +106,7 @@ def _pieces_of(scop: Scop, statement: Statement, accesses: list[Access]) -> list
     domain = statement.domain.coalesce()
     for access in accesses:
         for subdomain, function in _functions(scop, access):
+            # plain_is_universe only looks at constraints; is_subset may solve integer programmes.
             if subdomain.plain_is_universe() or domain.is_subset(subdomain):
                 whole.append((access, function))
             else:
@@ -129,6 +130,7 @@ def _conjunctions(
 ) -> list[Conjunction]:
     if not accesses:
         return []
+    # Rows need a floor for each local variable; isl computes these only when asked to.
     conjunctions = domain.compute_divs().get_basic_sets()
     # An instance in two conjunctions would count twice.
     if len(conjunctions) > 1:
@@ -192,6 +194,7 @@ class _Reader:
 
     def _floor(self, function: Any) -> Column:
         floor = Floor(*self.read(function))
+        # `read` has added the floors inside this one: a floor refers to earlier ones only.
         if floor not in self.floors:
             self.floors.append(floor)
         return "f", self.floors.index(floor)

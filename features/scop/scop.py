@@ -350,6 +350,7 @@ class Scop(ParsedWhenRead):
             raise MissingSizeError(msg, kernel=self.name, parameters=tuple(missing))
         import numpy as np
 
+        # As a polynomial, the assumptions are tested for arrays of sizes at once, and without isl.
         holds = self.validity.evaluate({name: sizes[name] for name in self.parameters})
         if not np.all(np.asarray(holds, dtype=float) == 1.0):
             given = ", ".join(f"{name}={sizes[name]}" for name in self.parameters)

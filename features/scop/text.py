@@ -21,6 +21,7 @@ def scop_to_text(scop: Scop) -> str:
 
     def compute() -> str:
         document = {**scop_document(scop), "validity": polynomial_record(scop.validity)}
+        # Fields in their order, no spaces: `content_hash` digests this very text.
         return json.dumps(document, separators=(",", ":"))
 
     return scop.derived("text", (), compute)
@@ -55,6 +56,7 @@ def scop_from_text(text: str) -> Scop:
         "arrays": tuple(_array(item) for item in document["arrays"]),
         "statements": tuple([_statement(item, names) for item in document["statements"]]),
         "barriers": tuple([_barrier(item, names) for item in document["barriers"]]),
+        # Checking sizes reads its pieces only, so that nothing needs to be parsed.
         "validity": polynomial_from_record(document["validity"]),
     }
     scop = Scop.with_texts(values, {"assumptions": (isl.Set, document["assumptions"])})
@@ -74,6 +76,7 @@ def _polynomials(texts: list[str]) -> tuple[QuasiPolynomial, ...]:
 
 def _statement(item: dict[str, Any], names: tuple[str, ...]) -> Statement:
     """Make a statement of what `json` read, which is used up."""
+    # Popped: left among the values, the text would be taken for the parsed field.
     texts = {"domain": (isl.Set, item.pop("domain"))}
     item["accesses"] = tuple([_access(access, names) for access in item["accesses"]])
     item["operations"] = _operations(item["operations"])
@@ -103,6 +106,7 @@ def _operations(items: list[dict[str, Any]]) -> tuple[Operation, ...]:
     return tuple([_operation(item["kind"], item["dtype"], item["count"]) for item in items])
 
 
+# Most operations of a kernel are equal: they share one object.
 _operation = lru_cache(maxsize=1024)(Operation)
 
 

@@ -15,6 +15,7 @@ DTYPES = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
 )  # fmt: skip
 
+# madd is a product that feeds a sum (paper Section 5), fma a call of that function.
 OPERATIONS = (
     "add", "mul", "madd", "div", "floordiv", "mod", "pow", "min", "max", "abs", "cmp", "bit", "shift", "atomic",
     "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "fma",

@@ -19,6 +19,7 @@ SCHEMA = "perflex-scop/1"
 
 def scop_to_yaml(scop: Scop) -> str:
     """Return the Scop as YAML text; `scop_from_yaml` restores an equal Scop."""
+    # Wide: PyYAML folds at 80 columns, in the middle of isl's sets.
     return yaml.safe_dump(scop_document(scop), sort_keys=False, width=1_000_000)
 
 
@@ -33,6 +34,7 @@ def _document(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         document = {field.name: _document(getattr(value, field.name)) for field in fields(value)}
         if isinstance(value, (Statement, Barrier)):
+            # Neither YAML nor JSON has fractions: 5/6 goes as text.
             document["averages"] = {loop: str(average) for loop, average in value.averages}
         return document
     if isinstance(value, tuple):
@@ -165,6 +167,7 @@ class _Reader:
     def _averages(item: Any, where: str) -> tuple[tuple[str, Fraction], ...]:
         averages = item.get("averages") or {}
         try:
+            # By way of the text: 0.1 in YAML is a tenth, not the binary number next to it.
             return tuple((str(loop), Fraction(str(average))) for loop, average in averages.items())
         except (AttributeError, ValueError):
             msg = f"Scop description: averages of {where} must map loops to numbers, e.g. {{j: 5/6}}, not {averages!r}"
