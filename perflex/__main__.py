@@ -67,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PerflexError as error:
         if terminal.debug:
             raise
+        # A compiler's or driver's message within it may span several lines.
         sys.stderr.write(f"perflex: error: {' '.join(error.message.split())}\n")
         return _FAILED_WORK if isinstance(error, _WORK_ERRORS) else _BAD_INPUT
     return 0
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _code(ending: SystemExit) -> int:
     if ending.code is None:
         return 0
+    # As Python itself does: SystemExit with a text as its code ends the process with 1.
     return ending.code if isinstance(ending.code, int) else _FAILED_WORK
 
 

@@ -136,6 +136,7 @@ class ChildProcess:
         return True
 
     def _ends_within(self, limit_s: float) -> bool:
+        # Polled: Popen.wait would take the exit code, and with it free the group's number before the group is ended.
         end, pause = time.monotonic() + limit_s, 0.001
         while not self._has_ended():
             left = end - time.monotonic()
@@ -192,11 +193,13 @@ class AskedProcess(ChildProcess):
         self._answered = False
         try:
             self._connection.send(request)
+            # At the end of the connection poll is true, too; then recv raises EOFError.
             if not self._connection.poll(limit_s):
                 reason = f"no end within {limit_s:.3g} s"
                 raise ChildLostError(reason, kind="hang")
             answer = self._connection.recv()
             self._answered = True
+        # Pipe() is a socket pair: its other end's death is an end of file, or a reset where a request was left unread.
         except (EOFError, BrokenPipeError, ConnectionResetError) as error:
             raise ChildLostError(self._how_it_ended(begun), kind="crash") from error
         finally:
@@ -220,6 +223,7 @@ class AskedProcess(ChildProcess):
         ending = "ended without a word"
         if code is not None:
             ending = signal_name(-code) if code < 0 else f"exit code {code}"
+        # The kernel's out-of-memory killer gives a process no chance to write why it ended.
         if code == -signal.SIGKILL:
             ending += ", as the system does when memory runs out"
         return f"{ending}; its last words: {last}" if last else ending
@@ -241,10 +245,12 @@ class StreamReader:
         self._most_bytes = most_bytes
         self.tail = b""
         self.count = 0
+        # A daemon: a left-behind process that holds the stream open must not keep this one from its end.
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def _read(self) -> None:
+        # os.read returns what there is; the stream's own read would wait for the whole number of bytes.
         while data := os.read(self._stream.fileno(), 1 << 16):
             self.tail = (self.tail + data)[-self._most_bytes :]
             self.count += len(data)
@@ -252,12 +258,14 @@ class StreamReader:
     def finish(self) -> None:
         """Wait for the end of the stream and close it; a process that was left behind may hold it open."""
         self._thread.join(_END_LIMIT_S)
+        # Closing below a thread that reads would free the descriptor's number for another file.
         if not self._thread.is_alive():
             self._stream.close()
 
     def last_line(self, begun: int = 0) -> str:
         """Return the last informative line of what came after the first `begun` bytes."""
         new = max(0, self.count - begun)
+        # Not [-0:], which is all of it; and the cut of the tail may fall within a character.
         text = self.tail[-new:].decode(errors="replace") if new else ""
         lines = [line.strip() for line in text.splitlines() if line.strip() and not _STACK_DUMP.match(line.strip())]
         return lines[-1][:_MOST_CHARACTERS] if lines else ""

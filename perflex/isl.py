@@ -40,6 +40,7 @@ def _of_set(name: str) -> Callable[..., Any]:
 def _mend() -> None:
     # loopy 2025.2 calls these; islpy 2026 has them no longer, and clipped loops, scans and slabs fail.
     if not hasattr(isl.Aff, "is_equal"):
+        # isl compares single affine expressions in this way only.
         isl.Aff.is_equal = isl.Aff.plain_is_equal
     for name in ("find_dim_by_name", "dim_min", "dim_max", "subtract"):
         if not hasattr(isl.BasicSet, name):

@@ -27,8 +27,10 @@ def progress_bar(title: str, console: Console, *, hidden: bool = False) -> Itera
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
+    # Brackets in a kernel's label are no markup.
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Bar(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden) as bar:
+        # Without a total the bar pulses until the first report.
         task = bar.add_task(title, total=None)
 
         def show(done: int, total: int, doing: str) -> None:

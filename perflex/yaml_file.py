@@ -94,12 +94,14 @@ class Section:
 
     def _misfit(self, schema: type[Fields], error: str) -> FileFormatError:
         """Return the error for what msgspec says of the content, at the line where it says it."""
+        # msgspec ends its messages with the place: Expected `int`, got `str` - at `$.parameters[0].value`.
         message, _, place = error.partition(" - at `$")
         kind: Any = inspect.type_info(schema)
         value: Any = self
         steps: list[str | int] = []
         for name, index in _STEPS.findall(place):
             step = name or index
+            # msgspec writes an entry of a mapping with free keys as [...], without its key.
             if index == "...":
                 step = self._culprit(value, schema, error)
             elif index:
@@ -167,6 +169,7 @@ def _wrong_value(message: str, kind: Any, value: Any) -> str:
     if found is None:
         return f"{message}, not {shown}"
     wanted, comparison, bound = found.groups()
+    # inf and nan fail the bounds of Finite, and 1.8e308 in a message would puzzle its reader.
     if comparison and isinstance(value, float) and not math.isfinite(value):
         return f"a finite number must stand here, not {shown}"
     if comparison:
@@ -219,6 +222,8 @@ def read_yaml(path: Path | str, schema: str) -> Section:
 
 def _parse(text: str, path: Path) -> Any:
     try:
+        # Composed, not loaded: nodes know their lines, and no tag constructs an object.
+        # An alias needs an anchor, so that without any "&" the search for aliases is spared.
         node = yaml.compose(text, Loader=yaml.SafeLoader) if "&" not in text else _compose_without_aliases(text)
         return _build(node, path, "") if node is not None else None
     except yaml.MarkedYAMLError as error:
@@ -229,6 +234,7 @@ def _parse(text: str, path: Path) -> Any:
     except yaml.YAMLError as error:
         msg = f"{path} is no YAML: {' '.join(str(error).split())}; it is damaged or foreign"
         raise FileFormatError(msg, path=path) from error
+    # PyYAML and `_build` descend into each level by a call.
     except RecursionError as error:
         msg = f"{path} is nested too deeply; it is not a file of perflex"
         raise FileFormatError(msg, path=path) from error
@@ -248,6 +254,7 @@ def _build(node: yaml.Node, path: Path, where: str) -> Any:
     if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
         section = Section(path, where, {}, {}, node.start_mark.line + 1)
         for key_node, value_node in node.value:
+            # As written: YAML itself would read the key `on` as true, and 1 as a number.
             key = key_node.value
             line = key_node.start_mark.line + 1
             # YAML's parsers silently take the last of two equal keys.
@@ -259,6 +266,7 @@ def _build(node: yaml.Node, path: Path, where: str) -> Any:
         return section
     if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
         return [_build(entry, path, f"{where}[{index}]") for index, entry in enumerate(node.value)]
+    # Mappings and lists with a tag of their own are refused there, too.
     return _scalar(node)
 
 
@@ -272,6 +280,7 @@ def _scalar(node: yaml.Node) -> Any:
         return node.value
     try:
         return yaml.constructor.SafeConstructor().construct_object(node)
+    # Such as a whole number of more than 4300 digits, the most that Python converts.
     except ValueError as error:
         raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from error
 
@@ -310,6 +319,7 @@ def write_yaml(path: Path | str, content: Mapping[str, Any]) -> None:
     text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=False, width=110)
     temporary = ""
     try:
+        # A temporary file is readable for its owner alone; the new file gets the rights of the one that it replaces.
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
         # In the same folder, for only within one file system a rename is one step; and on the disk before it.
         with tempfile.NamedTemporaryFile(

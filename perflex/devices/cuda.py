@@ -69,6 +69,7 @@ def load_cupy() -> Any:
     except (ImportError, OSError, AttributeError, RuntimeError) as error:
         msg = f"{cupy_name()} does not load: {first_line(error)}; install the one for the driver's CUDA version"
         raise DeviceError(msg) from error
+    # cudaDriverGetVersion gives 0, and no error, where no driver is installed.
     if not supported:
         msg = f"{cupy_name()} finds no NVIDIA driver ({CUDA_LIBRARY}); install one, or use OpenCL devices"
         raise DeviceError(msg)
@@ -118,11 +119,13 @@ def properties_of(cupy: Any, number: int) -> dict[str, Any]:
         "compute_units": int(facts["multiProcessorCount"]),
         "local_memory_bytes": int(facts["sharedMemPerBlock"]),
         "global_memory_bytes": int(facts["totalGlobalMem"]),
+        # CUDA limits a single buffer by the device's memory only.
         "max_allocation_bytes": int(facts["totalGlobalMem"]),
         "max_work_group_size": int(facts["maxThreadsPerBlock"]),
         "max_work_item_sizes": [int(size) for size in facts["maxThreadsDim"]],
         "max_groups": [int(size) for size in facts["maxGridSize"]],
         "timer_resolution_ns": _EVENT_RESOLUTION_NS,
+        # Every NVIDIA GPU from compute capability 1.3 on has it.
         "double_precision": True,
         "api": "cuda",
         "compute_capability": f"{facts['major']}.{facts['minor']}",
@@ -136,6 +139,7 @@ def _driver(cupy: Any) -> str:
         major, minor = cuda.nvrtc.getVersion()
     except (RuntimeError, OSError) as error:
         made_for = int(cuda.driver.get_build_version()) // 1000
+        # From CUDA 13 on the wheels' names have no suffix.
         package = "nvidia-cuda-nvrtc" if made_for >= 13 else f"nvidia-cuda-nvrtc-cu{made_for}"
         msg = f"{cupy_name()} finds no compiler, NVRTC ({first_line(error)}); pip install {package}, or CUDA's toolkit"
         raise DeviceError(msg) from error
@@ -149,5 +153,6 @@ def _version(number: int) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return the line of a driver's or package's message that says most."""
+    # CuPy frames its longer messages with lines of equals signs.
     lines = [line.strip(" =\t") for line in str(error).splitlines()]
     return next(filter(None, lines), type(error).__name__)[:_REASON_LENGTH]

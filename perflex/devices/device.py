@@ -121,6 +121,7 @@ class DeviceInfo:
             "usable": self.usable,
             "reason": self.reason,
             "default": self.default,
+            # OpenCL's probe kernel finds it out; without its verdict there is only the default.
             "sub_group_size": device.sub_group_size if self.usable else None,
             "compute_units": device.compute_units,
             "local_memory_bytes": device.local_memory_bytes,

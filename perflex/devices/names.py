@@ -96,6 +96,7 @@ def _splits(parts: Sequence[str], platform: str, name: str) -> bool:
 def _texts(device: Device, devices: Sequence[Device]) -> tuple[str, str]:
     """Return the searched texts of the platform and of the device."""
     name = device.name.lower()
+    # Without the driver: its version is not searched, and so cannot tell two devices apart.
     namesakes = [d for d in devices if (d.platform, d.vendor, d.name) == (device.platform, device.vendor, device.name)]
     if len(namesakes) > 1:
         name += f" d{namesakes.index(device)}"
@@ -117,6 +118,7 @@ def _short_name(index: int, devices: Sequence[Device]) -> str:
     platform_words = sorted(_words(platform), key=lambda word: word not in _VENDOR_WORDS)
     if devices[index].api == "cuda":
         platform_words = ["cuda"]
+    # A family's name (epyc, xeon) rather than a model number or an abbreviation.
     name_words = sorted(_words(name), key=lambda word: (word in _SHARED_WORDS, not word.isalpha(), len(word) < 3))
     # Two words first, then three; trying more platform words would only take time, as pairs and triples grow.
     for first, second in product(platform_words[:6], name_words):

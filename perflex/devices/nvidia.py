@@ -24,6 +24,7 @@ DRIVER_FOLDERS = tuple(map(Path, (
     "/usr/lib64/nvidia", "/usr/lib", "/run/opengl-driver/lib", "/opt/nvidia/lib64",
 )))
 # fmt: on
+# A line of ldconfig -p: libcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1
 _CACHE_LINE = re.compile(r"^\s*(\S+) \(.*\) => (\S+)$", re.MULTILINE)
 _CACHE_TIME_LIMIT_S = 5.0
 
@@ -51,8 +52,10 @@ def find_library(
         Where to look beside the places of the dynamic linker; by default where drivers are known to be put.
     """
     environment = os.environ if environment is None else environment
+    # In the dynamic linker's own order: this variable, then its cache.
     for entry in filter(None, environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
         if path := _in_folder(Path(entry), name):
+            # A file of a fuller version is not found by the bare name.
             return Found(path, on_path=Path(path).name == name)
     cached = linker_cache().get(name)
     if cached is not None:
@@ -78,6 +81,7 @@ def _in_folder(folder: Path, name: str) -> str | None:
 @lru_cache(maxsize=1)
 def linker_cache() -> Mapping[str, str]:
     """Return the libraries that the dynamic linker knows, path by name; empty where it does not tell."""
+    # The PATH of users may lack /sbin.
     for program in ("ldconfig", "/sbin/ldconfig"):
         try:
             done = subprocess.run(  # noqa: S603

@@ -29,6 +29,7 @@ def names_of(device: Any) -> dict[str, str]:
     return {
         "platform": platform.name.strip(),
         "vendor": platform.vendor.strip(),
+        # Some CPUs' brand strings, which drivers pass on, are padded with blanks.
         "name": device.name.strip(),
         "driver": f"{device.driver_version.strip()} ({platform.version.strip()})",
     }

@@ -15,6 +15,7 @@ from perflex.devices.cuda import first_line, load_cupy, properties_of
 from perflex.devices.probe_opencl import ITEMS, WORK_GROUP, is_probe_result, say, try_each
 from perflex.errors import PerflexError
 
+# The counterpart of the kernel in `probe_opencl`: 64 is WORK_GROUP.
 _PROBE_SOURCE = """
 extern "C" __global__ void probe(float const *a, float *b)
 {
@@ -47,9 +48,12 @@ def _try(cupy: Any, number: int) -> dict[str, object]:
     try:
         runtime.setDevice(number)
         kernel = cupy.RawModule(code=_PROBE_SOURCE, options=("--std=c++17",), backend="nvrtc").get_function("probe")
+        # Never freed: the process ends soon.
         source, target = (runtime.malloc(sent.nbytes) for _ in range(2))
         runtime.memcpy(source, sent.ctypes.data, sent.nbytes, runtime.memcpyHostToDevice)
+        # CuPy takes an address that is not one of its arrays as a number of a pointer's size.
         kernel((ITEMS // WORK_GROUP,), (WORK_GROUP,), (np.uintp(source), np.uintp(target)))
+        # Launches are asynchronous: what goes wrong in the kernel shows here.
         runtime.deviceSynchronize()
         runtime.memcpy(received.ctypes.data, target, received.nbytes, runtime.memcpyDeviceToHost)
     except (RuntimeError, OSError, cupy.cuda.compiler.CompileException) as error:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 WORK_GROUP = 64
 ITEMS = 256
+# Work-items exchange values through local memory, so that a barrier that does not work shows; 64 is WORK_GROUP.
 _PROBE_SOURCE = """
 __kernel void probe(__global const float *a, __global float *b)
 {
@@ -44,10 +45,12 @@ def main(skipped: frozenset[int], library: str) -> None:
     try:
         devices = list(opencl_devices(cl))
     except (cl.Error, RuntimeError) as error:
+        # OpenCL loaders pass over a library that does not load without a word; the dynamic linker says why.
         say(problem=_load_problem(library) or _first_line(error))
         return
     if not devices:
         say(problem=_load_problem(library) or "the driver offers no device")
+    # A generator: each device is said before the queries about the next one, which may crash.
     facts = (_properties(cl, device) for device in devices)
     try_each(facts, lambda index: _try(cl, devices[index]), skipped)
 
@@ -96,14 +99,17 @@ def _try(cl: Any, device: Any) -> dict[str, object]:
         queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # compilers' remarks are no verdict
+            # A binary out of pyopencl's cache would not show whether the compiler works.
             kernel = cl.Kernel(cl.Program(context, _PROBE_SOURCE).build(cache_dir=False), "probe")
         a = np.arange(ITEMS, dtype=np.float32)
         b = np.zeros_like(a)
         flags = cl.mem_flags
         source = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=a)
+        # Zeros at first: memory of an earlier run could hold the right answer.
         target = cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=b)
         kernel.set_args(source, target)
         event = cl.enqueue_nd_range_kernel(queue, kernel, (ITEMS,), (WORK_GROUP,))
+        # Waits for the data, and so for the kernel: its event has all times then.
         cl.enqueue_copy(queue, b, target)
         if not is_probe_result(b, a):
             return {"usable": False, "reason": "the probe kernel gave a wrong answer"}
@@ -161,6 +167,7 @@ def _load_problem(library: str) -> str:
 def _first_line(error: BaseException) -> str:
     """Return the line of a driver's or compiler's message that says most."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # The compiler's line, not pyopencl's own that the build failed.
     informative = [line for line in lines if "error" in line.lower() and not line.startswith("clBuildProgram")]
     chosen = (informative or lines or [type(error).__name__])[0]
     return chosen[:_REASON_LENGTH]

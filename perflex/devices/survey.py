@@ -59,6 +59,7 @@ def survey() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
         problems = (f"CUDA devices are not looked for: {cuda_absence()}",)
     with ThreadPoolExecutor(max_workers=max(1, len(probes))) as pool:
         reports = list(pool.map(_interrogate, probes))
+    # A driver that crashes or hangs while it is listed would do so in this process, too.
     show_to_loader([report.probe.vendor for report in reports if report.devices and report.probe.vendor is not None])
     infos: list[DeviceInfo] = []
     for report in reports:
@@ -96,6 +97,7 @@ def _interrogate(probe: _Probe) -> _Report:
     report = _Report(probe)
     while True:
         ending, lines = _child(probe, sorted(report.verdicts))
+        # A later child may crash before it lists any; what an earlier one listed holds.
         report.devices = [line["device"] for line in lines if "device" in line] or report.devices
         trying: int | None = None
         for line in lines:
@@ -108,6 +110,7 @@ def _interrogate(probe: _Probe) -> _Report:
                 trying = None
         if not ending:
             return report
+        # It ended while no device was tried: another child would end in the same way.
         if trying is None or trying in report.verdicts:
             report.problem = ending
             untried = set(range(len(report.devices))) - set(report.verdicts)
@@ -119,6 +122,7 @@ def _interrogate(probe: _Probe) -> _Report:
 def _child(probe: _Probe, tried: list[int]) -> tuple[str, list[dict[str, Any]]]:
     """Return how a child process ended (empty when well) and the objects it printed."""
     shown = {} if probe.vendor is None else {"OCL_ICD_VENDORS": str(vendor_folder([probe.vendor]))}
+    # With -m alone Python looks into the working directory first, where a file could shadow a module; -P prevents it.
     child = ChildProcess(["-P", "-m", *probe.words, *map(str, tried)], shown, keeps_output=True)
     limit_s = _TIME_LIMIT_S * probe.patience
     ended, code = child.wait(limit_s), child.exit_code or 0

@@ -61,6 +61,7 @@ def embedded_libraries() -> tuple[Path, ...]:
         found = [Path(str(file.locate())) for file in files if file.name == _EMBEDDED_LIBRARY]
     except metadata.PackageNotFoundError:
         pass
+    # Where the wheel's libraries go, should the list of its files be missing.
     found.append(Path(sys.prefix) / "lib" / _EMBEDDED_LIBRARY)
     existing = [path.resolve() for path in found if path.is_file()]
     return tuple(dict.fromkeys(existing))
@@ -121,6 +122,7 @@ def _named_by_files(environment: Mapping[str, str]) -> Iterable[Vendor]:
             lines = file.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError):
             continue
+        # A vendor file is one line, the library's path or bare name (extension cl_khr_icd).
         library = lines[0].strip()
         if library:
             yield Vendor(library, f"{origin} {file}")
@@ -145,6 +147,7 @@ def vendor_folder(vendors: Sequence[Vendor]) -> Path:
     try:
         return _published(root, digest, content)
     except OSError:
+        # No cache can be written (a read-only home, say): a folder for this process and its children.
         private = Path(tempfile.mkdtemp(prefix="perflex-vendors-"))
         atexit.register(shutil.rmtree, private, ignore_errors=True)
         return _published(private, digest, content)
@@ -176,6 +179,7 @@ def _take_place(draft: Path, folder: Path, content: Mapping[str, str]) -> None:
     except OSError:
         if _holds(folder, content):
             return
+        # Into the draft, which is on the same file system: so the damaged folder disappears in one step.
         damaged = draft / "damaged"
         folder.rename(damaged)
         shutil.rmtree(damaged)

@@ -60,6 +60,7 @@ def connect(path: Path) -> sqlite3.Connection:
     DamageError, sqlite3.Error, OSError
         It is damaged, or cannot be used.
     """
+    # No isolation level: sqlite3 would begin transactions of its own. Threads take turns by the lock of `StoreFile`.
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         # A commit is with the system when it returns: only a failing system, not a failing process, can lose it.
@@ -69,6 +70,7 @@ def connect(path: Path) -> sqlite3.Connection:
         if version < len(MIGRATIONS):
             _make_tables(connection)
         connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
+        # Off by default, and a setting of the connection, not of the file.
         connection.execute("PRAGMA foreign_keys=ON")
         # The newest rows' pages and all above them.
         for table in ("samples", "failures"):
@@ -116,6 +118,7 @@ def _require_whole_log(connection: sqlite3.Connection, wal: Path) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
+    # Before the transaction, in which the mode cannot change; the file keeps it.
     connection.execute("PRAGMA journal_mode=WAL")
     with transaction(connection):
         # Another process may have been faster.
@@ -133,6 +136,7 @@ def _number(connection: sqlite3.Connection, pragma: str) -> int:
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Write in the block: all of it or, after an error, nothing."""
+    # Takes the write lock at once: a transaction that begins by reading fails without waiting where another one wrote.
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -151,4 +155,5 @@ def abandon(connection: sqlite3.Connection | None) -> None:
     write-ahead log of the file that has its name now.
     """
     if connection is not None:
+        # A reference that nobody gives back: no garbage collection closes the connection.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

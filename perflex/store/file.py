@@ -87,6 +87,7 @@ class StoreFile:
             except (sqlite3.DatabaseError, DamageError) as error:
                 if not is_damage(error):
                     raise
+                # Once only: if the new file is damaged, too, the caller is told.
                 self.set_aside(str(error))
             return self._attempt(work, writes=writes, patience_s=patience_s)
 
@@ -112,6 +113,7 @@ class StoreFile:
         with self._lock:
             if self._connection is None:
                 return
+            # While the lock is held nobody renames the file: closing deletes the write-ahead log by its name.
             with suppress(TimeoutError), folder_lock(self.path.parent, alone=False):
                 if self._is_current():
                     self._connection.close()
@@ -167,12 +169,15 @@ class StoreFile:
             except OSError as error:
                 msg = f"cannot be made ({error.strerror}: {error.filename})"
                 raise UnusableError(msg) from None
+            # Before connecting, which makes an empty file: then nothing would be pending any more.
             self._finish_pending()
+            # So that the connection and the inode are of the same file.
             with folder_lock(self.path.parent, alone=False):
                 self._inode = None
                 try:
                     self._connection = connect(self.path)
                 finally:
+                    # After a failure, too: `set_aside` must know which file was found damaged.
                     with suppress(OSError):
                         self._inode = self.path.stat().st_ino
             _open_files.add(self)
@@ -212,6 +217,7 @@ class StoreFile:
         from perflex.store.recovery import salvage
 
         pending = companion(aside, _PENDING)
+        # SQLite would replay a log that lies beside a new file of the old name.
         for suffix in _COMPANIONS:
             with suppress(FileNotFoundError):
                 companion(self.path, suffix).rename(companion(aside, suffix))
@@ -222,6 +228,7 @@ class StoreFile:
                 with transaction(connection):
                     found = salvage(pending, companion(aside, "-wal"), connection)
             finally:
+                # Before the rename: closing copies the log into the file and deletes it.
                 connection.close()
             fresh.rename(self.path)
         finally:

@@ -43,6 +43,7 @@ def folder_lock(folder: Path, *, alone: bool) -> Iterator[None]:
             raise TimeoutError(0, msg)
         yield
     finally:
+        # Closing also gives the lock back.
         os.close(handle)
 
 

@@ -217,6 +217,7 @@ def counts_size(store: MeasurementStore) -> CountsSize:
 
     def fetch(connection: sqlite3.Connection) -> CountsSize:
         kernels = connection.execute("SELECT count(*) FROM kernels").fetchone()[0]
+        # total(), not sum(): that of no rows is NULL.
         scops, scop_bytes = connection.execute("SELECT count(*), total(length(text)) FROM scops").fetchone()
         counts, count_bytes = connection.execute("SELECT count(*), total(length(text)) FROM counts").fetchone()
         return CountsSize(kernels, scops, counts, int(scop_bytes + count_bytes))

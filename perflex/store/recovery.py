@@ -91,6 +91,7 @@ def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvage
             failures[*failure[:3], failure[4]] = (row[0], *failure)
     nameless = {row[1] for row in (*samples.values(), *failures.values())} - keys.keys()
     connection.executemany(insert_statement("measurement_keys", KEY_COLUMNS), keys.values())
+    # Samples must refer to a row (foreign_keys); one of empty texts is filled in when the kernel is measured again.
     connection.executemany(insert_statement("measurement_keys", KEY_COLUMNS), [(key, *[""] * 6) for key in nameless])
     # Numbered anew: damage to a number must not make it the largest there can be, or that of another row.
     in_order = sorted(samples.values())
@@ -98,6 +99,7 @@ def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvage
     connection.executemany(insert_statement("samples", SAMPLE_COLUMNS), [row[1:] for row in in_order])
     connection.executemany(
         insert_statement("failures", FAILURE_COLUMNS),
+        # The new samples' numbers count from 1: so many of them had at most the old number.
         [(*row[1:6], bisect_right(numbers, row[6]), row[7]) for row in sorted(failures.values())],
     )
     return Salvaged(len(samples), len(failures), len(nameless))
@@ -116,10 +118,11 @@ def _readable_rows(path: Path, wal: Path) -> Iterator[_Row]:
     content = [pages.get(number, b"").ljust(_PAGE_SIZE, b"\0") for number in range(2, last + 1)] + replaced
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
+        # SQLite takes a page size only before the first table is made.
         connection.execute(f"PRAGMA page_size={_PAGE_SIZE}")
         # As many columns as the widest row has; what stands in them is found out by the checksums.
         connection.execute("CREATE TABLE leaf (number INTEGER PRIMARY KEY, a, b, c, d, e, f, g)")
-        # The first page is new, whatever the damaged file's is like; it states how many pages there are.
+        # The first page is new, whatever the damaged file's is like; bytes 28 to 31 are the number of pages.
         first, count = connection.serialize()[:_PAGE_SIZE], (1 + len(content)).to_bytes(4, "big")
         connection.deserialize(b"".join([first[:28], count, first[32:], *content]))
         # Damaged texts are no valid Unicode: their rows' checksums are wrong, and the rows after them are still read.

@@ -90,6 +90,7 @@ def remove(store: MeasurementStore, selection: Selection) -> Removal:
     # VACUUM cannot be in a transaction.
     def shrink(connection: sqlite3.Connection) -> None:
         connection.execute("VACUUM")
+        # VACUUM writes to the write-ahead log; the file shrinks when that is copied into it.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     taken = store.use(delete, writes=True)

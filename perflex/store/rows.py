@@ -44,6 +44,7 @@ def key_row(key: MeasurementKey, label: str) -> tuple[Any, ...]:
     return (*row, _text(label))
 
 
+# Asked for with every sample of a kernel.
 @lru_cache(maxsize=4096)
 def _row_without_label(key: MeasurementKey) -> tuple[Any, ...]:
     sizes = json.dumps(sorted((str(name), int(value)) for name, value in key.sizes))
@@ -67,6 +68,7 @@ def is_sound_key(row: Sequence[Any]) -> bool:
         len(row) == len(KEY_COLUMNS)
         and isinstance(row[0], int)
         and all(isinstance(text, str) for text in row[1:])
+        # The number is a digest, and so serves as the checksum; the label is not part of it.
         and _digest(tuple(row[1:6])) == row[0]
     )
 

@@ -38,6 +38,7 @@ _Result = TypeVar("_Result")
 # So long other processes may write without a pause.
 _PATIENCE_S = 60.0
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# Extended codes: their low byte, SQLITE_IOERR, is that of failed reads, too.
 _NOT_WRITTEN = {
     sqlite3.SQLITE_IOERR_WRITE,
     sqlite3.SQLITE_IOERR_FSYNC,
@@ -47,6 +48,7 @@ _NOT_WRITTEN = {
 }
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
+# A row that was salvaged without its texts gets them back; a kernel's newest label counts.
 _ADD_KEY = """
     INSERT INTO measurement_keys (number, kernel, sizes, device, driver, conditions, label)
     VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -56,11 +58,13 @@ _ADD_KEY = """
     WHERE kernel != excluded.kernel OR (excluded.label != '' AND label != excluded.label)
 """
 _ADD_SAMPLE = insert_statement("samples", SAMPLE_COLUMNS)
+# Which sample came last is found out in the transaction, for other processes add samples, too; the row itself says 0.
 _ADD_FAILURE = """
     INSERT INTO failures (key, session, kind, message, started, after, checksum)
     VALUES (?, ?, ?, ?, ?, ? + (SELECT ifnull(max(number), 0) FROM samples), ?) ON CONFLICT DO NOTHING
 """
 _SAMPLES = f"SELECT {', '.join(SAMPLE_COLUMNS)} FROM samples WHERE key = ? ORDER BY number"  # noqa: S608
+# Numbers, not clocks, tell whether a sample came after the failure.
 _FAILURE = f"""
     SELECT {", ".join(FAILURE_COLUMNS)} FROM failures
     WHERE key = ? AND after >= (SELECT ifnull(max(number), 0) FROM samples WHERE key = ?)

@@ -134,6 +134,7 @@ def store_at(place: StorePlace) -> Store | None:
 def current_store() -> Store | None:
     """Return the store in use: that of `using_store`, else PERFLEX_STORE's, else the one in the cache directory."""
     try:
+        # None is a choice (switched off), so it cannot stand for none made.
         return _chosen.get()
     except LookupError:
         place = os.environ.get(_VARIABLE)

@@ -53,10 +53,12 @@ def verify(path: Path) -> Verdict:
     """
     counts = {"samples": 0, "failures": 0, "nameless": 0}
     problems: list[str] = []
+    # Quoted: a "?" or "#" in the path would end it. mode=ro makes no file where there is none.
     connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=10.0, isolation_level=None)
     try:
         version = require_own(connection)
         problems += _problems_of_file(connection, path)
+        # The second of `MIGRATIONS` makes the tables of measurements.
         if version >= 2:
             for problem in _problems_of_rows(connection, counts):
                 problems.append(problem)
@@ -92,6 +94,7 @@ def _problems_of_file(connection: sqlite3.Connection, path: Path) -> list[str]:
 
 def _problems_of_rows(connection: sqlite3.Connection, counts: dict[str, int]) -> Iterator[str]:
     for row in connection.execute("SELECT * FROM measurement_keys"):
+        # `salvage` writes such a row for a key whose texts are lost.
         if not any(row[1:6]):
             counts["nameless"] += 1
         elif not is_sound_key(row):

@@ -59,6 +59,7 @@ def _checksum(data: bytes, order: str, start: bytes) -> bytes:
     first, second = struct.unpack(">2I", start)
     words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
     for word, following in zip(words, words, strict=True):
+        # Section 4.2 of the format, modulo 2^32; in Python + binds tighter than &.
         first = first + word + second & _32_BITS
         second = second + following + first & _32_BITS
     return struct.pack(">2I", first, second)

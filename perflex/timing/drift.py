@@ -72,12 +72,15 @@ def assess_drift(labels: Sequence[str], samples: Sequence[Sequence[Sample]]) -> 
     if len(series) < _FEWEST_ROUNDS:
         return Corrected(plain, Drift(rounds=len(series), references=names))
     smooth = _running_median(series)
+    # The series is of logarithms: a difference is a ratio of times.
     size = math.exp(float(smooth.max() - smooth.min()))
+    # From the raw series: smoothing alone makes neighbours alike.
     found = _trend(series) > _STANDARD_DEVIATIONS and size > _LEAST_SIZE
     if not found:
         return Corrected(plain, Drift(size=size, rounds=len(series), references=names))
     factors = dict(zip(timed, np.exp(smooth), strict=True))
     corrected = tuple(
+        # Rounds without a reference kernel stay as they are.
         values / np.array([factors.get((sample.session, sample.round), 1.0) for sample in own])
         for own, values in zip(samples, plain, strict=True)
     )
@@ -99,6 +102,7 @@ def _moments(samples: Sequence[Sequence[Sample]]) -> list[Moment]:
 def _references(samples: Sequence[Sequence[Sample]], plain: Sequence[NDArray[np.float64]]) -> list[int]:
     rounds = [len({(sample.session, sample.round) for sample in own}) for own in samples]
     order = [index for index in range(len(samples)) if rounds[index]]
+    # Of equally many rounds the longest kernels, which the timer and the host disturb least; the index settles ties.
     order.sort(key=lambda index: (-rounds[index], -float(np.median(plain[index])), index))
     return order[: reference_count(len(order))]
 
@@ -112,6 +116,7 @@ def _series(
     """Return the rounds with references, and the mean logarithm of their relative times there, 0 in the middle."""
     found: Mapping[Moment, list[float]] = {moment: [] for moment in moments}
     for index in references:
+        # Relative to its median a long kernel counts as much as a short one; logarithms treat slower and faster alike.
         middle = float(np.median(plain[index]))
         for sample in samples[index]:
             if sample.seconds > 0 and middle > 0:
@@ -122,6 +127,7 @@ def _series(
 
 
 def _running_median(series: NDArray[np.float64]) -> NDArray[np.float64]:
+    # A median, not a mean: one disturbed round must not look like drift.
     half = _WINDOW // 2
     return np.array([np.median(series[max(0, i - half) : i + half + 1]) for i in range(len(series))])
 

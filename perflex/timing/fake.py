@@ -97,6 +97,7 @@ class FakeBackend:
         """
         label, sizes = request.label, request.sizes
         seconds = self.device.law(label, sizes)
+        # Not `<= 0`, which nan is not either.
         if not seconds > 0:
             msg = f"{label}: the fake device's law gives {seconds} s, a time must be positive"
             raise MeasurementError(msg, kernel=label)
@@ -118,4 +119,5 @@ class FakeRunnable:
 
     def run(self, launches: int) -> tuple[float, ...]:
         """Return the law's time with noise for each launch, in seconds."""
+        # One-sided, as on hardware: disturbances make a kernel slower, not faster.
         return tuple(self._seconds * (1 + self._noise * abs(self._stream.gauss(0, 1))) for _ in range(launches))

@@ -40,9 +40,11 @@ def measurement_key(job: SizedKernel, device: Any, options: TimingOptions) -> Me
     MeasurementError
         loopy cannot generate the code that is to count.
     """
+    # The store keeps sizes as integers; scalars such as 0.5 are among the conditions.
     whole = {name: int(value) for name, value in job.sizes.items() if int(value) == value}
     others = "".join(f" {name}={value}" for name, value in sorted(job.sizes.items()) if name not in whole)
     names = (getattr(device, name, "") for name in ("platform", "vendor", "name"))
+    # Trials, precision and seed are no part: they say how many samples are taken and when, not how long one takes.
     return MeasurementKey(
         kernel=_digest(job.translation_unit, getattr(device, "api", "opencl")),
         sizes=tuple(sorted(whole.items())),
@@ -55,6 +57,7 @@ def measurement_key(job: SizedKernel, device: Any, options: TimingOptions) -> Me
 def _digest(kernel: Any, api: Api) -> str:
     from perflex.features.kept.kernel_key import kernel_key
 
+    # Another version may generate other code from the same description.
     loopy = f"loopy {version('loopy')}"
     if not _brings_functions(kernel):
         try:

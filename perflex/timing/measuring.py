@@ -165,6 +165,7 @@ def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
     entry.samples = list(session.recorder.earlier(entry.key))
     entry.resumed = len(entry.samples)
     if entry.samples:
+        # By it a kernel can be chosen as a reference though it is known already and not built.
         entry.seconds = float(np.median([sample.seconds for sample in entry.samples]))
     failure = session.recorder.failure(entry.key)
     if failure is None or failure.kind not in _NOT_AGAIN or session.options.retry_failures:
@@ -192,6 +193,7 @@ def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions) -
         spread=found.spread,
         samples=tuple(sample.seconds for sample in entry.samples),
         statistic=options.statistic,
+        # Earlier sessions may have averaged over another number of launches.
         launches=entry.samples[-1].launches,
         interval=found.interval,
         outliers=found.outliers,

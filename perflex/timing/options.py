@@ -63,6 +63,7 @@ class TimingOptions:
                 f"got {self.min_trials}, {self.trials}, {self.warmups}"
             )
             raise MeasurementError(msg)
+        # Conditions that must hold, negated: nan fails them, too.
         if not 0 <= self.precision < 1:
             msg = f"precision must be a fraction of a kernel's time, at least 0 and below 1, got {self.precision}"
             raise MeasurementError(msg)

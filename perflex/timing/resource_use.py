@@ -61,6 +61,7 @@ def resource_use(
             except PerflexError as error:
                 found.append(MeasurementFailure(job.label, error.message, "prepare", error))
                 continue
+            # A fake device builds nothing that could take anything.
             resources: Resources | None = getattr(runnable, "resources", None)
             if resources is None:
                 msg = f"{device} does not tell what kernels take; leave out features such as f_registers"

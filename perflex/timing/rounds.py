@@ -139,6 +139,7 @@ def start(entry: Entry, backend: Backend, session: Session) -> None:
             raise MeasurementError(msg, kernel=entry.label, kind="limit")
         # The first launch pays for page faults and lazy loading, so the second one tells the cost.
         entry.seconds = min(seconds, entry.runnable.run(1)[0])
+    # First, for it is a PerflexError, too: without the device no other kernel can be timed either.
     except DeviceError:
         raise
     except PerflexError as error:
@@ -151,6 +152,7 @@ def _launches(seconds: float, resolution: float) -> int:
     wanted = _TICKS * resolution
     if seconds >= wanted:
         return 1
+    # A launch shorter than the timer's resolution can be timed as 0 s.
     return min(_MOST_LAUNCHES, math.ceil(wanted / max(seconds, resolution)))
 
 
@@ -185,8 +187,10 @@ def time_in_rounds(
     while due := [entry for entry in entries if entry.is_due(options)]:
         references = _references(references, entries, backend, session)
         known = sum(entry not in due for entry in entries)
+        # Either kernels become known one by one, or all of them together after the last trial.
         share = max(known / len(entries), min(number / options.trials, 1.0))
         taking_part = due + [entry for entry in references if entry not in due]
+        # In a fixed order the same kernel would always pay for what another leaves behind (caches, clock rate, heat).
         order.shuffle(taking_part)
         for entry in taking_part:
             if progress is not None:
@@ -222,6 +226,7 @@ def reference_suitability(entry: Entry) -> tuple[bool, int, float]:
     # Keeps the logarithm finite; only a fake device is faster.
     seconds = max(entry.seconds, 1e-12)
     rounds = len({(sample.session, sample.round) for sample in entry.samples})
+    # The range's geometric mean is its middle on a scale of ratios.
     return shortest <= seconds <= longest, rounds, -abs(math.log(seconds / math.sqrt(shortest * longest)))
 
 

@@ -85,6 +85,7 @@ def stray_samples(samples: NDArray[np.float64]) -> tuple[NDArray[np.bool_], bool
     """
     middle = float(np.median(samples))
     deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(samples - middle)))
+    # Where most samples have the same number of timer ticks the deviation is 0: the least distance alone decides.
     above = samples > middle + max(_DEVIATIONS * deviation, _LEAST_DISTANCE * middle)
     count = int(above.sum())
     if count <= _MOST_STRAYS * len(samples):
@@ -92,6 +93,7 @@ def stray_samples(samples: NDArray[np.float64]) -> tuple[NDArray[np.bool_], bool
     return np.zeros_like(above), count >= _FEWEST_IN_MODE
 
 
+# Asked after every sample of every kernel, for the same few counts.
 @lru_cache(maxsize=512)
 def interval_ranks(count: int, statistic: str) -> tuple[int, int]:
     """Return between which sorted samples the 95 % bootstrap percentile interval of a statistic lies.
@@ -115,6 +117,8 @@ def interval_ranks(count: int, statistic: str) -> tuple[int, int]:
     """
     tail = (1 - _LEVEL) / 2
     if statistic == "minimum":
+        # A resample's minimum exceeds the j-th smallest sample with probability (1 - j/n)^n: all n draws do. It is the
+        # smallest itself in over 63 % of the resamples, so that the interval begins there.
         last = next(j for j in range(1, count + 1) if 1 - (1 - j / count) ** count >= 1 - tail)
         return 0, last - 1
     if count > _EXACT_UP_TO:
