@@ -59,6 +59,7 @@ class KernelSet(Fields, frozen=True):
     tags: tuple[str, ...]
     match: str | None = None
     # How sizes are made to suit a device, by argument.
+    # msgspec gives every instance an empty dict of its own.
     scale: Mapping[str, SizeRule] = {}
 
 

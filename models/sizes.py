@@ -41,7 +41,9 @@ class SizeRule(Fields, frozen=True):
     def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
         """Return odd multiples of the step, increasing, for a device that is `scale` times as fast as `sizes` suit."""
         scale = min(max(scale, 1.0) if self.only_up else scale, self.most)
+        # Work grows with size**power, so the size grows with that root of the speed; 2 * half + 1 is odd.
         halves = [round((size * scale ** (1 / self.power) / self.step - 1) / 2) for size in sorted(sizes)]
+        # Two steps at a time keep the multiples odd.
         return _increasing([self.step * max(self.least, 2 * half + 1) for half in halves], 2 * self.step)
 
 
@@ -100,6 +102,7 @@ def scaled_sizes(
     sizes: Mapping[str, tuple[int, ...]], scale: float, rules: Mapping[str, SizeRule]
 ) -> dict[str, tuple[int, ...]]:
     """Return sizes by argument for a device that is `scale` times as fast as they suit."""
+    # At the reference speed the sizes of the model's file stand as they are, odd multiples or not.
     if scale == 1.0:
         return dict(sizes)
     own = {argument: rule.sizes for argument, rule in rules.items()}

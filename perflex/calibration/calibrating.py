@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
 
+# What counts, builds, times or fits: another version of it may explain other values.
 _VERSIONED = ("perflex", "loopy", "islpy-barvinok", "pyopencl", "numpy", "scipy")
 
 
@@ -112,6 +113,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
         raise CalibrationError(msg)
     where: TimedDevice = chosen_device(device, model.output_feature)
+    # Under a budget a kernel may come back for more timings, so it gets few at a time.
     options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
     target = target_on(where, model.input_features(), sub_group_size, machine)
     with using_store(store), progress_shown(progress, "calibrate:") as report:
@@ -168,6 +170,7 @@ def calibration_from_table(
         options={
             name: value for part in (timing, table.timing) if part is not None for name, value in asdict(part).items()
         },
+        # The median: some kernels that other load on the machine disturbed do not raise the floor.
         noise_floor=float(np.nanmedian(spread)) if known and spread is not None else None,
         dropped=table.dropped,
         machine=table.machine,
@@ -180,6 +183,7 @@ def _facts(device: Any) -> dict[str, Any]:
         "name", "platform", "vendor", "driver", "api", "kind", "compute_units", "sub_group_size", "local_memory_bytes",
         "compute_capability",
     )  # fmt: skip
+    # OpenCL and CUDA know different facts of a device; those that it lacks are left out.
     return {name: value for name in names if (value := getattr(device, name, "")) != ""}
 
 

@@ -84,6 +84,7 @@ class _Kernel(Fields, frozen=True, omit_defaults=True):
     relative_error: float
     generator: str | None = None
     spread: Finite | None = None
+    # A row as one text: in YAML's block style every number would take a line.
     values: str = ""
 
 
@@ -189,6 +190,7 @@ def _kernels(calibration: CalibrationRecord) -> _Kernels:
                 row.relative_error,
                 group,
                 None if width is None or not math.isfinite(width) else width,
+                # repr is the shortest text that reads back as the same double.
                 " ".join(repr(value).removesuffix(".0") for value in values),
             )
             for row, group, width, values in zip(rows, groups, spread, table.values.tolist(), strict=True)
@@ -205,6 +207,7 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
     FileFormatError
         A field is missing, unknown or wrong; it is named with its line.
     """
+    # First of all: in a file cut off, any other complaint would mislead.
     if top.entries.get("complete") is not True:
         msg = "it is missing at the end; the file is cut off, make it again"
         raise top.error(msg, "complete")
@@ -316,6 +319,7 @@ def _numbers(text: str) -> list[float]:
         numbers = [float(word) for word in text.split()]
     except ValueError:
         return []
+    # float also reads "nan" and "inf".
     return numbers if all(map(math.isfinite, numbers)) else []
 
 

@@ -46,6 +46,7 @@ def multiply_add_rate(device: TimedDevice, recorder: Recorder | None = None) -> 
         (outcome,) = measure(
             [SizedKernel(kernel.kernel, kernel.sizes, kernel.name)],
             device,
+            # The rate only sets sizes, so a few trials are enough.
             TimingOptions(trials=5, min_trials=3, budget_s=1.0),
             recorder=recorder,
         )

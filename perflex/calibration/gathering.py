@@ -84,6 +84,7 @@ def target_on(
     """
     if sub_group_size is None:
         sub_group_size = int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
+    # Wall times are measured, not counted: they have no target.
     counted = [name for name in features if not is_wall_time(name)]
     return target_of(counted, sub_group_size, machine, otherwise=str(getattr(device, "name", "")))
 
@@ -185,6 +186,7 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     counted = [name for name in names if name != output]
     # What does not build need not be counted, and registers are known only of what was built.
     rows, built, failed = _built(counted, sized_kernels(kernels), measuring)
+    # Before timing: what cannot be counted is not worth device time.
     rows, table, info, uncounted = _count(counted, rows, measuring, built)
     needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
     dropped = [*failed, *uncounted]
@@ -202,6 +204,7 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
         reasons = "; ".join(f"{label}: {reason}" for label, reason in dropped[:3])
         msg = f"none of the {len(kernels)} kernels could be used ({reasons})"
         raise CalibrationError(msg)
+    # np.stack refuses an empty list.
     values = np.stack([columns[name] for name in names], axis=1) if names else np.zeros((len(rows), 0))
     return FeatureTable(
         output=output,
@@ -284,6 +287,7 @@ def _count(
 def _no_match(feature: Feature, rows: Sequence[SizedKernel]) -> NoMatchError:
     from perflex.features import extract_scop
 
+    # Rows of one kernel at several sizes share it; its inventory is taken once.
     kernels = {id(row.kernel): row.kernel for row in rows}.values()
     there = list(dict.fromkeys(item for kernel in kernels for item in feature.inventory(extract_scop(kernel))))
     shown = "; ".join(there[:_LISTED]) or "nothing of the kind"

@@ -90,9 +90,11 @@ def interval_at(
     _require_determined(calibration, gradient, predicted.ravel())
     deviation = residual_deviation(fit)
     variance = np.einsum("ri,ij,rj->r", gradient, predictive_covariance(calibration), gradient)
+    # Rounding may leave a quadratic form that vanishes slightly below zero.
     error = np.sqrt(np.maximum(variance, 0.0)).reshape(predicted.shape)
     scatter = deviation * np.abs(predicted) if fit.scaled else np.full(predicted.shape, deviation)
     # The two are independent: one is of the parameters, the other of the kernel that is predicted.
+    # Two-sided: half of the remaining risk lies beyond either limit.
     reach = student_quantile((1 + confidence) / 2, fit.degrees_of_freedom) * np.hypot(error, scatter)
     low, high = predicted - reach, predicted + reach
     if fit.scaled:

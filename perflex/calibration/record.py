@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 # Its file, intervals and diagnosis read the record; the calibration that users hold adds what rests on those.
+# No generated comparison: it would ask arrays in the fit and the table for a truth value.
 @dataclass(frozen=True, eq=False)
 class CalibrationRecord:
     """A model with its parameters on one device.

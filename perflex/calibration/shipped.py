@@ -29,5 +29,6 @@ def load_calibration(name: str) -> Calibration:
     if name not in calibration_names():
         msg = f"no calibration is called {name!r}; there are {', '.join(calibration_names())}"
         raise FileFormatError(msg, path=name)
+    # The package may lie in a zip archive, from which as_file unpacks the file for as long as it is read.
     with as_file(files(_HOME) / "calibrations" / f"{name}{_SUFFIX}") as path:
         return Calibration.load(path)

@@ -125,6 +125,7 @@ def without_bound(problem: Problem, fit: FitResult, free: Sequence[int], index: 
     size = float(np.linalg.norm(rest))
     if not size > _INDISTINGUISHABLE * float(np.linalg.norm(column)):
         return None
+    # Frisch, Waugh and Lovell: regression on what is left of a column gives its coefficient beside the other columns.
     value = -float(rest @ residual) / size**2
     deviation = residual_deviation(fit) / size
     return FreedParameter(value, deviation, direction, _mean_square_above_zero(value, deviation))
@@ -138,7 +139,9 @@ def _mean_square_above_zero(mean: float, deviation: float) -> float:
         return max(mean, 0.0) ** 2
     away = -mean / deviation
     if away > _FAR:
+        # There the tail is exponential with mean deviation / away; its mean square is twice that mean's square.
         return 2.0 * (deviation / away) ** 2
     # erfcx, not erfc: far in the tail density and probability both vanish, but not their ratio.
     hazard = math.sqrt(2.0 / math.pi) / float(erfcx(away / math.sqrt(2.0)))
+    # The hazard is the inverse Mills ratio: E[x**2] = mean**2 + deviation**2 + mean * deviation * hazard.
     return deviation**2 * (1.0 + away**2 - away * hazard)

@@ -68,12 +68,14 @@ class CompiledExpression:
     @cached_property
     def symbols(self) -> dict[str, Any]:
         """The sympy symbol of each feature and parameter, named like it."""
+        # Real: otherwise the derivative of abs is left in terms of real and imaginary parts.
         return {name: sympy.Symbol(name, real=True) for name in (*self.features, *self.parameters)}
 
     @cached_property
     def symbolic(self) -> Any:
         """The expression in sympy."""
         expression = to_sympy(self.tree, self.symbols)
+        # Sympy cancels before it divides: 1 / (f - f) becomes its infinity zoo, without an error.
         if expression.has(sympy.I, sympy.zoo, sympy.nan, sympy.oo):
             msg = (
                 f"the expression simplifies to {expression}, which is no real number; "
@@ -92,6 +94,7 @@ class CompiledExpression:
         safe = {symbol: sympy.Symbol(f"x{i}", real=True) for i, symbol in enumerate(self.symbols.values())}
         replaced = [sympy.sympify(expression).xreplace(safe) for expression in expressions]
         modules: list[Any] = [{"Min": FUNCTIONS["min"].numeric, "Max": FUNCTIONS["max"].numeric}, "numpy"]
+        # A written-out overlap repeats its arguments; common subexpressions are computed once.
         compiled: Callable[..., Any] = sympy.lambdify(list(safe.values()), replaced, modules=modules, cse=True)
         return compiled
 

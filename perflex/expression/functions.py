@@ -36,6 +36,7 @@ def smooth_maximum(*arguments: Any, exp: Callable[[Any], Any], log: Callable[[An
     norm = 1 + sharpness
     # Powers are of shares of the sum: powers of seconds would leave the range of floating point numbers.
     total = reduce(add, costs) + _VANISHING
+    # The summand inside the logarithm keeps that of a zero cost finite; its exponential vanishes all the same.
     powers = reduce(add, [exp(norm * log(cost / total + _VANISHING)) for cost in costs])
     return total * exp(log(powers) / norm)
 
@@ -156,6 +157,7 @@ FUNCTIONS: dict[str, Function] = {
     "sqrt": Function("sqrt(x)", 1, np.sqrt, _sympy("sqrt")),
     "tanh": Function("tanh(x)", 1, np.tanh, _sympy("tanh")),
     "abs": Function("abs(x)", 1, np.abs, _sympy("Abs")),
+    # Derivatives of min and max jump where another argument takes over; Levenberg-Marquardt relies on smooth ones.
     "min": Function("min(x, y, ...)", None, _minimum, _sympy("Min"), smooth=False),
     "max": Function("max(x, y, ...)", None, _maximum, _sympy("Max"), smooth=False),
     "smooth_max": Function(

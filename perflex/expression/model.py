@@ -77,6 +77,7 @@ class Model:
         if not (whole and first.text.startswith("f_") and len(first.text) > 2):
             msg = f"the output must be one feature, such as f_cl_wall_time_intel, not {self.output_feature!r}"
             raise ModelSyntaxError(msg, text=self.output_feature, position=0)
+        # Fills the cached property past the frozen dataclass, so that the string is parsed once.
         self.__dict__["tree"] = tree
         for feature in (self.output_feature, *self.input_features()):
             _check_feature(feature)
@@ -108,6 +109,7 @@ class Model:
     @cached_property
     def compiled(self) -> CompiledExpression:
         """The expression in sympy and as functions of arrays; made when first used."""
+        # Sympy takes long to load, and a model that is only shown or counted does not need it.
         from perflex.expression.compiled import CompiledExpression
 
         return CompiledExpression(self.tree, tuple(self.params()))
@@ -250,6 +252,7 @@ class Model:
         contributions: dict[str, float | NDArray[np.float64]] = {}
         for sign, term in self.tree.terms:
             text = self.expression[term.start : term.end]
+            # From the tree, for sympy may merge or reorder terms.
             value = self._checked(term, evaluate(term, numbers), values)
             # The same term may stand there twice.
             text = text if sign > 0 else f"-({text})"
@@ -274,6 +277,7 @@ class Model:
             raise PerflexError(msg, model=self)
         # A node that simplifies to a number still has as many values as its features.
         shape = np.broadcast_shapes(*(np.shape(values[name]) for name in names(node) if name.startswith("f_")))
+        # A copy, for broadcast_to returns a read-only view.
         return float(result) if shape == () else np.array(np.broadcast_to(result, shape))
 
     def _parameter_values(self, params: Mapping[str, float] | HasParams) -> dict[str, Any]:

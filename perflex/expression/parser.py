@@ -119,8 +119,10 @@ class _Parser:
     def factor(self) -> Node:
         start = self.token.start
         sign = 1
+        # A loop, not a recursion: a long row of signs would exceed Python's recursion limit.
         while self.token.kind in {"+", "-"}:
             sign = sign if self.advance().kind == "+" else -sign
+        # A sign binds less than a power, as in Python: -x**2 is -(x**2).
         node = self.power()
         return node if sign > 0 else self.folded(Sum(start, self.end, ((-1, node),)))
 
@@ -134,6 +136,7 @@ class _Parser:
         if self.depth > _MAX_DEPTH:
             msg = f"powers are nested more than {_MAX_DEPTH} deep; flatten the expression"
             raise self.error(msg)
+        # Not an atom: 2**-x is allowed, and x**y**z is x**(y**z).
         exponent = self.factor()
         self.depth -= 1
         if isinstance(exponent, Number) and abs(exponent.value) > _MAX_EXPONENT:

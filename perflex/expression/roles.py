@@ -66,6 +66,7 @@ def find_roles(tree: Node) -> Roles:
     edges, shapes = _shape_parameters(tree)
     relaxed = _relax(tree)
     terms = _expand(relaxed)
+    # In order of appearance: of ``p_a * p_b * f`` the first becomes the cost.
     candidates = [name for name in names(tree) if name.startswith("p_")]
     costs: list[str] = []
     for name in candidates:
@@ -80,10 +81,12 @@ def find_roles(tree: Node) -> Roles:
 
 
 def _shape_parameters(tree: Node) -> tuple[tuple[str, ...], dict[str, tuple[float, ...]]]:
+    # A dict serves as a set that keeps the order of the string.
     edges: dict[str, None] = {}
     shapes: dict[str, tuple[float, ...]] = {}
     for node in walk(tree):
         match node:
+            # Starting values lie within the useful ranges in the functions' docstrings, the middle one first.
             case Call(function="overlap", arguments=(_, _, Name(identifier=edge))) if edge.startswith("p_"):
                 edges[edge] = None
             case Call(function="partial_overlap", arguments=(_, _, edge_node, hidden_node)):
@@ -99,6 +102,7 @@ def _shape_parameters(tree: Node) -> tuple[tuple[str, ...], dict[str, tuple[floa
 
 def _relax(node: Node) -> Node:
     """Return a node with costs side by side: overlaps as sums, steps of costs dropped."""
+    # A parameter that stands outside every tanh as well is a cost; one that stands only inside shapes the step.
     outside = _names_outside_tanh(node)
 
     def relax(inner: Node) -> Node:
@@ -187,4 +191,5 @@ def _multiplied(name: str, terms: list[Monomial]) -> tuple[Monomial, ...] | None
             return None
         key = tuple(sorted(rest.items()))
         found[key] = found.get(key, 0.0) + term.coefficient
+    # Terms that cancel, as in ``p * f - p * f``, leave no unit or rate.
     return tuple(Monomial(coefficient, dict(key)) for key, coefficient in found.items() if coefficient) or None

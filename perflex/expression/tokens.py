@@ -13,9 +13,12 @@ _MAX_DIGITS = 40
 # Characters of the string that an error shows on either side of the place.
 _SHOWN = 60
 
+# ASCII ranges are written out: \d, \w and \s match characters of other scripts as well.
 _SPACE = re.compile(r"[ \t\r\n]+")
+# No sign: it is an operator, else ``1-2`` would be two numbers with nothing between them.
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
+# ``**`` first: a regular expression takes the first alternative that fits.
 _OPERATOR = re.compile(r"\*\*|[-+*/(),]")
 _STRIDES = re.compile(r"\{[A-Za-z0-9_:;<>=.*+-]*\}")
 _AFR = re.compile(r"[<>]?=?(?:[0-9]+(?:\.[0-9]+)?|[A-Za-z][A-Za-z0-9_]*)")
@@ -57,6 +60,7 @@ def syntax_error(text: str, position: int, cause: str) -> ModelSyntaxError:
         if index == position:
             caret = len(shown)
         character = text[index]
+        # Unprintable or non-ASCII ones could shift the column of the caret, or act on the terminal.
         shown += character if character.isascii() and character.isprintable() else _escaped(character)
     if position >= last:
         caret = len(shown)
@@ -127,6 +131,7 @@ def _next_token(text: str, position: int) -> Token:
 def _feature_end(text: str, start: int, end: int) -> int:
     """Return where the feature identifier that begins at `start` ends, its ``key:value`` fields included."""
     while text[end : end + 1] == ":":
+        # With an end position, ``$`` matches there instead of at the end of the string.
         key = _FIELD_KEY.search(text, start, end)
         if key is None:
             break

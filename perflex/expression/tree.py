@@ -122,6 +122,7 @@ def evaluate(node: Node, values: Mapping[str, Value]) -> Value:
 def _evaluate(node: Node, values: Mapping[str, Value]) -> Value:
     match node:
         case Number():
+            # Numpy's number: dividing by zero gives inf, where Python's float raises.
             return np.float64(node.value)
         case Name():
             # Arrays of integers do not take negative powers; Python floats raise where numpy gives inf.
@@ -150,4 +151,5 @@ def _evaluate(node: Node, values: Mapping[str, Value]) -> Value:
 
 def as_column(value: Value, rows: int) -> NDArray[np.float64]:
     """Return a value as an array of shape ``(rows,)``."""
+    # A copy, for broadcast_to returns a read-only view.
     return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)))

@@ -88,6 +88,7 @@ def fit_model(
     problem = pose(model, table)
     roles = find_roles(model.tree)
     points = _starts(problem, roles, starts, max_starts)
+    # The sign of any other parameter, such as an exponent or a free offset, is not known.
     bounded = np.array([name in roles.costs or name in (*roles.edges, *roles.shapes) for name in model.params()])
     solutions = _solve(problem, points, bounded if nonnegative else None)
     best = _refined(problem, min(solutions, key=lambda solution: solution.norm), bounded if nonnegative else None)
@@ -141,6 +142,7 @@ def _refined(problem: Problem, rough: Solution, nonnegative: NDArray[np.bool_] |
         precise = minimise(problem.residual, problem.jacobian, rough.x, nonnegative=nonnegative)
     except ArithmeticError:
         return rough
+    # With bounds, the search may settle on another set of held parameters and end higher; the rough end then stays.
     return precise if precise.norm <= rough.norm * (1 + _EXACT) + _EXACT * problem.size else rough
 
 
@@ -159,6 +161,7 @@ def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[So
             reference[index] = problem.size / abs(best.x[index])
     # Where the residual presses a parameter against its bound, its value is known, whatever its column looks like.
     pull = best.jacobian.T @ best.residual
+    # The pull is the gradient of |r|**2 / 2: above zero where the fit would rather have a value below the bound.
     decided = best.at_bound & (pull > 1e-9 * length * np.linalg.norm(best.residual))
     considered = [i for i in range(len(length)) if not decided[i]]
     found = identify(best.jacobian, reference, considered)
@@ -171,6 +174,7 @@ def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[So
         lambda x: float(np.linalg.norm(problem.residual(x))),
         allowed,
     )
+    # Parameters at a bound and collinear groups are accounted for already.
     flat = tuple(i for i in flat if i in free)
     return replace(found, without_effect=tuple(sorted({*found.without_effect, *flat})))
 
@@ -199,6 +203,7 @@ def _judge(
     z = z - found.null_space @ (found.null_space.T @ z)
     x = z / np.where(length > 0, length, 1.0)
     x[without_effect] = 0.0
+    # A null direction may contain a parameter that its bound holds.
     x = np.where(best.at_bound, 0.0, x)
     residual, jacobian = problem.residual(x), problem.jacobian(x)
     allowed = _as_good(problem, best)
@@ -246,6 +251,7 @@ def _result(
     for index, name in enumerate(names):
         value = float(best.x[index])
         unit = units[name]
+        # A rate is an amount over a cost (paper Table 3); over a cost at or below zero it means nothing.
         rate = unit.amount / value if unit.amount is not None and value > 0 else None
         estimates.append(
             ParameterEstimate(
@@ -269,6 +275,7 @@ def _result(
         best.reason,
         sum(solution.evaluations for solution in solutions),
         len(solutions),
+        # Ends of rough runs beside the refined one: `_SAME_OPTIMUM` is far above the rough tolerance.
         sum(solution.norm <= _as_good(problem, best) for solution in solutions),
     )
     return FitResult(

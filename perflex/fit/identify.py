@@ -69,16 +69,19 @@ def identify(jacobian: Array, reference: Array, considered: Sequence[int]) -> Id
     if not effective:
         return Identification(without_effect, (), null_space, float("nan"))
     # Columns of length one: otherwise the units of the parameters would decide what counts as dependent.
+    # The thin SVD holds all directions only with at least as many rows as columns, which `pose` makes sure of.
     _, singular, directions = np.linalg.svd(jacobian[:, effective] / length[effective], full_matrices=False)
     rank = int(np.sum(singular > _RANK_TOLERANCE * singular[0]))
     null_space = np.zeros((jacobian.shape[1], len(effective) - rank))
     null_space[effective] = directions[rank:].T
+    # The projector, unlike the basis of the null space, does not depend on which directions the SVD picks.
     groups = _groups(null_space @ null_space.T)
     return Identification(without_effect, groups, null_space, float(singular[0] / singular[rank - 1]))
 
 
 def _groups(projector: Array) -> tuple[tuple[int, ...], ...]:
     """Return the columns that take part in the null space, split into sets that do not mix."""
+    # The diagonal holds squares: 1e-8 is a part of 1e-4 in a null direction.
     members = [i for i in range(len(projector)) if projector[i, i] > 1e-8]
     groups: list[set[int]] = []
     for i in members:
@@ -114,6 +117,7 @@ def ambiguous(
     for other in others:
         change = np.abs(other - best)
         # What lies within the standard error is no other value, only the same one less well known.
+        # Negated rather than ``change > deviation``, which would be false for a deviation of nan.
         large = (change > _AMBIGUOUS * np.maximum(np.abs(other), np.abs(best))) & ~(change <= deviation)
         if large.any() and all(norm_at(best + part * (other - best)) <= allowed for part in (0.3, 0.5, 0.8)):
             found.update(map(int, np.flatnonzero(large)))
@@ -128,12 +132,14 @@ def covariance(jacobian: Array, residual: Array, determined: Sequence[int]) -> A
     rows, count = jacobian.shape
     result = np.full((count, count), np.nan)
     freedom = rows - len(determined)
+    # A fit with as many parameters as rows can pass through every row: its residuals tell nothing of the noise.
     if freedom <= 0 or not determined:
         return result
     columns = jacobian[:, list(determined)]
     length = np.linalg.norm(columns, axis=0)
     # By singular values of scaled columns: J.T @ J would square the condition number.
     _, singular, directions = np.linalg.svd(columns / length, full_matrices=False)
+    # For J = U S V' L, with the columns' lengths L: inv(J'J) = root root', root = inv(L) V inv(S).
     root = directions.T / singular / length[:, None]
     result[np.ix_(determined, determined)] = root @ root.T * (float(residual @ residual) / freedom)
     return result

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
+# Times n + 1: the limit of MINPACK's lmdif1, and of scipy's leastsq without derivatives.
 _EVALUATIONS_PER_PARAMETER = 200
 # Only to find out which bounds hold: Levenberg-Marquardt gives the digits.
 _TRUST_REGION_EVALUATIONS = 60
@@ -97,6 +98,7 @@ def _trust_region(problem: ScaledProblem, start: Array, nonnegative: Mask, limit
         problem.residual,
         start,
         jac=problem.jacobian,
+        # MINPACK knows no bounds; "trf" keeps strictly inside them.
         method="trf",
         bounds=(np.where(nonnegative, 0.0, -np.inf), np.inf),
         ftol=1e-4,
@@ -111,6 +113,7 @@ def _settle(problem: ScaledProblem, z: Array, held: Mask, nonnegative: Mask, lim
     """Move parameters onto and off their bound until none has a reason to move."""
     held = held.copy()
     tried: set[bytes] = set()
+    # 3 n rounds are the customary limit of NNLS; scipy's has it too.
     for _ in range(3 * len(z) + 10):
         end, converged, reason = problem.levenberg_marquardt(z, ~held, limit)
         leaving = nonnegative & ~held & (end < 0)
@@ -140,9 +143,11 @@ def _most_inward(problem: ScaledProblem, z: Array, held: Mask) -> int | None:
     """Return the parameter at its bound that would lower the residual most by leaving it, if any."""
     residual, jacobian = problem.residual(z), problem.jacobian(z)
     length = np.linalg.norm(jacobian, axis=0)
+    # The second summand is rounding: at an exact fit the residual, and with it the first, is next to nothing.
     threshold = (1e-9 if problem.precise else 1e-5) * np.linalg.norm(residual) + 1e-13 * float(
         np.linalg.norm(length * z)
     )
+    # Per length of column: the scale of a parameter must not decide which one leaves its bound.
     pull = np.divide(-(jacobian.T @ residual), length, out=np.zeros_like(z), where=length > 0)
     pull = np.where(held, pull, -np.inf)
     index = int(np.argmax(pull))

@@ -103,6 +103,7 @@ class FitStatus:
     starts_at_optimum: int
 
 
+# Compared as the mapping it is: a generated comparison would fail on the covariance, for arrays have no truth value.
 @dataclass(frozen=True, eq=False)
 class FitResult(Mapping[str, float]):
     """Fitted parameters: a mapping from parameter to value, with everything needed to judge them.

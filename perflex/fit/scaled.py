@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 Function = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
 
 # As far as doubles allow; starts that are only compared need not go so far.
+# scipy's "lm" refuses tolerances below machine epsilon, 2.2e-16.
 _TOLERANCE = 1e-15
 _ROUGH_TOLERANCE = 1e-9
 _POLISHING_STEPS = 12
 # A residual that cannot be computed is replaced by this, so that the step that led there is refused.
+# Its square, 1e200, is still finite, as the sum of squares has to be.
 _REFUSED = 1e100
 # Largest cosine between residual and derivatives at what counts as a minimum.
 _GRADIENT_TOLERANCE = 1e-6
@@ -91,6 +93,7 @@ class ScaledProblem:
         """Return the residual at scaled parameters, shape ``(m,)``; huge where the model is not finite."""
         self.evaluations += 1
         values = self._residual(z * self.scale)
+        # scipy refuses nan at the start only; later ones are up to the caller.
         finite: Array = np.where(np.isfinite(values), values, _REFUSED)
         return finite
 
@@ -102,6 +105,7 @@ class ScaledProblem:
         ArithmeticError
             They are not finite.
         """
+        # No stand-in as for the residual: MINPACK takes derivatives only where it has already accepted a step.
         values: Array = self._jacobian(z * self.scale) * self.scale
         if not np.isfinite(values).all():
             msg = "the derivatives are not finite at a point that the fit arrived at"
@@ -129,6 +133,7 @@ class ScaledProblem:
             z[free],
             jac=lambda part: self.jacobian(whole(part))[:, free],
             method="lm",
+            # MINPACK's own scaling on top: the lengths of columns change on the way from the start.
             x_scale="jac",
             ftol=self.tolerance,
             xtol=self.tolerance,
@@ -139,6 +144,7 @@ class ScaledProblem:
         return end, *self._verdict(end, free, limit, exhausted=result.status == 0)
 
     def _verdict(self, z: Array, free: NDArray[np.bool_], limit: int, *, exhausted: bool) -> tuple[bool, str]:
+        # The slope decides, not scipy's status: a run may also stop on a slope, because its steps became small.
         slope = self.slope(z)[free].max(initial=0.0)
         if slope <= (_GRADIENT_TOLERANCE if self.precise else _ROUGH_GRADIENT_TOLERANCE):
             return True, "the residual is orthogonal to the model's derivatives"
@@ -160,10 +166,12 @@ class ScaledProblem:
         """Return the flattest point of a few Gauss-Newton steps, none of which may go uphill."""
         if not (self.precise and free.any()):
             return z
+        # The norm is flat at a minimum: its digits fix about half of the parameters' digits. The slope fixes the rest.
         best, flattest = z, self.slope(z)[free].max()
         for _ in range(_POLISHING_STEPS):
             residual, jacobian = self.residual(z), self.jacobian(z)[:, free]
             step = np.zeros_like(z)
+            # The cut-off leaves directions alone that the data do not determine.
             step[free] = np.linalg.lstsq(jacobian, -residual, rcond=1e-12)[0]
             # Rounding alone may raise the norm a little.
             if not np.linalg.norm(self.residual(z + step)) <= np.linalg.norm(residual) * (1 + 1e-12):
@@ -180,4 +188,5 @@ class ScaledProblem:
     def solution(self, z: Array, at_bound: NDArray[np.bool_], converged: bool, reason: str) -> Solution:
         """Return the solution at scaled parameters, in the parameters' own units."""
         x = z * self.scale
+        # The functions as given, not the guarded ones: no stand-in may get into a result.
         return Solution(x, self._residual(x), self._jacobian(x), at_bound, converged, reason, self.evaluations)

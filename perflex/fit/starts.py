@@ -55,6 +55,7 @@ def start_points(problem: Problem, roles: Roles, count: int) -> list[Array]:
     for _, number, x in ranked:
         (rest if number in seen else first).append(x)
         seen.add(number)
+    # Two places go to other costs at combinations that are there already.
     return [*first[: max(1, count - 2)], *rest][:count]
 
 
@@ -69,6 +70,7 @@ def cost_columns(problem: Problem, roles: Roles, fixed: dict[str, float]) -> tup
     columns = np.empty((rows, len(roles.costs)))
     for index, name in enumerate(roles.costs):
         with np.errstate(all="ignore"):
+            # The relaxed model is affine in the costs: its value at cost one, less that at zero, is the column.
             columns[:, index] = as_column(evaluate(roles.relaxed, {**values, name: 1.0}), rows) - constant
     return columns * problem.weight[:, None], constant
 
@@ -96,6 +98,7 @@ def _cost_starts(columns: Array, target: Array) -> list[Array]:
     # No kernel can spend more on one cost than its whole time.
     bound = np.min(np.where(share > 0, share, np.inf), axis=0)
     bound = np.where(np.isfinite(bound), bound, positive)
+    # All costs at their bounds together overestimate a sum of several; a share of the bounds comes nearer.
     return [positive / length, plain / length, bound / length, 0.3 * bound / length]
 
 
@@ -135,6 +138,7 @@ def _edges(problem: Problem, values: dict[str, Array | float]) -> tuple[float, .
             first, second, _ = node.arguments
             typical.append(_typical(np.asarray(evaluate(first, values)) - np.asarray(evaluate(second, values))))
     scales = [1.0 / t for t in typical if t > 0] or [1.0]
+    # tanh(3) is 0.995: a typical difference of costs then selects the larger; 0.5 is gentle, 20 and 200 abrupt.
     return (3.0 * scales[-1], 0.5 * scales[0], 20.0 * scales[-1], 200.0 * scales[0])
 
 
@@ -147,6 +151,7 @@ def _magnitudes(tree: Node, name: str, values: dict[str, Array | float]) -> tupl
             exponents = [e for e, factor in node.factors if _is(factor, name)]
             if rest and exponents:
                 size = _typical(evaluate(Product(node.start, node.end, rest), values))
+                # Makes the product of order one, where functions such as tanh and exp change.
                 scales.append(size if exponents[0] < 0 else _inverse(size))
         elif isinstance(node, Sum):
             others = tuple((sign, term) for sign, term in node.terms if not _is(term, name))

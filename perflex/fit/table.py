@@ -107,6 +107,7 @@ class FeatureTable:
 
     def take(self, rows: Sequence[int]) -> FeatureTable:
         """Return the table reduced to the given row numbers, in that order."""
+        # With the type given: numpy makes an empty list an array of floats, which cannot index.
         index = np.asarray(rows, dtype=np.intp)
         return replace(
             self,

@@ -95,5 +95,6 @@ def _amount(monomial: Monomial, info: Mapping[str, FeatureInfo]) -> tuple[float 
     ((feature, exponent),) = monomial.powers.items()
     if exponent != 1 or feature not in info or info[feature].amount is None or monomial.coefficient <= 0:
         return None, ""
+    # In ``p * 2 * f`` a unit of f costs 2 p, so that its rate is amount / (2 p).
     amount = info[feature].amount
     return (None, "") if amount is None else (amount / monomial.coefficient, info[feature].amount_unit)

@@ -50,6 +50,7 @@ def cheapest_basis(rows: Array, cost: Array, known: Array, clear: float = NEW[-1
         directions = _extended(directions, row, NEW[-1])
     chosen: list[int] = []
     for threshold in (new for new in NEW if new <= clear):
+        # Stable, so that rows of equal cost are taken in the same order on every machine.
         for index in map(int, np.argsort(cost, kind="stable")):
             if len(directions) == rows.shape[1]:
                 return chosen

@@ -78,10 +78,12 @@ def choose(
     """
     names = list(parameters) or [f"column {index}" for index in range(rows.shape[1])]
     fixed = np.zeros((0, rows.shape[1])) if known is None else known
+    # The clearest basis that can be paid for: rows that are only just independent determine parameters badly.
     bases = (cheapest_basis(rows, cost, fixed, clear) for clear in NEW)
     basis = next((basis for basis in bases if cost[basis].sum() <= budget), cheapest_basis(rows, cost, fixed))
     require_affordable(rows, cost, budget, fixed, basis, names)
     search = Search(rows, cost, budget, fixed)
+    # A further row never lowers the determinant.
     if float(cost.sum()) <= budget:
         everything = list(range(len(rows)))
         return _choice(search, everything)

@@ -133,6 +133,7 @@ class SequentialDesign:
         spread = np.where(np.isfinite(pool.spread), pool.spread, typical)
         share = information_share(spread, pool.trials, self.misfit)
         gained = information_share(spread, pool.trials + block.trials, self.misfit) - share
+        # Square roots, for a row enters the information matrix squared.
         rows = scaled[candidates] * np.sqrt(gained[candidates])[:, None]
         cost = expected_device_time(seconds[candidates], block)
         if number == 0:
@@ -142,6 +143,7 @@ class SequentialDesign:
             choice = self._choice(rows, cost, allowed, known, names)
             if not choice.rows:
                 return "no further timing fits into what is left"
+            # If all n standard errors fall by this share, the logarithm of the determinant rises by 2 n times it.
             if choice.gain < 2 * len(names) * _LEAST_GAIN:
                 return "further timings would tell little more"
             chosen = list(choice.rows)
@@ -179,6 +181,7 @@ class SequentialDesign:
         try:
             return list(choose(rows, cost, allowed, parameters=names).rows)
         except CalibrationError as error:
+            # What leaves a linear model undetermined does so at any parameters; in others, better values may help.
             if self._linear and "needed" not in error.context:
                 raise
         basis = cheapest_basis(rows, cost, np.zeros((0, rows.shape[1])))
@@ -220,6 +223,7 @@ class SequentialDesign:
         ratio = float(np.median(measured / predicted))
         roles = find_roles(self.model.tree)
         rough = {
+            # Edges are in 1/[cost], so they scale the other way.
             name: value * ratio if name in roles.costs else value / ratio if name in roles.edges else value
             for name, value in self.parameters.items()
         }
@@ -227,11 +231,13 @@ class SequentialDesign:
         scaled = scale_features_by_output(table) if self.relative else table
         try:
             with warnings.catch_warnings():
+                # That few kernels leave parameters open is expected here, and no news to the user.
                 warnings.simplefilter("ignore", PerflexWarning)
                 fit = fit_model(
                     self.model, scaled, nonnegative=self.nonnegative, starts=[rough], on_undetermined="warn"
                 )
         except CalibrationError:
+            # Too few kernels for a fit as yet: the rescaled guess chooses the next batch.
             return
         # A cost of zero would predict no time at all for a kernel of that cost alone, and no error is relative to that.
         least = {name: 1e-3 * abs(rough[name]) if name in roles.costs else -np.inf for name in rough}

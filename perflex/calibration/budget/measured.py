@@ -85,6 +85,7 @@ class KernelPool:
         else:
             # Samples of earlier batches are gone by now; their median and the new one are weighted by number.
             merged = (before * self.seconds[row] + now * timing.seconds) / (before + now)
+            # The minimum of all samples needs only the two minima; a median cannot be had from two medians.
             minimum = timing.statistic == "minimum"
             self.seconds[row] = min(self.seconds[row], timing.seconds) if minimum else merged
             self.spread[row] = (before * self.spread[row] + now * timing.spread) / (before + now)

@@ -25,6 +25,7 @@ class Search:
     def __init__(self, rows: Array, cost: Array, budget: float, known: Array) -> None:
         self.rows, fixed = scaled_columns(rows, known)
         self.cost = cost
+        # Costs added in another order differ by rounding; a choice that costs just the budget has to pass.
         self.budget = budget * (1 + 1e-12)
         self._base = _RIDGE * np.eye(rows.shape[1]) + fixed.T @ fixed
 
@@ -47,6 +48,7 @@ class Search:
         candidates = np.ones(len(self.rows), dtype=bool)
         candidates[[*chosen, without] if without >= 0 else chosen] = False
         while True:
+            # Matrix determinant lemma: det(M + x x') = det(M) (1 + x' inv(M) x).
             gain = np.log1p(np.maximum(np.einsum("ij,ij->i", product, self.rows), 0.0))
             score = np.where(candidates & (self.cost <= left), gain / self.cost if per_cost else gain, 0.0)
             best = int(np.argmax(score))

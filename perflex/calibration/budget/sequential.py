@@ -114,6 +114,7 @@ def measure_within_budget(
         raise CalibrationError(msg)
     # Counting takes no device time, so that all kernels can be weighed against one another.
     counted = gather(tuple(model.input_features()), kernels, measuring)
+    # Some kernels may have been left out while counting, so labels, not positions, tie rows to kernels.
     rows = {row.label: row for row in sized_kernels(kernels)}
     jobs = [rows[label] for label in counted.kernels]
     with recording(str(measuring.device), counted.kernels, measuring.recorder) as keeps:

@@ -26,6 +26,7 @@ _LEAST_S = 5e-5
 
 def one_block(timing: TimingOptions, seconds_left: float, number: int) -> TimingOptions:
     """Return options for the fewest trials of each kernel, none of which may cost more than is left."""
+    # The seed shuffles the order of timings: each batch gets another order.
     block = replace(timing, trials=timing.min_trials, seed=timing.seed + number)
     # No launch may take longer than lets all of a kernel's timings fit.
     return replace(block, limit_s=min(timing.limit_s, seconds_left / _launches(block)))

@@ -157,6 +157,7 @@ def _require_same(calibrations: Sequence[tuple[str, CalibrationRecord]]) -> None
             msg = f"{lacking} does not keep its measured values, so it cannot be compared; make the calibration again"
             raise CalibrationError(msg)
         same = (
+            # Features differ between models; kernels, the measured output (column 0) and its scaling must not.
             table.kernels == first.kernels
             and np.array_equal(table.values[:, 0], first.values[:, 0])
             and calibration.fit.scaled == calibrations[0][1].fit.scaled
@@ -168,6 +169,7 @@ def _require_same(calibrations: Sequence[tuple[str, CalibrationRecord]]) -> None
 
 
 def _difference(value: float, least: float) -> float:
+    # Perfect fits have a criterion of -inf, whose difference from itself is nan.
     return 0.0 if value == least else value - least
 
 

@@ -63,6 +63,7 @@ def _of_parameters(diagnosis: Diagnosis) -> Iterator[Finding]:
     if pairs := [f"{p.first} and {p.second} ({p.correlation:+.3f})" for p in diagnosis.correlated]:
         cause = f"estimates that move together: {_listed(pairs)}"
         yield Finding("warning", f"{cause}; only combinations of them are known well, add kernels that vary them apart")
+    # Correlated pairs say the same and name the parameters.
     if diagnosis.condition_number > _STRONG_DEPENDENCE and not diagnosis.correlated:
         cause = f"the condition number after scaling is {diagnosis.condition_number:.3g}"
         yield Finding("warning", f"{cause} (above 30): features of the measurement kernels grow nearly together")
@@ -83,6 +84,7 @@ def _of_parameters(diagnosis: Diagnosis) -> Iterator[Finding]:
 def _of_kernels(diagnosis: Diagnosis) -> Iterator[Finding]:
     kernels = diagnosis.kernels
     # What the largest of so many studentised residuals exceeds in one fit of twenty.
+    # One degree of freedom less than the fit: each variance is estimated without the kernel's own row.
     limit = student_quantile(1 - _OUTLIER_RISK / (2 * len(kernels)), diagnosis.degrees_of_freedom - 1)
     outliers = [k for k in kernels if abs(k.studentised) > limit]
     if outliers:
@@ -105,6 +107,7 @@ def _of_errors(diagnosis: Diagnosis) -> Iterator[Finding]:
     worse = [
         f"{g.name} ({100 * g.error:.1f} to {100 * g.held_out_error:.1f} %)"
         for g in diagnosis.generators
+        # Errors below the noise floor are chance, and so is a ratio to them.
         if g.held_out_error > _MUCH_WORSE * max(g.error, 0.0 if math.isnan(floor) else floor)
     ]
     if worse:

@@ -170,6 +170,7 @@ def _parameters(
                 p.standard_error,
                 low,
                 high,
+                # False where there is no standard error: nan compares false.
                 low <= 0 <= high,
                 p.negative,
                 p.at_bound,

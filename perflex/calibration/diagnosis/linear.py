@@ -66,6 +66,7 @@ class LinearFit:
 
         They add up to p.
         """
+        # Rounding may put it above one.
         leverage: Array = np.minimum((self._factors[0] ** 2).sum(axis=1), 1.0)
         return leverage
 
@@ -91,6 +92,7 @@ class LinearFit:
         if self.freedom < 2:
             return np.full(len(self.residual), np.nan)
         squares = float(self.residual @ self.residual)
+        # No refit: the residual sum of squares without row i is r'r - r_i**2 / (1 - h_i).
         without = np.maximum(squares - self.residual * self.left_out, 0.0) / (self.freedom - 1)
         with np.errstate(all="ignore"):
             studentised: Array = self.residual / np.sqrt(without * self._spare)
@@ -117,6 +119,7 @@ class LinearFit:
         row's share is its part of that square. It is also the row's part in the estimate's variance, for the
         estimate weighs the measurements by that same vector.
         """
+        # Rows of the pseudoinverse inv(R) Q': how the estimates weigh the measurements.
         weights = np.linalg.solve(self._factors[1], self._factors[0].T).T ** 2
         information: Array = weights / weights.sum(axis=0)
         return information
@@ -128,6 +131,7 @@ class LinearFit:
         The residuals' variance is taken as it is: ``sqrt(1 + information / (1 - h))``.
         """
         alone = np.isnan(self._spare)[:, None]
+        # Sherman and Morrison's formula for inv(J'J) without a row.
         growth: Array = np.sqrt(1.0 + self.information / np.where(alone, 1.0, self._spare[:, None]))
         return np.where(alone & (self.information > _ALONE), np.inf, growth)
 
@@ -137,12 +141,14 @@ class LinearFit:
         inf for parameters that the other rows do not determine.
         """
         scaled = self.jacobian / self._length
+        # Full: with fewer rows than columns the thin SVD lacks the directions that are lost.
         _, singular, directions = np.linalg.svd(scaled[~rows], full_matrices=True)
         count = scaled.shape[1]
         singular = np.concatenate([singular, np.zeros(count - len(singular))])
         lost = singular <= _RANK_TOLERANCE
         free = (directions[lost] ** 2).sum(axis=0) > _RANK_TOLERANCE
         inverse = np.divide(1.0, singular, out=np.zeros(count), where=~lost)
+        # Diagonals of inv(J'J), without the rows here and with them below; the residuals' variance cancels.
         without = ((directions * inverse[:, None]) ** 2).sum(axis=0)
         before = (np.linalg.inv(self._factors[1]) ** 2).sum(axis=1)
         growth: Array = np.sqrt(without / before)

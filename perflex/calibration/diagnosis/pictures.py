@@ -55,6 +55,7 @@ def _errors(diagnosis: Diagnosis) -> Any:
     if not math.isnan(diagnosis.noise_floor):
         floor = diagnosis.noise_floor
         label = f"noise floor, {100 * floor:.2g} %"
+        # As wide to either side on a logarithmic axis.
         axes.axvspan(1 / (1 + floor), 1 + floor, color="0.85", label=label, zorder=0)
     axes.axvline(1.0, color="0.4", linewidth=0.8)
     for place, kernels in enumerate(groups.values()):
@@ -113,6 +114,7 @@ def _parameters(diagnosis: Diagnosis) -> Any:
             continue
         colour = COLOURS[1] if p.consistent_with_zero or p.negative else COLOURS[0]
         size = abs(p.value)
+        # Longer intervals are cut off: one badly known parameter would squeeze all others.
         low, high = max(p.low / size, -furthest), min(p.high / size, furthest)
         axes.plot([low, high], [place, place], color=colour, linewidth=2.0)
         axes.plot([math.copysign(1.0, p.value)], [place], marker="o", markersize=5, color=colour)

@@ -281,4 +281,5 @@ def _plain(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
+    # JSON has neither nan nor inf.
     return None if isinstance(value, float) and not math.isfinite(value) else value
