@@ -71,10 +71,12 @@ class _Loads(CombineMapper):  # type: ignore[misc]
     def map_constant(self, _expr: Expression) -> list[object]:
         return []
 
+    # Leaves of pymbolic's and loopy's expressions; none is a load.
     map_variable = map_tagged_variable = map_function_symbol = map_constant
     map_resolved_function = map_type_annotation = map_constant
 
     def map_subscript(self, expr: Subscript) -> list[object]:
+        # Loads in the subscript come first: the place depends on them.
         inner: list[object] = self.rec(expr.index_tuple)
         if expr.aggregate.name in self._arrays:
             return [*inner, (expr, frozenset(self._conditions))]

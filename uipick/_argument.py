@@ -99,6 +99,7 @@ class Argument:
         """Tell whether `value` is allowed."""
         if isinstance(self.allowed, Criterion):
             return type(value) is (int if self.kind == "int" else str) and self.allowed.test(value)
+        # In Python True equals 1, and would pass for the integer.
         return any(value == other and type(value) is type(other) for other in self.allowed)
 
     def read(self, text: Value) -> Value | None:
@@ -107,6 +108,7 @@ class Argument:
         if not isinstance(text, str):
             value = text
         elif self.kind == "int":
+            # int() would also take blanks, underscores and a plus sign: several texts for one value.
             if not text.removeprefix("-").isdecimal():
                 return None
             value = int(text)

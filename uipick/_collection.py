@@ -100,6 +100,7 @@ class KernelCollection:
             A tag is malformed or given twice; no generator matches; no matching generator knows an argument or
             allows a value; or a constraint excludes every kernel with a value.
         """
+        # Read twice below; a string stays one, so that `parse_tags` refuses it.
         tags = tags if isinstance(tags, str) else list(tags)
         generators = self.matching_generators(tags)
         variant: dict[str, Sequence[Value]] = dict(parse_tags(tags).variant)

@@ -36,6 +36,7 @@ class Constraint:
     test: Callable[[Mapping[str, Any]], bool]
 
 
+# Compared by identity, so that generators are keys of the cache of built kernels.
 @dataclass(frozen=True, eq=False)
 class Generator:
     """Makes the variants of one kernel.

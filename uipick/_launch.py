@@ -68,6 +68,7 @@ def launch_of(
     groups, locals_ = _covering(kernel, instructions, extents)
     chosen = frozenset([*groups, *locals_])
     place, shape = [], []
+    # The slowest axis first, as in the shape of a row-major array.
     for axis in reversed(range(max(len(groups), len(locals_)))):
         linear = {}
         width = _constant(extents[1][axis]) if axis < len(locals_) else 1
@@ -148,9 +149,11 @@ def _extent(kernel: lp.LoopKernel, chosen: frozenset[str], linear: dict[str, int
     positions = domain.space.get_var_dict()
     form = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(domain.space))
     for name, factor in linear.items():
+        # isl counts the variables of an affine form's domain as inputs, not as set dimensions.
         form = form.set_coefficient_val(isl.dim_type.in_, positions[name][1], factor)
     image = isl.Set.from_basic_set(domain).apply(isl.Map.from_aff(form))
     assumptions = isl.Set.from_basic_set(kernel.assumptions)
+    # What is assumed drops cases that cannot occur; coalescing joins pieces that then agree.
     largest = image.dim_max(0).gist_params(assumptions).coalesce() + 1
     if largest.n_piece() > 1:
         largest = launched.gist_params(assumptions).coalesce()

@@ -69,6 +69,7 @@ def remove_work(
     Source: the paper's Section 7.1.1, Algorithm 3.
     """
     require_one_entry_point(kernel, "work removal")
+    # Preprocessing makes instructions of reductions, linearizing gives their order, loops and launches.
     prepared = lp.linearize(lp.preprocess_program(kernel))
     old = prepared.default_entrypoint
     accesses = global_accesses(old)
@@ -149,8 +150,10 @@ def _stripped(old: lp.LoopKernel, kept: Sequence[Access], launch: Launch) -> lp.
         instructions=chain.instructions,
         args=arguments,
         temporary_variables=temporaries,
+        # The new instructions are not ordered yet: they go through preprocessing again.
         state=KernelState.INITIAL,
         linearization=None,
+        # The order of loops is part of the access pattern; loopy would be free to choose it.
         loop_priority=frozenset(access.nest for access in kept if len(access.nest) > 1),
         name=f"{old.name}_work_removed",
     )
@@ -205,6 +208,7 @@ class _Chain:
                 within_inames=within_inames,
                 predicates=predicates,
                 depends_on=frozenset(insn.id for insn in self.instructions),
+                # Else loopy adds dependencies of its own, by the names of variables.
                 depends_on_is_final=True,
             )
         )

@@ -85,6 +85,7 @@ def read_seconds(word: str, option: str) -> float:
     """
     found = _DURATION.fullmatch(word.strip())
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    # A number of hundreds of digits reads as infinity.
     if not 0 < seconds < math.inf:
         msg = f"cannot read {option} {word!r}; write a positive duration such as 30s, 500ms, 2min or 1h"
         raise ArgumentError(msg, word=word)
@@ -223,6 +224,7 @@ def require_writable_folder(folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # Only making a file shows what permissions, read-only mounts and quotas allow.
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:

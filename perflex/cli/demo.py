@@ -55,6 +55,7 @@ def _sizes(text: str) -> tuple[int, ...]:
         # A size given twice is measured once.
         sizes = tuple(dict.fromkeys(int(word) for word in text.split(",")))
     except ValueError:
+        # Refused below, with the same message as a wrong size.
         sizes = (0,)
     if any(size < 16 or size % 16 for size in sizes):
         msg = f"cannot read sizes {text!r}; give positive multiples of 16 joined by commas, such as 256,512"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _COLOURS = {"problem": "red", "warning": "yellow", "remark": "default"}
 _WORST_KERNELS = 10
 _STRONGEST = 10
+# Share of what is known of a parameter below which a generator is not named.
 _WORTH_NAMING = 0.05
 
 

@@ -83,6 +83,7 @@ def features(  # noqa: PLR0913 - one argument per option
     with using_machine(machine, registers=registers):
         counted = count_features(
             scop,
+            # None leaves counts symbolic; without parameters they are numbers anyway.
             given if given or not scop.parameters else None,
             identifiers=identifier or (),
             sub_group_size=sub_group_size,
@@ -119,5 +120,6 @@ def _content(entry: CountedFeature) -> dict[str, object]:
 def _line(entry: CountedFeature, sizes: Mapping[str, int]) -> str:
     text = entry.expression
     if entry.value is not None and (sizes or entry.expression != f"{entry.value:g}"):
+        # 17 significant digits tell any two doubles apart.
         text += f" = {entry.value:.17g}"
     return f"{text}  ({entry.unit}, {entry.certainty})"

@@ -30,6 +30,7 @@ def as_json(value: Any) -> Any:
         return {key: as_json(entry) for key, entry in value.items()}
     if isinstance(value, (str, PurePath)):
         return str(value)
+    # True and False are ints, and stay what they are.
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, Real):

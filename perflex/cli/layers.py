@@ -69,6 +69,7 @@ def layers(  # noqa: PLR0913 - one parameter per option
 
     if series is not None:
         members = series_sizes(series, None, given, scop.parameters)
+        # Sizes of a series share one value: the first stands for all of them.
         name = next(name for name in members[0] if name not in given)
         if out is not None:
             _check_picture(out)

@@ -98,6 +98,7 @@ def rank(
 
 
 def _is_kernel(word: str) -> bool:
+    # A path may hold an equals sign: what follows the last colon decides.
     return ":" in word and "=" not in word.rpartition(":")[2]
 
 

@@ -118,6 +118,7 @@ def _measured(
     with terminal.progress("measure:") as progress:
         measured = measure_variants(candidates, batch, calibration, device, progress)
         pruning = pruned(candidates, calibration, keep=keep, measured=measured)
+        # Kept variants of the batch have their times already.
         left = [variant.number for variant in pruning.kept if math.isnan(variant.measured)]
         times = measured | measure_variants(candidates, left, calibration, device, progress)
     return pruning, times

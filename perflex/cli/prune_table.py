@@ -133,5 +133,6 @@ def _lines(pruning: DescribedPruning, dominating: set[str], *, promised: bool) -
     return lines
 
 
+# Milliseconds already, as in tuners' files; prunings of loopy kernels have seconds.
 def _ms(time: float) -> str:
     return "" if math.isnan(time) else f"{time:.4g} ms"

@@ -99,6 +99,7 @@ def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
     """Return kernels by function, or by the whole word where functions have one name; and the sizes."""
     from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
 
+    # A path may hold an equals sign: what follows the last colon decides.
     references = [word for word in words if "=" not in word.rpartition(":")[2]]
     if not references:
         msg = "there is no kernel; name one as KERNEL.py:function before the sizes"

@@ -101,6 +101,7 @@ def _power_of_two(x: Any) -> Any:
 
 
 def _gcd(x: Any, y: Any) -> Any:
+    # numpy's gcd takes integers only; columns are floats.
     return np.gcd(np.asarray(x, dtype=np.int64), np.asarray(y, dtype=np.int64)).astype(np.float64)
 
 
@@ -126,11 +127,13 @@ SCALARS = Arithmetic(
 COLUMNS = Arithmetic(
     what="formula",
     example="items * depth / 32",
+    # Constants of numpy: 1 / 0 of two Python numbers would raise an error.
     constant=np.float64,
     # numpy's own operators, on floats: a division by zero becomes nan or inf instead of an error.
     binary=lambda kind, left, right: _BINARY[kind](np.multiply(left, 1.0), np.multiply(right, 1.0)),
     compare=_COMPARE,
     negate=lambda value: np.equal(value, 0),
+    # Rows differ in what holds, so all parts are computed: an earlier one guards no later one.
     every=lambda parts, values: reduce(np.logical_and, [part(values) for part in parts]),
     some=lambda parts, values: reduce(np.logical_or, [part(values) for part in parts]),
     choose=lambda test, yes, no, values: np.where(test(values) != 0, yes(values), no(values)),
@@ -175,8 +178,10 @@ class Formula:
         What is undefined (a division by zero) becomes nan or inf.
         """
         with np.errstate(all="ignore"):
+            # [()] makes a number of an array without axes, and leaves others alone.
             return np.asarray(self.value(columns), dtype=np.float64)[()]
 
+    # The value is made of closures, which pickle cannot send to another process.
     def __reduce__(self) -> tuple[Any, ...]:
         return parse_formula, (self.text,)
 
@@ -202,6 +207,7 @@ def parse_formula(text: str, arithmetic: Arithmetic = COLUMNS) -> Formula:
         raise ModelSyntaxError(msg, text=text[:_MAX_LENGTH])
     try:
         tree = ast.parse(text.strip(), mode="eval")
+    # Null bytes raise ValueError; deep nesting RecursionError or MemoryError, as the version of Python has it.
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         position = getattr(error, "offset", None) or 1
         msg = f"cannot read the {arithmetic.what} {text!r} at character {position}; write e.g. {arithmetic.example!r}"
@@ -279,6 +285,7 @@ class _Reader:
         if isinstance(node.op, ast.Not):
             return lambda values: self.arithmetic.negate(operand(values))
         sign = self.arithmetic.constant(-1 if isinstance(node.op, ast.USub) else 1)
+        # As a product: `binary` then checks the operand as for any other operator.
         return lambda values: self.arithmetic.binary(ast.Mult, sign, operand(values))
 
     def _comparison(self, node: ast.Compare, depth: int) -> Part:
@@ -288,6 +295,7 @@ class _Reader:
                 raise self.refused(node, f"there is {kind.__name__}")
         functions = [self.arithmetic.compare[type(comparison)] for comparison in node.ops]
 
+        # A function of its own: lambdas made in the loop would all see its last pair.
         def pair(function: Callable[[Any, Any], Any], left: Part, right: Part) -> Part:
             return lambda values: function(left(values), right(values))
 

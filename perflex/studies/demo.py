@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perflex.timing.options import TimingOptions
 
 MODEL = "matmul_sq"
+# Odd multiples of 32: at multiples of large powers of two a CPU's caches hold few rows of a matrix.
 SIZES = (288, 416, 544, 672, 800, 928)
 VARIANTS = tuple(STUDIES["matmul"].variants)
 
@@ -161,6 +162,7 @@ def write_demo(evaluation: DeviceEvaluation, folder: Path) -> list[Path]:
     ]
     try:
         with table.open("w", newline="", encoding="utf-8") as stream:
+            # The csv module ends lines with CRLF unless told otherwise.
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(DemoRow.__dataclass_fields__)
             writer.writerows(vars(row).values() for row in demo_rows(result))

@@ -35,6 +35,7 @@ NELEMENTS = Argument(
     "int",
     "elements of each global array (gaps left by strides included)",
     multiples_of(1),
+    # Multiples of 16 * 2048, so that the default work-groups and strides fit.
     (524288, 786432, 1048576, 1310720),
 )
 # What every kernel with a simple access pattern takes; the second for kernels that cannot guard remainders.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 # Central differences for the second derivative of order 2 radius: centre, one step away, two, ...
+# Source: Fornberg, Mathematics of Computation 51 (1988), Table 1.
 _SECOND_DERIVATIVE = {
     1: (-2.0, 1.0),
     2: (-5 / 2, 4 / 3, -1 / 12),
@@ -30,6 +31,7 @@ def laplacian(terms: list[list[str]], radius: int, dtype: str, factor: float) ->
     """
     centre, *others = _SECOND_DERIVATIVE[radius]
     # Rounded to the element type, or loopy would take the whole sum for double precision.
+    # 3: the centre belongs to the second derivatives along all three axes.
     weights = [float(np.dtype(dtype).type(factor * weight)) for weight in (3 * centre, *others)]
     sums = [f"({' + '.join(group)})" for group in terms]
     # A factor of 1 would be computed, but is no work to speak of.

@@ -77,6 +77,7 @@ def _is_nested(arguments: Mapping[str, Any]) -> bool:
     pattern = pattern_of(arguments)
     inner_stride = pattern.gid[1 - pattern.outer]
     axes = [*zip(pattern.lid, pattern.lsize, strict=True), (inner_stride, pattern.inner_groups)]
+    # By stride, as digits of a number: each axis must end before the next one's stride.
     axes = [*sorted(axis for axis in axes if axis[1] != 1), (pattern.block, 1)]
     if any(extent < 1 or following < stride * extent for (stride, extent), (following, _) in pairwise(axes)):
         return False
@@ -168,6 +169,7 @@ def _fitting_domain(pattern: Pattern) -> str:
 
 
 def _guarded_domain(pattern: Pattern) -> str:
+    # Whole rows along this axis only: the remainder of the array stays untouched.
     outer = 1 if pattern.lid[1] >= pattern.lid[0] else 0
     inner = 1 - outer
     inner_extent = pattern.lid[outer] // pattern.lid[inner]

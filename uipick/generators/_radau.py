@@ -32,10 +32,12 @@ def radau_iia(stages: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """
     polynomial = np.polynomial.Polynomial
     x = polynomial([0.0, 1.0])
+    # All nodes are real; rounding may leave imaginary parts.
     nodes = np.sort((x ** (stages - 1) * (x - 1) ** stages).deriv(stages - 1).roots().real)
     matrix = np.empty((stages, stages))
     for column, node in enumerate(nodes):
         others = np.delete(nodes, column)
         basis = polynomial.fromroots(others) / np.prod(node - others)
+        # Collocation: a[i, j] is the integral of the j-th Lagrange polynomial from 0 to c[i].
         matrix[:, column] = basis.integ()(nodes)
     return matrix, nodes

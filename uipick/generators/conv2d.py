@@ -115,6 +115,7 @@ def _domains(
         role: f"0 <= ty_{role} < {tile[1]} and 0 <= tx_{role} < {tile[0]} and {row} < ny and {column} < nx"
         for role, (row, column) in places.items()
     }
+    # Work-items whose first result lies outside the image have none inside.
     items = (
         f"0 <= y_group and 0 <= x_group and 0 <= y_item < {lsize[1]} and 0 <= x_item < {lsize[0]} "
         f"and {lsize[1] * tile[1]}*y_group + y_item < ny and {lsize[0] * tile[0]}*x_group + x_item < nx"

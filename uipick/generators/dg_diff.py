@@ -77,9 +77,11 @@ def _prefetch_u(kernel: lp.TranslationUnit, tile: int, nmatrices: int) -> lp.Tra
     kernel = lp.split_iname(kernel, "j", tile)
     kernel = lp.add_prefetch(kernel, "u", ["k_inner", "j_inner"], default_tag="l.auto", prefetch_insn_id="fetch")
     kernel = lp.fix_parameters(kernel, nmatrices=nmatrices)
+    # The tile does not depend on i, but each work-group along gid(1) needs its own copy.
     kernel = lp.add_inames_to_insn(kernel, "i_outer", "id:fetch")
     kernel = lp.realize_reduction(kernel)
     kernel = lp.privatize_temporaries_with_inames(kernel, "m")
+    # loopy opens a loop in one place: start and store need loops over m of their own.
     (start,) = (insn.id for insn in kernel.default_entrypoint.instructions if insn.id.endswith("_init"))
     kernel = lp.duplicate_inames(kernel, "m", f"id:{start}")
     kernel = lp.duplicate_inames(kernel, "m", "writes:res")
@@ -91,6 +93,7 @@ def _prefetch_diff_mat(kernel: lp.TranslationUnit, tile: int) -> lp.TranslationU
 
     kernel = lp.split_iname(kernel, "j", tile)
     kernel = lp.add_prefetch(kernel, "diff_mat", ["j_inner", "i_inner"], default_tag="l.auto", prefetch_insn_id="fetch")
+    # The tile does not depend on k, but each work-group along gid(0) needs its own copy.
     kernel = lp.add_inames_to_insn(kernel, "k_outer", "id:fetch")
     return lp.prioritize_loops(kernel, ["m", "j_outer", "j_inner"])
 

@@ -43,6 +43,7 @@ def fdiff(*, dtype: str, tile: int, groups_fit: bool) -> lp.TranslationUnit:
     kernel = lp.assume(kernel, f"n >= 1{fit}")
     kernel = lp.split_iname(kernel, "i", tile - 2, outer_tag="g.1", inner_tag="l.1")
     kernel = lp.split_iname(kernel, "j", tile - 2, outer_tag="g.0", inner_tag="l.0")
+    # No default tags: the fetch's axes are the work-group's, an element with halo per work-item.
     kernel = lp.add_prefetch(kernel, "u", ["i_inner", "j_inner"], fetch_bounding_box=True, default_tag=None)
     kernel = lp.tag_inames(kernel, "u_dim_0:l.1, u_dim_1:l.0")
     return tag_accesses(kernel, loads={"u": "uLD"}, stores={"res": "resST"})

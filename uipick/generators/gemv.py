@@ -47,6 +47,7 @@ def gemv(*, dtype: str, layout: str, prefetch: bool, lsize_0: int, groups_fit: b
     if prefetch:
         kernel = lp.split_iname(kernel, "j", lsize_0)
         kernel = lp.add_prefetch(kernel, "x", ["j_inner"], default_tag="l.auto")
+        # The tile of x does not depend on the row: the fetch needs the group's axis added.
         kernel = lp.add_inames_for_unused_hw_axes(kernel)
     return tag_accesses(kernel, loads={"a": "aLD", "x": "xLD"}, stores={"y": "yST"})
 

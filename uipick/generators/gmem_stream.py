@@ -28,6 +28,7 @@ def _stream(operation: str, *, dtype: str, lsize_0: int, groups_fit: bool, width
 
     place, shape, dim_tags = "{item}", "nvectors", None
     if width > 1:
+        # The tag vec makes OpenCL's vector types of the last axis.
         place, shape, dim_tags = "{item}, v", f"nvectors, {width}", "N0,vec"
     update = f"result$resST[{place}] = " + _FORMS[operation].replace("{place}", place)
     inputs = [name for name in "ab" if f"${name}LD" in update]

@@ -86,6 +86,7 @@ def _relaxed(q: int) -> str:
     share = f"share{sum(map(bool, _DIRECTIONS[q]))}"
     if q == 0:
         return f"{1 - _RELAXATION}*p0 + {share}*rest"
+    # w rho (1 + 3 c.v + 4.5 (c.v)^2 - 1.5 v^2): opposite directions differ in the sign of 3 c.v alone.
     pair, backward = (q - 1) // 2, q % 2
     return f"{1 - _RELAXATION}*p{q} + {share}*(even{pair} + ({-3 if backward else 3})*along{pair})"
 

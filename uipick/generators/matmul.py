@@ -42,6 +42,7 @@ def matmul_sq(*, dtype: str, prefetch: bool, lsize_0: int, lsize_1: int, groups_
         kernel = lp.split_iname(kernel, "k", lsize_0)
         kernel = lp.add_prefetch(kernel, "a", ["i_inner", "k_inner"], default_tag="l.auto")
         kernel = lp.add_prefetch(kernel, "b", ["k_inner", "j_inner"], default_tag="l.auto")
+        # Neither tile depends on both axes of groups: their fetches need the missing one added.
         kernel = lp.add_inames_for_unused_hw_axes(kernel)
     return tag_accesses(kernel, loads={"a": "aLD", "b": "bLD"}, stores={"c": "cST"})
 

@@ -54,6 +54,7 @@ def overlap_madd(
     body += [*_updates(loads, m, chains), "end"]
     body.append("c$cST[i, j] = " + " + ".join(f"x{c}" for c in range(chains)))
     text = "\n".join(["for i_out, j_out, i_in, j_in", *body, "end"])
+    # The texts have i and j; the domain has them as groups and work-items already.
     for name, width in (("i", lsize_1), ("j", lsize_0)):
         text = text.replace(f"[{name}, ", f"[{width}*{name}_out + {name}_in, ")
         text = text.replace(f", {name}]", f", {width}*{name}_out + {name}_in]")

@@ -72,6 +72,7 @@ class AnalyticFit:
         return {names[0]: 1 - np.sum(list(found.values()), axis=0), **found}
 
 
+# Each fit while tuning asks for the same model: its symbolic derivatives are worth keeping.
 @lru_cache(maxsize=16)
 def _compiled(model: str, parameters: tuple[str, ...]) -> CompiledExpression:
     from perflex.expression.compiled import CompiledExpression
@@ -132,8 +133,10 @@ class _Problem:
         self.features = {name: features[name] for name in self.compiled.features}
         self.target = target
         self.error = _SPREAD * (1 + _LENIENCE * (target - target.min()))
+        # In logarithms parameters stay positive without bounds, which Levenberg-Marquardt does not have.
         self.prior = np.log([parameter.prior for parameter in description.parameters.values()])
         self.spread = np.array([parameter.spread for parameter in description.parameters.values()])
+        # The median: configurations that the model misses by far must not set the unit of time.
         offset = float(np.median(target - self.log_times(self.prior)))
         if not np.isfinite(offset):
             msg = f"the model of description {description.name!r} is not finite at its priors; mend the description"
@@ -151,6 +154,7 @@ class _Problem:
             return np.broadcast_to(np.log(value), self.target.shape)
 
     def starts(self) -> list[NDArray[np.float64]]:
+        # A fixed seed: equal measurements give equal fits.
         random = np.random.default_rng(0)
         about = [self.prior + 0.7 * self.spread * random.standard_normal(len(self.prior)) for _ in range(_STARTS - 1)]
         # The offset of the time is known already.
@@ -159,6 +163,7 @@ class _Problem:
         return [self.prior, *about]
 
     def residual(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
+        # Finite and large where the model gives no positive time: least_squares refuses a start with nan.
         error = np.nan_to_num((self.log_times(point) - self.target) / self.error, nan=1e3, posinf=1e3, neginf=-1e3)
         # Soft L1 loss: a configuration that the model misses by far must not decide the fit.
         soft = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
@@ -168,6 +173,7 @@ class _Problem:
         values = self._values(point)
         rows = len(self.target)
         value = np.broadcast_to(np.asarray(self.compiled.value(values)), rows)
+        # Chain rule: d log(time) / d log(p) = p / time * d time / dp.
         slopes = self.compiled.derivatives(values, rows) * np.exp(point) / (value * self.error)[:, None]
         error = (self.log_times(point) - self.target) / self.error
         root = np.sqrt(1 + error**2)
@@ -179,5 +185,6 @@ class _Problem:
     def solve(self, start: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         from scipy.optimize import least_squares
 
+        # "lm" needs as many residuals as parameters: the rows of the priors make up for few measurements.
         found = least_squares(self.residual, start, jac=self.jacobian, method="lm", xtol=1e-6, ftol=1e-6, max_nfev=200)
         return float(found.cost), np.asarray(found.x, dtype=np.float64)

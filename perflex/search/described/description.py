@@ -132,6 +132,7 @@ class Description:
         except (TypeError, ValueError) as error:
             msg = f"the settings of description {self.name!r} are no columns of numbers of one length: {error}"
             raise FileFormatError(msg, description=self.name) from error
+        # Broadcast numbers are views with stride 0, whose rows share one element: a copy gives each row its own.
         return dict(zip(arrays, (np.ascontiguousarray(column) for column in broadcast), strict=True))
 
     def kernels(self, settings: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
@@ -150,6 +151,7 @@ class Description:
         holds = np.ones(rows, dtype=np.bool_)
         for constraint in self.constraints:
             value = np.broadcast_to(constraint(columns), rows)
+            # nan (of 0 / 0, for instance) differs from 0, and would pass for fulfilled.
             holds &= (value != 0) & ~np.isnan(value)
         return holds
 

@@ -103,6 +103,7 @@ class _Tunable(Fields, frozen=True):
 class _Parameter(Fields, frozen=True):
     meaning: str
     unit: str
+    # The fit works with the logarithm of a parameter.
     prior: Positive
     spread: Positive
 
@@ -119,6 +120,7 @@ class _DescriptionFile(Fields, frozen=True, kw_only=True):
     tunables: dict[str, _Tunable]
     constants: dict[str, Finite] = msgspec.field(default_factory=dict)
     constraints: tuple[str, ...] = ()
+    # YAML reads a constant formula such as 4 as a number.
     features: dict[str, str | Finite]
     switches: tuple[str, ...] = ()
     model: str
@@ -233,6 +235,7 @@ def _check_model(top: Section, made: Description) -> None:
     if unknown:
         msg = f"{unknown[0]} is neither a feature nor a parameter of this file; declare it"
         raise top.error(msg, "model")
+    # Nothing but its prior would determine it: the fit would return that as if it were a result.
     unused = [name for name in made.parameters if name not in used]
     if unused:
         msg = f"the model does not use {unused[0]}; remove it"

@@ -28,6 +28,7 @@ _DIRECT = 0.3
 _DIRECT_AT = 200
 _FOLDS = 5
 _TREES = 150
+# The fits of the folds only judge, and there are five of them: fewer trees suffice.
 _FOLD_TREES = 40
 # Fewer measured configurations than this carry no correction.
 _FEWEST = 15
@@ -150,6 +151,7 @@ def _predict(
     """Return the logarithms of the times of the wanted configurations, with the correction."""
     index, logs = known
     base = np.log(fit.predicted)
+    # The analytic prediction is a column too: what the model misses may depend on how slow it expects a configuration.
     columns = np.column_stack([space.inputs(fit.reading), base])
     seen, asked = columns[index], columns[wanted]
     residual = logs - base[index]
@@ -168,8 +170,10 @@ def _folds(space: DescribedSpace, index: Indices, logs: Array, seed: int | None)
     fold = np.random.default_rng(seed or 0).permutation(len(index)) % min(_FOLDS, len(index))
     for number in np.unique(fold):
         seen, held = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
+        # A single measurement: nothing is left to predict it from.
         if not seen.size:
             return np.exp(logs)
+        # Fitted anew without the fold: parameters that saw its times would look better than they are.
         fit = space.fit_analytic(index[seen], np.exp(logs[seen]))
         if seed is None or seen.size < _FEWEST:
             found[held] = np.log(fit.predicted[index[held]])

@@ -51,12 +51,15 @@ def gaussian_process(seen: Array, target: Array, wanted: Array, logs: Array, see
     rest = np.random.default_rng(seed).permutation(ranked[half:])
     rows = np.sort(np.concatenate([ranked[:half], rest[: _PROCESS_ROWS - half]]))
     center, scale = seen[rows].mean(axis=0), seen[rows].std(axis=0)
+    # A column without spread in the seen rows does not tell them apart, and would be divided by zero.
     varied = scale > 1e-9
     if not varied.any():
         return np.full(len(wanted), target.mean())
+    # Clipped, so that one outlying column does not decide all distances.
     known, asked = (
         np.clip((table[:, varied] - center[varied]) / scale[varied], -4, 4) for table in (seen[rows], wanted)
     )
+    # Variances are relative to the target's, which normalize_y makes 1; lengths are in deviations of the columns.
     kernel = ConstantKernel(0.3, (1e-2, 10)) * Matern(8.0, (1, 100), nu=1.5) + WhiteKernel(0.05, (1e-3, 1))
     process = GaussianProcessRegressor(kernel, alpha=1e-6, normalize_y=True)
     with warnings.catch_warnings():

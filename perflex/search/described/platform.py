@@ -17,6 +17,7 @@ _NVIDIA |= {"m_registers": 65536.0, "m_local_bytes": 102400.0, "m_local_reserved
 _AMD = {**_NVIDIA, "m_amd": 1.0, "m_units": 40.0, "m_sub_groups": 32.0}
 _AMD |= {"m_local_bytes": 65536.0, "m_local_reserved": 0.0}
 PLATFORM_FACTS = tuple(_NVIDIA)
+# gfx: instruction sets; mi: Instinct; w and four digits: Radeon Pro; rx, vega: Radeon.
 _AMD_NAMES = re.compile(r"\b(amd|radeon|instinct|gfx\w*|mi\d+\w*|w\d{4}\w*|rx\w*|vega\w*)\b", re.IGNORECASE)
 
 
@@ -38,6 +39,7 @@ def platform_of(device: str, machine: Machine | None = None) -> dict[str, float]
         Where nothing is known, those of a usual GPU: the fit to measured configurations corrects for the rest.
     """
     found = machine if machine is not None else _by_name(device)
+    # To a regular expression an underscore is a letter: \b finds no end of a word beside one.
     words = re.sub(r"[_\-]+", " ", device)
     amd = found.vendor.casefold() == "amd" if found is not None and found.vendor else bool(_AMD_NAMES.search(words))
     facts = dict(_AMD if amd else _NVIDIA)

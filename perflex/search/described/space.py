@@ -157,6 +157,7 @@ class DescribedSpace:
         seen = np.column_stack(list(family.kernels(self.settings).values()))
         rows, first = np.unique(np.column_stack(list(family.kernels(every).values())), axis=0, return_index=True)
         times = dict(zip(map(tuple, seen.tolist()), self.known.tolist(), strict=True))
+        # Taken out as they are found: what is left was measured, but the description does not allow it.
         known = np.array([times.pop(tuple(row), np.nan) for row in rows.tolist()])
         if times:
             return self
@@ -206,6 +207,7 @@ class DescribedSpace:
             fit_analytic(self.description, {name: column[index] for name, column in features.items()}, times)
             for features in self.readings
         ]
+        # All readings have the same parameters and priors, so their costs compare as log posteriors do.
         reading = min(range(len(fits)), key=lambda number: fits[number].cost)
         predicted = fits[reading].predict(self.readings[reading])
         wrong = np.flatnonzero(~(np.isfinite(predicted) & (predicted > 0)))
@@ -224,4 +226,5 @@ def _even(column: NDArray[np.float64]) -> NDArray[np.float64]:
     if (column > 0).all():
         return np.log(column)
     sizes = np.abs(column[column != 0])
+    # Linear near 0, logarithmic far from it, for either sign.
     return np.arcsinh(column / np.median(sizes)) if sizes.size else column

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
 
 
+# Factors to milliseconds, the unit of Kernel Tuner's files.
 _UNITS = {"s": 1e3, "seconds": 1e3, "ms": 1.0, "milliseconds": 1.0, "us": 1e-3, "microseconds": 1e-3, "ns": 1e-6}
 _TABLE_TIMES = ("time_ms_median", "time_ms")
 # A table of some million configurations: what is larger, or unpacks to more, would fill the memory.
@@ -70,6 +71,7 @@ def load_described_space(
     text = _text(path)
     name = path.name.removesuffix(".gz")
     if name.endswith(".csv"):
+        # A table states no device: the file's name stands for it.
         rows, stated = _table(text, path), path.name.split(".")[0]
     elif name.endswith(".json"):
         rows, stated = _json(text, path)
@@ -88,6 +90,7 @@ def _text(path: Path) -> str:
         content = path.read_bytes()
         if path.name.endswith(".gz"):
             with gzip.open(io.BytesIO(content)) as stream:
+                # One byte more than allowed shows what unpacks to too much, without unpacking all of it.
                 content = stream.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             msg = f"{path} unpacks to more than {_MAX_BYTES} bytes; split it"
@@ -116,6 +119,7 @@ def _table(text: str, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
 
 def _json(text: str, path: Path) -> tuple[Iterable[tuple[dict[str, Any], Any]], str]:
     try:
+        # Deep nesting exhausts the parser's stack: RecursionError instead of ValueError.
         document = json.loads(text)
     except (ValueError, RecursionError):
         document = _unclosed(text, path)
@@ -149,6 +153,7 @@ def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[
         raise FileFormatError(msg, path=path, field="objective")
     for entry in document["cache"].values():
         if isinstance(entry, dict):
+            # The median of the runs where they are kept: the "time" of an entry is their mean.
             times: Any = entry.get("times")
             # Kernel Tuner states times in milliseconds (its documentation, "Output").
             time = float(np.median(times)) if _numbers(times) else entry.get("time")
@@ -166,6 +171,7 @@ def _t4_rows(results: list[Any], path: Path) -> Iterable[tuple[dict[str, Any], A
         if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
             msg = f"{path} has a result without a configuration; it is no T4 file"
             raise FileFormatError(msg, path=path, field="configuration")
+        # The cause stands where the time would: `_joined` counts what is no number as failed.
         if str(result.get("invalidity", "correct")) != "correct":
             yield result["configuration"], str(result["invalidity"])
             continue
@@ -222,6 +228,7 @@ def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, pa
 
 def _number(value: Any) -> float | None:
     try:
+        # An integer of JSON may exceed the range of a float: OverflowError.
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return None
@@ -248,6 +255,7 @@ def _kernels(  # one step of _joined
     constants = [column for name, column in settings.items() if name not in description.tunables]
     kernels = np.column_stack([*description.kernels(settings).values(), *constants])
     _, first, number = np.unique(kernels, axis=0, return_index=True, return_inverse=True)
+    # numpy 2.0.0 gives the inverse a second axis.
     number = number.ravel()
     if len(first) < len(times):
         excluded["the same kernel as another"] += len(times) - len(first)

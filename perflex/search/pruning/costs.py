@@ -81,6 +81,7 @@ def model_costs(
 
 def dominating(costs: Mapping[str, Array]) -> tuple[list[str], Array]:
     """Return the kind of the largest cost of each prediction and its share, shape ``(n,)``."""
+    # A calibration may allow negative costs; those dominate nothing.
     table = np.stack([np.maximum(costs[kind], 0.0) for kind in KINDS])
     total = table.sum(axis=0)
     largest = table.argmax(axis=0)
@@ -98,6 +99,7 @@ def _costs(node: Node, values: Mapping[str, Any], kind_of: Callable[[str], str])
         return total
     if isinstance(node, Product):
         inner = [factor for power, factor in node.factors if power > 0 and _branches(factor) and _counts(factor)]
+        # Only one sum or overlap can be split by kind: the other factors scale each of its costs alike.
         if len(inner) == 1:
             return _scaled(_costs(inner[0], values, kind_of), evaluate(node, values), evaluate(inner[0], values))
     if isinstance(node, Call) and node.function in _OVERLAPPING:

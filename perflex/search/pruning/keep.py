@@ -122,7 +122,9 @@ def _by_calibration(
     than the difference of two errors. Its bound is the conformal quantile over pairs of held-out kernels.
     """
     logs = held_out_logs(calibration) if calibration is not None else np.empty(0)
+    # All differences are used, but only those of kernels in disjoint pairs are independent observations.
     pairs = logs.size // 2
+    # Split conformal prediction: of n exchangeable errors the ceil((n + 1) c)-th bounds the next with probability c.
     place = math.ceil((pairs + 1) * promise.confidence - 1e-9)
     if place > pairs:
         msg = (
@@ -160,6 +162,7 @@ def held_out_logs(calibration: Calibration) -> Array:
         owners = np.random.default_rng(0).permutation(len(table)) % min(5, len(table))
         parts = replace(table, groups=tuple(f"part {owner}" for owner in owners))
         found = held_out_by_generator(calibration.model, parts, start=start)
+    # Errors are predicted / measured - 1; a prediction of zero or less has no logarithm.
     ratios = np.array([1 + error for part in found for error in part.errors])
     logs: Array = -np.log(ratios[np.isfinite(ratios) & (ratios > 0)])
     return logs

@@ -178,15 +178,19 @@ def _regressed(logs: Array, guesses: Array, goal: float, promise: Promise) -> fl
     x, y = logs[half], guesses[half]
     count, centre, offset = x.size, x.mean(), y.mean()
     spread = float(((x - centre) ** 2).sum())
+    # 1: all are mispredicted by the same factor; 0: predictions do not tell fast ones apart. Beyond is noise.
     slope = 0.0 if spread == 0 else float(np.clip(((x - centre) * (y - offset)).sum() / spread, 0, 1))
     away = goal - centre
     # Residuals at the ends of the line are small because it was drawn through them.
     leverage = 1 / count + ((x - centre) ** 2 / spread if spread else 0.0)
     residuals = (y - offset - slope * (x - centre)) / np.sqrt(np.maximum(1 - leverage, 1 / count))
+    # The conformal rank; a batch of c / (1 - c) is the least at which it is not beyond the last residual.
     place = min(count, math.ceil((count + 1) * promise.confidence - _ROUNDING))
     bound = float(np.sort(residuals)[place - 1])
     deviation = math.sqrt(float((residuals**2).mean()))
+    # The larger of the two: a quantile of few residuals may be too small by chance.
     reach = max(bound, deviation * _normal_quantile(promise.confidence))
+    # The root widens the bound away from the centre as a regression's prediction interval is.
     return float(offset + slope * away + reach * math.sqrt(1 + 1 / count + (away**2 / spread if spread else 0.0)))
 
 

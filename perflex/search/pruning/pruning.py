@@ -125,6 +125,7 @@ def prune(  # noqa: PLR0913 - one parameter per choice
     MissingExtraError
         A described space needs scikit-learn, which is not installed.
     """
+    # Before minutes of counting, on which a wrong share does not depend.
     check_keep(keep)
     if isinstance(variants, DescribedSpace):
         if calibration is not None or sizes is not None or machine is not None:
@@ -179,6 +180,7 @@ def _batch(found: Candidates, measured: object) -> tuple[NDArray[np.intp], Array
             raise CalibrationError(msg, variant=name)
         times.setdefault(number[name], []).append(float(seconds))
     index = np.array(list(times), dtype=np.intp)
+    # One kernel may have been timed under several of its settings.
     return index, np.array([float(np.median(values)) for values in times.values()])
 
 

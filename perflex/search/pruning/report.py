@@ -84,6 +84,7 @@ def check_pruning(pruning: Pruning, measured: dict[str, float] | None = None) ->
     bounds = np.array([(variant.low, variant.high) for variant in shown]).reshape(-1, 2)
     inside = (bounds[:, 0] <= seconds) & (seconds <= bounds[:, 1])
     known = np.isfinite(bounds).all(axis=1)
+    # Two points correlate by 1 or -1 whatever they are, and of equal values scipy warns.
     varied = len(shown) > 2 and np.ptp(predicted) > 0 and np.ptp(seconds) > 0
     return PruningCheck(
         measured=len(shown),
@@ -142,6 +143,7 @@ def draw_times(path: Path, predicted: Array, measured: Array, kept: NDArray[np.b
             name = f"{label}, measured ({points.sum()})"
             axes.plot(predicted[points], measured[points], "o", ms=size, mfc="none", color=colour, label=name)
         if rest.any():
+            # The transform takes x as a time and y as a share of the height: these points stand at the bottom edge.
             place = np.full(rest.sum(), 0.02 if chosen else 0.05)
             name = f"{label}, not measured ({rest.sum()})"
             axes.plot(predicted[rest], place, "|", ms=7, color=colour, label=name, transform=axes.get_xaxis_transform())

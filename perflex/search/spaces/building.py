@@ -66,11 +66,13 @@ def built(build: Callable[..., Any], settings: Settings) -> Any:
         kernel = build(**settings)
     except PerflexError as error:
         raise _not_built(settings, error.message) from error
+    # The user's function may raise anything; it means that these settings give no kernel.
     except Exception as error:
         raise _not_built(settings, f"{type(error).__name__}: {error}") from error
     if kernel is None:
         msg = f"{settings_text(settings)}: build returned no kernel"
         raise NotBuiltError(msg, cause="build returned no kernel")
+    # A measurement kernel holds loopy's kernel.
     return getattr(kernel, "kernel", kernel)
 
 

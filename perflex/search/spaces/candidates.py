@@ -199,6 +199,7 @@ class _Counting:
     def count(self, kernel: Any, sizes: Mapping[str, Any]) -> _Counted:
         try:
             return _Counted(*count_kernel(self.features, kernel, sizes, self.target))
+        # Returned, not raised: one such kernel must not end a worker's whole portion.
         except UnsupportedKernelError as error:
             return _Counted(refusal=error)
 
@@ -229,6 +230,7 @@ def _of_kernels(
     sizes: Sequence[Mapping[str, Any]],
     counted: Sequence[_Counted],
 ) -> KernelVariants:
+    # stacklevel 4: the line that called `prune` or `rank`.
     for (name, _), outcome in zip(named, counted, strict=True):
         if outcome.refusal is not None:
             warnings.warn(f"{name} is left out: {outcome.refusal.message}", PerflexWarning, stacklevel=4)

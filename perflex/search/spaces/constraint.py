@@ -97,6 +97,7 @@ def _returned(function: Callable[..., Any], name: str, taken: tuple[str, ...], s
 
 def _fulfilled(formula: Formula, settings: Settings) -> bool:
     try:
+        # Not the formula's own call, which is for columns and turns errors into nan.
         return bool(formula.value(settings))
     except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
         msg = (

@@ -205,6 +205,7 @@ def _collected(
             same[place] = (*same.get(place, ()), settings[number])
             excluded["same kernel as another setting"] += 1
         else:
+            # A kernel without a key cannot be compared with others: it counts as one of its own.
             if row.key is not None:
                 first[row.key] = len(kept)
             kept.append(number)
@@ -216,6 +217,7 @@ def _collected(
     if missed:
         shown = "; ".join(f"{text} ({count} variants)" for text, count in missed.most_common(_LISTED))
         msg = f"{space.name}: the model has no feature for {shown}; predictions leave it out"
+        # stacklevel 4: the line that called `VariantSpace.extract`.
         warnings.warn(msg, PerflexWarning, stacklevel=4)
     return ExtractedSpace(
         space.name,

@@ -124,6 +124,7 @@ class VariantSpace:
             if broken is None:
                 yield from self._descend(settings, depth + 1, excluded)
             else:
+                # A broken constraint rules out all combinations of the parameters below at once.
                 excluded[f"constraint: {broken.text}"] += below
         del settings[parameter.name]
 
@@ -152,6 +153,7 @@ class VariantSpace:
             return EnumeratedSpace(self.name, self.build, self.combinations, found, excluded)
         for constraint in self._constraints:
             values = {parameter.name: parameter.values for parameter in self._parameters}
+            # Each constraint alone: one that nothing fulfils is another mistake than several that contradict.
             alone = VariantSpace(_nothing, values, (), name=self.name)
             alone._constraints = [constraint]
             if next(iter(alone), None) is None:

@@ -104,6 +104,7 @@ def seconds_of(seconds: float | None, cost_s: float | None, name: str) -> tuple[
     CalibrationError
         The time is neither positive nor None nor nan, or the cost is negative or no number.
     """
+    # A text becomes -1, which is refused below; as nan it would pass for a failed variant.
     time = math.nan if seconds is None else _as_float(seconds, otherwise=-1.0)
     if not (math.isnan(time) or 0 < time < math.inf):
         msg = f"the time of {name!r} is {seconds!r}; it must be positive, or None if it failed"

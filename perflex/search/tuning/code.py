@@ -57,6 +57,7 @@ def generate_code(
     except EXECUTOR_FAULTS as error:
         raise explained_fault(error, executor) from error
     finally:
+        # After a fault, what has not begun would keep the workers busy; on finished ones it has no effect.
         for future in pending:
             future.cancel()
 
@@ -70,5 +71,6 @@ def _generated(
     try:
         with ISL_LOCK:
             return launch_request(SizedKernel(built(build, settings), dict(sizes), name), device)
+    # Returned, not raised: the code of the other variants is wanted all the same.
     except PerflexError as error:
         return error

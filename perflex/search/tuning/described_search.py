@@ -85,6 +85,7 @@ class DescribedSearch:
         fruitless = len(numbers) - 1 - numbers.index(best)
         reach = _REACH * (1 + max(0, fruitless - _PATIENCE) / _WIDER)
         known = np.array([*numbers, *pending], dtype=np.intp)
+        # Another seed at each step, or the same groups would be drawn again.
         chosen = most_promising(self._space, self._latest, known, count, self._seed + len(known), reach=reach)
         return [int(number) for number in chosen]
 
@@ -135,6 +136,7 @@ def most_promising(
     while len(chosen) < wanted:
         fastest = np.full(group.max() + 1, np.inf)
         np.minimum.at(fastest, group, left)
+        # A group of which all is measured has the time inf, and so the chance 0.
         chance = np.exp(-(fastest - fastest.min()) / reach)
         picked = random.choice(len(chance), p=chance / chance.sum())
         chosen.append(int(order[(group[order] == picked) & np.isfinite(left[order])][0]))
@@ -147,6 +149,7 @@ def _groups(space: DescribedSpace) -> Indices:
     switches = _switches(space)
     if not switches:
         return np.zeros(len(space), dtype=np.intp)
+    # numpy 2.0.0 gives the inverse a second axis, which ravel undoes.
     _, number = np.unique(np.column_stack(switches), axis=0, return_inverse=True)
     return np.asarray(number, dtype=np.intp).ravel()
 
@@ -175,5 +178,6 @@ def spread_batch(space: DescribedSpace, count: int, seed: int) -> Indices:
         # Seeds give different batches; the small power keeps each choice near the farthest.
         chosen.append(int(np.argmax(away * random.random(len(rows)) ** 0.2)))
         away = np.minimum(away, ((places - places[chosen[-1]]) ** 2).sum(axis=1))
+        # Squared distances are at least 0: what is chosen is never the farthest again.
         away[chosen] = -1.0
     return rows[chosen]

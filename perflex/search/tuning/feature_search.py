@@ -52,6 +52,7 @@ class FeatureSearch:
         How many measured variants a forecast needs.
     """
 
+    # The times of a single variant have no spread to learn from.
     fewest = 2
 
     def __init__(
@@ -96,6 +97,7 @@ class FeatureSearch:
         # Where nothing is expected to improve, the fastest predicted come first.
         improving = np.lexsort((forecast.logs, -_improvement(forecast, best)))
         chosen: list[int] = []
+        # Counted from all measurements, so that turns alternate also where one variant is asked for at a time.
         for turn in range(len(times), len(times) + min(count, int(unmeasured.sum()))):
             order = improving if turn % 2 else fastest
             number = int(order[np.argmax(unmeasured[order])])
@@ -117,8 +119,10 @@ def _improvement(forecast: Forecast, best: float) -> Array:
     """
     from scipy.special import erfc
 
+    # Predictors that know no deviations give 0: the improvement is then the gap itself.
     deviations = np.maximum(forecast.deviations, 1e-9)
     gap = (best - forecast.logs) / deviations
+    # erfc, not 1 + erf, which cancels to 0 far below the mean.
     likely, beyond = 0.5 * erfc(-gap / math.sqrt(2)), np.exp(-0.5 * gap**2) / math.sqrt(2 * math.pi)
     return np.asarray(deviations * (gap * likely + beyond))
 

@@ -50,6 +50,7 @@ def first_batch(features: Array, size: int, prior: Array | None, seed: int) -> l
     for number in chosen:
         distance = np.minimum(distance, ((points[pool] - points[number]) ** 2).sum(axis=1))
     distance[np.isin(pool, chosen)] = -1.0
+    # Greedy farthest points: Gonzalez, Theoretical Computer Science 38 (1985).
     while len(chosen) < size and distance.max() >= 0:
         place = int(np.argmax(distance))
         chosen.append(int(pool[place]))

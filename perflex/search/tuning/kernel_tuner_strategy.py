@@ -71,10 +71,12 @@ class KernelTunerStrategy:
         configurations = [tuple(configuration) for configuration in searchspace.list]
         space, chosen = self._space(list(searchspace.param_names), configurations)
         tuner = Tuner(space, seed=self.seed)
+        # Configurations come from the space itself: none has to be scaled or snapped to it, and all are valid.
         cost = CostFunc(searchspace, tuning_options, runner, scaling=False, snap=False, invalid_value=np.inf)
         try:
             while proposals := tuner.ask(_TOGETHER):
                 for each in proposals:
+                    # Milliseconds, in place of the tuner's seconds: only ratios of times matter to it.
                     time = float(cost(configurations[chosen[each.number]], check_restrictions=False))
                     # Kernel Tuner's cost of what failed is infinite.
                     tuner.tell(each, time if 0 < time < np.inf else None)
@@ -98,6 +100,7 @@ class KernelTunerStrategy:
         constants = [column for name, column in settings.items() if name not in self.description.tunables]
         kernels = np.column_stack([*self.description.kernels(settings).values(), *constants])
         _, first = np.unique(kernels, axis=0, return_index=True)
+        # unique sorts by value; the space keeps Kernel Tuner's order.
         first.sort()
         return DescribedSpace(
             self.description, {name: column[first] for name, column in settings.items()}, self.device

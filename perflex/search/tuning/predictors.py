@@ -104,6 +104,7 @@ class GaussianPredictor:
             msg = "all variants have the same features, so that none can be told from another; add features or tunables"
             raise CalibrationError(msg)
         scaled = np.column_stack(varied)
+        # The root of their number: distances must not grow with the number of features.
         self._points: Array = (scaled - scaled.mean(axis=0)) / scaled.std(axis=0) / math.sqrt(len(varied))
 
     def forecast(self, measured: Indices, seconds: Array) -> Forecast:
@@ -112,6 +113,7 @@ class GaussianPredictor:
             msg = f"{measured.size} measured variants are too few to learn from; measure at least 2"
             raise CalibrationError(msg)
         rest = np.log(seconds) - self._offset[measured]
+        # Equal times have no spread; 1 keeps the division defined.
         centre, scale = float(rest.mean()), float(rest.std()) or 1.0
         targets = (rest - centre) / scale
         even = _with_one_scale(self._points[measured], targets)
@@ -122,7 +124,9 @@ class GaussianPredictor:
         for first in range(0, len(self._points), _BLOCK):
             part = slice(first, first + _BLOCK)
             block = self._points[part] * found.scales
+            # Mean and variance given the measurements: Rasmussen and Williams, Equations 2.25 and 2.26.
             across = _kernel(block, points, found.linear)
+            # Variance before any measurement, the kernel's diagonal: 1 of Matern, the rest of the trend.
             own = 1.0 + found.linear * (1.0 + (block**2).sum(axis=1))
             logs[part] = across @ weights
             spread = own - ((across @ found.inverse) * across).sum(axis=1)
@@ -183,6 +187,7 @@ def _process(points: Array, targets: Array, scales: Array, noise: float, linear:
     # Without 1e-8, variants with the same features would make the matrix singular.
     inverse = np.linalg.inv(_kernel(scaled, scaled, linear) + (noise + 1e-8) * np.eye(len(targets)))
     precision = np.maximum(np.diag(inverse), 1e-12)
+    # Residuals without the own measurement, from one inverse and no further fit (Equation 5.12 there).
     errors = inverse @ targets / precision
     amplitude = float((errors**2 * precision).mean())
     density = 0.5 * float(np.log(precision).sum()) - 0.5 * len(targets) * math.log(max(amplitude, 1e-300))
@@ -193,6 +198,7 @@ def _kernel(left: Array, right: Array, linear: float) -> Array:
     """Return a linear trend and Matern's covariance of smoothness 5/2 (Rasmussen and Williams, Equation 4.17)."""
     product = left @ right.T
     squared = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * product
+    # Rounding may leave the expanded square of equal points slightly negative.
     distance = np.sqrt(5 * np.maximum(squared, 0.0))
     values: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
     # A trend's covariance is that of a line with random slope and offset.
@@ -200,4 +206,5 @@ def _kernel(left: Array, right: Array, linear: float) -> Array:
 
 
 def _amplitude(targets: Array, weights: Array) -> float:
+    # The weights are K^-1 y: y'K^-1 y / n is the most likely squared amplitude.
     return math.sqrt(max(float(targets @ weights) / len(targets), 1e-12))

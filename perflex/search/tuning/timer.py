@@ -71,6 +71,7 @@ class VariantTimer:
         entries = entries_of(jobs, self._device, session)
         for entry in entries:
             start(entry, self._backend, session)
+        # In the same rounds as the new variants: what slows the device down slows both.
         references = [_anew(self._built[label]) for label in self._references]
         time_in_rounds([*entries, *references], self._backend, session)
         self._built |= {entry.label: entry for entry in entries if entry.failure is None}

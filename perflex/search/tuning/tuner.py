@@ -215,6 +215,7 @@ class Tuner:
         self._pending.discard(number)
         self._times[number] = time
         self._spent += cost
+        # Both rest on all times that were told.
         self._forecast = self._decision = None
         best = min((value for value in self._times.values() if not math.isnan(value)), default=math.nan)
         self._history.append(TunerStep(number, self._names[number], time, best, self._settings_of(number)))
@@ -224,6 +225,7 @@ class Tuner:
         """Whether the budget is spent, everything is measured, or the promise is met."""
         if len(self._times) >= self.budget or self._spent >= self.budget_s:
             return True
+        # A part of the first batch is no random sample, on which a promise rests.
         if any(number not in self._times for number in self.method.first) or self._pending:
             return False
         decision = self.promise
@@ -253,9 +255,11 @@ class Tuner:
             return None
         if self._decision is None:
             forecast, (numbers, seconds) = self._fitted(), self._valid()
+            # Failed variants cannot be the best, and have no time to judge by.
             alive = np.array([number for number in range(self._count) if not math.isnan(self._times.get(number, 1.0))])
             place = np.full(self._count, -1)
             place[alive] = np.arange(alive.size)
+            # What was searched for is known better than variants in general: the first batch alone judges.
             batch = np.isin(numbers, self.method.first)
             decision = keep_by_promise(
                 np.exp(forecast.logs[alive]),
@@ -307,4 +311,5 @@ class Tuner:
 
 def _first_size(budget: int, promise: Promise) -> int:
     size = min(_MOST_FIRST, max(8, math.ceil(_FIRST_SHARE * budget)))
+    # The promise's batch only where half of the budget is left for the search.
     return min(max(size, promise.batch if promise.batch <= budget // 2 else 0), budget)

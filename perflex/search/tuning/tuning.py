@@ -332,12 +332,14 @@ def _drive(
             report(len(tuner.history), tuner.budget, proposals[0].name)
         start = time.perf_counter()
         found = measuring.seconds(proposals, failures)
+        # Built and timed side by side, none has a cost of its own.
         cost = (time.perf_counter() - start) / len(proposals)
         for each in proposals:
             tuner.tell(each, found.get(each.number), cost)
 
 
 def _cause(label: str, kind: str, reason: str) -> str:
+    # Causes are counted: with a variant's name in it each would be a cause of its own.
     lines = reason.removeprefix(f"{label}: ").strip().splitlines()
     return f"{kind}: {lines[0][:_FIRST_LINE] if lines else 'no reason given'}"
 
@@ -358,4 +360,5 @@ def _winner(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> TunerS
     again = [
         replace(each, seconds=found.seconds) for found, each in outcomes if not isinstance(found, MeasurementFailure)
     ]
+    # Where none runs again, the earlier measurement stands.
     return min(again, key=lambda each: each.seconds, default=tuner.best)

@@ -140,6 +140,7 @@ def _fold_of_each(table: FeatureTable) -> NDArray[np.intp]:
 
 
 def _candidate(name: str, model: Model, measured: FeatureTable, trial: FeatureTable | None) -> Candidate:
+    # Residuals become relative: in seconds the longest kernels would decide the fit.
     table = scale_features_by_output(measured)
     held_out = _fold_of_each(table)
     errors: list[float] = []

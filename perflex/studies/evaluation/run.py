@@ -214,6 +214,7 @@ def _evaluated(
     start = time.perf_counter()
     scale = multiply_add_rate(device, recorder) / REFERENCE_RATE
     plans = [_plan(study, wall_time_identifier(device), scale) for study in studies]
+    # By name: what several models are fitted to is timed once.
     kernels = {kernel.name: kernel for plan in plans for own in plan.kernels.values() for kernel in own}
     table = gather_feature_values(
         tuple(dict.fromkeys(f for plan in plans for each in plan.models.values() for f in each.all_features())),
@@ -242,6 +243,7 @@ def _evaluated(
     jobs = [SizedKernel(kernel.kernel, kernel.sizes, kernel.name) for kernel in (*targets, *references)]
     # Reference kernels are to be timed again, whatever was kept of them.
     outcomes = measure(jobs, device, options, progress, None if recorder is None else RecordOnly(recorder))
+    # Not strict: behind the targets' outcomes come those of the reference kernels.
     measured = dict(zip((kernel.name for kernel in targets), outcomes, strict=False))
     failures = [outcome for outcome in measured.values() if isinstance(outcome, MeasurementFailure)]
     return DeviceEvaluation(

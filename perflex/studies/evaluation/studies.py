@@ -64,6 +64,7 @@ class Study:
         return self._all_sizes(scale)[: len(self.trial_sizes)]
 
     def _all_sizes(self, scale: float) -> tuple[int, ...]:
+        # Scaled together, so that trial sizes stay below those to predict.
         sizes = (*self.trial_sizes, *self.sizes)
         return sizes if self.rule is None else self.rule.sizes(sizes, scale)
 

@@ -64,6 +64,7 @@ def cpu_device(spec: str = "") -> Device:
             raise DeviceError(msg, device=device)
         return device
     usable = [info for info in list_devices() if info.usable and not info.device.is_simulator]
+    # The embedded runtime comes first, as it does where a device is chosen by default.
     cpus = sorted((info for info in usable if info.device.kind == "cpu"), key=lambda info: not info.embedded)
     if not cpus:
         found = ", ".join(str(info.device) for info in usable) or "none"

@@ -25,6 +25,7 @@ class _Times:
 
     @classmethod
     def of(cls, rates: MeasuredRates, clock_hz: float) -> _Times:
+        # An update's rate counts each byte twice, loaded and stored.
         return cls(clock_hz / rates.load, 2 * clock_hz / rates.update)
 
 
@@ -87,6 +88,7 @@ def _quantity(value: Any, unit: str, source: str) -> dict[str, Any]:
 
 
 def _rounded(value: float) -> float:
+    # Timings are not good for more digits.
     return float(f"{value:.4g}")
 
 
@@ -201,6 +203,7 @@ def _hypothesis(cpu: ReportedCpu, stated: str | None) -> tuple[str, str]:
 def _is_victim(cpu: ReportedCpu, cache: ReportedCache) -> bool:
     if cache.level < 3:
         return False
+    # Intel's servers since Skylake-SP: 1 MiB of L2 or more, and an L3 that does not include it.
     return cpu.vendor == _AMD or (cpu.vendor == _INTEL and cpu.caches[1].size_bytes >= 2**20)
 
 

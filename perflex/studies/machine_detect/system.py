@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SIZE = re.compile(r"(\d+)([KMG]?)")
+# Linux writes K for KiB.
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _VENDORS = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}
 # Widths of vector registers by the flag that /proc/cpuinfo has for them, widest first.
@@ -96,6 +97,7 @@ def reported_cpu(root: Path | str = "/") -> ReportedCpu:
         what = ", ".join(lacking) or f"no first level in {cpus}/cpu{online[0]}/cache"
         msg = f"the operating system does not report the caches ({what}); write the machine file by hand"
         raise MachineError(msg)
+    # Nodes of memory alone have no cores that share it.
     nodes = _read_list(root / "sys/devices/system/node/has_cpu")
     if not nodes:
         missing.append("NUMA nodes (/sys/devices/system/node/has_cpu)")
