@@ -45,6 +45,7 @@ def _host_loops(nest: Nest) -> int:
 
 
 def _blocked(nest: Nest, names: Sequence[str]) -> Nest:
+    # Loops over work-groups and in them are blocks as they are: only their size changes (`NestValues.block`).
     whole = [position for position, loop in enumerate(nest.loops) if loop.base in names and loop.part == "whole"]
     if not whole:
         return nest
@@ -59,6 +60,7 @@ def _blocked(nest: Nest, names: Sequence[str]) -> Nest:
         )
         for position in whole
     ]
+    # New nodes: the loops run anew in each block, so that nests without blocks no longer share them.
     inner = [
         replace(loop, part="inner", node=("in", *loop.node))
         if position in whole
@@ -82,6 +84,7 @@ def _blocked_group(
     axes = []
     for axis in group.axes:
         steps = [replace(step, loop=moved[step.loop]) for step in axis.steps]
+        # A block moves the index by the factor times the block size, which is a number only later.
         steps += [
             Step(added[step.loop], step.factor, nest.loops[step.loop].base) for step in axis.steps if step.loop in added
         ]
@@ -90,6 +93,7 @@ def _blocked_group(
     for gap in group.gaps:
         longer = [0] * loops
         for position, distance in enumerate(gap):
+            # Gaps stay in the loop inside a block; `Footprints.carried` splits off those that cross its end.
             longer[moved[position]] = distance
         gaps.append(tuple(longer))
     touched_before = None if group.touched_before is None else moved[group.touched_before]

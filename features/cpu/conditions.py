@@ -41,6 +41,7 @@ def conditions_of(
         available = level.bytes_per_core(rules.cores)
         accesses = [_served(nests, place) for place in places]
         total = sum(len(group.streams) for nest in nests.nests for group in nest.groups)
+        # Strict in both conventions, as `Traffic.whole_fits` is.
         found.append(_condition("all", everything, True, level.name, available, symbols, (total, 0, 0), "all"))
         for place, counts in zip(places, accesses, strict=True):
             needed = traced.needed(place)
@@ -133,6 +134,7 @@ def _condition(
 
 def _largest(needed: Traced, available: int, symbol: str, values: Mapping[str, float], *, strict: bool) -> int | None:
     """Return the largest whole number of a size that meets the condition, all else as given."""
+    # Exact, since rounding could move the largest size by one.
     fixed = {name: Fraction(value) for name, value in {**needed.known, **values}.items()}
 
     def meets(value: int) -> bool:

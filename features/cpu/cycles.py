@@ -55,6 +55,7 @@ def memory_cycles(machine: Machine, loads: Any, stores: Any) -> tuple[Any, Any]:
     # Where nothing moves, any divisor gives no part.
     part = stores / select(total > 0, total, 1.0)
     streams = machine.memory_streams
+    # The condition always holds: `select` gives the bandwidth the traffic's shape.
     best, bandwidth = streams[0].name, select(total >= 0, streams[0].bandwidth, 0.0)
     nearest = abs(part - streams[0].stored_part)
     names: Any = best

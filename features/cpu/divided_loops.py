@@ -48,6 +48,7 @@ def split_divided_loops(loops: Sequence[Loop], divisors: Mapping[str, int]) -> t
     result = []
     for loop in loops:
         if loop.base in divisors or f"gid{loop.base.removeprefix('lid')}" in divisors:
+            # The loop over work-groups counts work-items until it is a whole loop, which counts work-groups.
             blocks = loop.extent * Fraction(1, loop.block) if loop.part == "outer" and loop.block else loop.extent
             loop = replace(loop, extent=blocks, part="whole", base=loop.name, block=None)  # noqa: PLW2901 - its parts
         divisor = divisors.get(loop.name)

@@ -107,6 +107,7 @@ def estimate_ecm(
     everything = rules.whole(reuse.everything())
     for level, after in zip(levels, [*levels[1:], None], strict=True):
         traffic = Traffic(reuse, level.bytes_per_core(cores), strict=rules.strict, whole=everything)
+        # Whether a store fetches its line is decided at the first level; beyond it, only lines move.
         beyond = traffic.beyond(plans, write_allocate=levels[0].write_allocate)
         fits_next = (everything < after.bytes_per_core(cores)) if after is not None else False
         found.append(rules.crossing(beyond, after, fits=fits_next))
@@ -124,6 +125,7 @@ def estimate_ecm(
         memory_stream=stream,
         memory_penalty=memory_penalty(where, last.loads, last.evicts, levels[-1].line_bytes) / iterations,
         cores=cores,
+        # Traced polynomials cost far more than numbers, so conditions wait until they are read.
         find_conditions=lambda: () if shape else conditions_of(nests, given, chosen, levels, rules),
     )
 
@@ -195,6 +197,7 @@ def _registers(plans: list[GroupPlan]) -> Crossing:
         size = entry.executions * entry.group.itemsize
         loads = loads + size * sum(stream.loads for stream in entry.group.streams)
         stores = stores + size * sum(stream.stores for stream in entry.group.streams)
+    # No write-allocate into registers: zeros, in the shape of the loads.
     return Crossing(loads, stores, loads * 0.0)
 
 

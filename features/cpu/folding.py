@@ -73,6 +73,7 @@ def _folded_group(kernel: str, nest: Nest, group: StreamGroup, folds: Mapping[in
         place: (max(s.offset[place] for s in group.streams) + min(s.offset[place] for s in group.streams)) // 2
         for place in found
     }
+    # Offsets that fall into the same folded element become one stream.
     counts: dict[tuple[int, ...], tuple[int, int]] = {}
     for stream in group.streams:
         offset = tuple(
@@ -97,4 +98,5 @@ def _folded_group(kernel: str, nest: Nest, group: StreamGroup, folds: Mapping[in
 
 
 def _shrunk(offset: int, length: int) -> int:
+    # Away from 0: folding takes a radius r to ceil(r/L) (Section V-B).
     return -(-offset // length) if offset > 0 else offset // length

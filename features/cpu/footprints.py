@@ -58,6 +58,7 @@ class Footprints:
             if loop >= first:
                 extent = self.extents[loop]
                 further = reach + step * (extent - 1)
+                # Steps no longer than what inner loops reach overlap or join: indices are counted once.
                 count = select(step <= reach, smaller(further, count * extent), count * extent)
                 reach = further
         return count, reach
@@ -75,6 +76,7 @@ class Footprints:
             count, reach = self.reach(place, axis, first)
             if axis == 0:
                 executed = [step for loop, step in steps if loop >= first]
+                # Steps shorter than a line leave out elements, but no line.
                 dense = not executed or executed[0] * stride < line
                 split = any(loop < first for loop, _ in steps) and bool(executed)
             else:
@@ -114,6 +116,7 @@ class Footprints:
                 slack = slack + self.nest.halos[steps[0][0]] * steps[0][1] * stride
         alone = blocks <= 1
         whole = self._placed(place, first) & (self._start(place) % line == 0) & is_multiple(segment, line)
+        # A segment of L bytes that begins anywhere lies in lines of L + line - itemsize bytes on average.
         touched = select(alone, segment, blocks * select(whole, segment, segment + line - group.itemsize))
         return touched, select(alone, segment + slack, 0)
 
@@ -157,6 +160,7 @@ class Footprints:
         if over == len(window):
             return 0
         step = self._step(place, over)
+        # A group that the loop does not move touches the same in each iteration.
         if step is None:
             return at_least(self.box(place, over + 1)[0], self._line)
         axis, distance, width = step
@@ -164,6 +168,7 @@ class Footprints:
         # Rows that follow one another in memory: what an iteration touches is the step from row to row.
         joined = (reach >= width) & (touched <= width)
         linear = self._linear(place, window, over, width)
+        # One iteration covers `inner` indices of the axis, of which the next one brings `distance` new ones.
         _, inner = self.reach(place, axis, over + 1)
         # A polynomial cannot be divided by one: the formula takes a whole row for new.
         again = touched if isinstance(inner, Traced) else touched / inner * smaller(distance, inner)
@@ -196,6 +201,7 @@ class Footprints:
             same, beside = self.beside(place, gap)
             more = self.touched(place, gap) if gap <= window else apart
             total = total + (more * (1 - same) if same and beside <= window else more)
+        # Never more than the array, which itself takes a line at least.
         return smaller(total, larger(self._whole[group.array], self._line))
 
     def reached(self, place: int) -> Any:

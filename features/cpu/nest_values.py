@@ -36,6 +36,7 @@ class NestValues:
 
     def size(self, polynomial: QuasiPolynomial) -> Any:
         """Return the value of a polynomial in the sizes."""
+        # `read_nests` had texts printed under isl's lock, so that this look-up needs none.
         key = polynomial.text
         if key not in self._known:
             if self._traced:
@@ -61,6 +62,7 @@ class NestValues:
 
     def extents(self, nest: Nest) -> tuple[Any, ...]:
         """Return the iterations of each loop."""
+        # `scale` reads these: a nest's extents have to be asked for before its steps.
         self._scales = {loop.base: self.block(loop) for loop in nest.loops if loop.part == "outer"}
         return tuple(self._extent(nest, loop) for loop in nest.loops)
 
@@ -76,6 +78,7 @@ class NestValues:
                 return at_least(self.size(loop.extent), 1)
             lane = next((self.size(other.extent) for other in nest.loops if other.name == "lane"), 1)
             lanes = lane.value if isinstance(lane, Traced) else lane
+            # Lanes are a loop of their own inside, so that this one counts vectors.
             inner = block / lanes if loop.base == "lid0" else block
             return inner if loop.block is not None else smaller(inner, at_least(self.size(loop.extent), 1))
         # A last block that is not full counts for its part.

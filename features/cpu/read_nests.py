@@ -54,6 +54,7 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
                 continue
             # Of a loop that subscripts divide, each part moves an axis of its own: the loop becomes two.
             own = {name: divisor for (launch, name), divisor in divisors.items() if launch == statement.launch}
+            # A divisor and lanes would both split lid0; the divisor's parts move axes of their own, so it decides.
             loops = split_divided_loops(_loops(scop, statement, 1 if "lid0" in own else lanes), own)
             # Only statements that run in the same iterations may reuse one another's data there.
             for known, domain, members in found:
@@ -116,6 +117,7 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
         node = (*node, f"gid{axis}")
         part, base = ("outer", f"lid{axis}") if axis < items else ("whole", f"gid{axis}")
         block = launch.items[axis] if axis < items else None
+        # A guard may cut the last work-group, so group ids times the work-group's extent would be too many.
         extent = extents[axis] if block is None else _range(statement.domain, axis, axes + axis, block)
         loops.append(Loop(f"gid{axis}", node, extent, part, base, block))
     for depth, name in enumerate(statement.loops):
@@ -154,6 +156,7 @@ def _item_loops(
 
 
 def _extent(domain: Any, position: int) -> QuasiPolynomial:
+    # The range is the number of iterations: `_check_ranges` has refused loops with holes.
     last, first = domain.dim_max(position), domain.dim_min(position)
     difference = last.sub(first)
     count = difference.add(isl.PwAff.val_on_domain(difference.domain(), isl.Val(1)))

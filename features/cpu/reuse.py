@@ -39,6 +39,7 @@ class Reuse:
         self.nests = nests
         self.numbers = numbers
         self.line = line
+        # Shapes count elements as written, a folded group's item size is that of all elements in a fold.
         itemsizes = {group.array: group.itemsize // group.fold for nest in nests.nests for group in nest.groups}
         self.whole = {
             name: prod((numbers.size(extent) for extent in shape), start=itemsizes[name])
@@ -61,6 +62,7 @@ class Reuse:
         total: Any = 0
         for number, nest in enumerate(self.nests.nests):
             shared = shared_loops(mine, nest)
+            # The window passes inside a loop that the other nest is not in: nothing of that runs meanwhile.
             if number != where and over >= shared:
                 continue
             seen = window if number == where else _projected(window, shared, len(nest.loops))

@@ -113,6 +113,7 @@ def _subscript(
             msg = f"access {access.text} of kernel {scop.name!r} has // or % of a loop; no reuse is known"
             raise UnsupportedKernelError(msg, kernel=scop.name, access=access.text)
         moved = _steps(piece, row, loops, columns)
+        # A diagonal touches no box, and windows are boxes.
         if used & {step.loop for step in moved}:
             msg = f"access {access.text} of kernel {scop.name!r} has a loop in two subscripts; no reuse is known"
             raise UnsupportedKernelError(msg, kernel=scop.name, access=access.text)
@@ -192,6 +193,7 @@ def _parity(scop: Scop, subscript: _Subscript) -> tuple[int, ...]:
 def _group(scop: Scop, loops: Sequence[Loop], found: Sequence[_Subscript]) -> StreamGroup:
     first = found[0]
     array = scop.array(first.access.array)
+    # Of equal strides (an axis of extent 1) the last axis counts as the contiguous one.
     order = sorted(range(len(first.steps)), key=lambda axis: (_typical(first.access.strides[axis]), -axis))
     counts: dict[tuple[int, ...], list[int]] = defaultdict(lambda: [0, 0])
     for subscript in found:
@@ -200,6 +202,7 @@ def _group(scop: Scop, loops: Sequence[Loop], found: Sequence[_Subscript]) -> St
     axes = tuple(Axis(first.access.strides[axis], first.steps[axis]) for axis in order)
     found_streams = [Stream(offset, *count) for offset, count in counts.items()]
     streams, gaps, halo = ordered_streams(axes, found_streams, len(loops))
+    # A part that depends on sizes may begin a row anywhere in a line.
     placed = array.alignment % _NEAR_BYTES == 0 and not any(first.rest)
     along = [loops[step.loop] for step in axes[0].steps] if axes else []
     placed = placed and all(loop.block is not None or loop.name == "lane" for loop in along)

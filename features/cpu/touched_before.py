@@ -23,6 +23,7 @@ def mark_touched_before(nests: Sequence[Nest]) -> tuple[Nest, ...]:
                 for common in [shared_loops(before, nest)]
                 if common and any(_covers(before, other, nest, group, common) for other in before.groups)
             ]
+            # The innermost shared loop has the shortest reuse.
             groups.append(replace(group, touched_before=max(shared)) if shared else group)
         result.append(replace(nest, groups=tuple(groups)))
     return tuple(result)
@@ -51,6 +52,7 @@ def _range(group: StreamGroup, axis: int) -> tuple[int, int]:
 
 
 def _moved(nest: Nest, axis: Axis, common: int) -> tuple[object, ...]:
+    # Loops that only one nest is in must be as long as the other's to visit the same range.
     return tuple(
         (step.loop, step.factor, step.scale)
         if step.loop < common

@@ -71,6 +71,7 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
             iterations: Any = 1.0
             for loop in reversed(range(len(nest.loops))):
                 iterations = iterations * footprints.extents[loop]
+                # Held reuse never adds traffic, even where rounding up to lines seems to say so.
                 rates.append(smaller(rates[-1], footprints.new_bytes(place, loop) / iterations))
             loops = len(nest.loops)
             windows = tuple(footprints.tightened(place, unit_window(loops, loop)) for loop in range(loops))
@@ -101,6 +102,7 @@ class Traffic:
         self._reuse = reuse
         self._capacity = capacity
         self._strict = strict
+        # Strict in both conventions, as the transition point in YaskSite's Section V-A.
         self.whole_fits = whole < capacity
         self._known: dict[tuple[int, Window], Any] = {}
 
@@ -131,6 +133,7 @@ class Traffic:
         held: Any = 1.0
         # Reuse over an outer loop saves traffic only where that over all loops inside is held, too.
         for loop in reversed(range(loops)):
+            # `smaller` returns the very same number where a loop saves nothing: its window decides nothing then.
             if entry.rates[loop] is not entry.rates[loop + 1]:
                 held = held * self.holds(entry.nest, entry.windows[loop])
                 rate = held * entry.rates[loop] + (1.0 - held) * rate

@@ -44,6 +44,7 @@ class Atoms:
 
     def size(self, mask: np.ndarray) -> int:
         """Return the number of points of a set."""
+        # Contracted axis by axis, the weights' outer product is never formed; float64 is exact up to 2**53 points.
         total = mask.reshape(tuple(len(weight) for weight in self._weights)).astype(np.float64)
         for weight in reversed(self._weights):
             total = total @ weight
@@ -53,6 +54,7 @@ class Atoms:
 def _atoms(sets: Sequence[Intervals]) -> tuple[np.ndarray, np.ndarray]:
     """Return which sets (rows) the atoms (columns) belong to, and how many integers each atom has."""
     distinct: dict[int, int] = {}
+    # Equal axes of accesses are one object (`Toucher._fill`), so identity finds repeated sets without comparing them.
     rows = [distinct.setdefault(id(item), len(distinct)) for item in sets]
     unique = {id(item): item for item in sets}
     different = [unique[key] for key in distinct]
@@ -77,11 +79,13 @@ def _atoms(sets: Sequence[Intervals]) -> tuple[np.ndarray, np.ndarray]:
         _, first_of, kind = np.unique(words, return_index=True, return_inverse=True)
         lengths = np.bincount(kind.ravel(), weights=lengths)
         matrix = matrix[:, first_of]
+    # numpy hands products of float matrices to BLAS, those of integers not (`_mask`).
     return matrix[rows].astype(np.float32), lengths
 
 
 def _mask(members: list[np.ndarray]) -> np.ndarray:
     """Return which combinations of atoms (flattened) any product contains, given its atoms on each axis."""
+    # An empty union (a wave has no set before it) still needs a mask over the common atoms.
     if not len(members[0]):
         return np.zeros(prod(matrix.shape[1] for matrix in members), dtype=bool)
     left = np.ones((len(members[0]), 1), dtype=np.float32)

@@ -100,6 +100,7 @@ class Toucher:
         for imager, access in self._accesses():
             key = (access.array, access.strides)
             kind = (id(imager), *(axis.dims for axis in access.axes))
+            # Coupling follows from the dimensions alone: a stencil's many accesses of the same ones are looked at once.
             if key not in found and kind not in separate:
                 if any(len(group) > 1 for group in imager.groups(access)):
                     found.add(key)
@@ -113,6 +114,7 @@ class Toucher:
         for _, access in self._accesses():
             pitch = access.pitch
             short = self._layout.exact or 0 < pitch < self._layout.short_rows
+            # Rows of whole granules all begin at the same place in one, which products of axes can express.
             if short and pitch % self._layout.granule:
                 flat.add((access.array, access.strides))
         return flat
@@ -122,6 +124,7 @@ class Toucher:
         if box not in self.imagers_of:
             parts = [piece.within(box) for piece in self._launch.pieces]
             self.imagers_of[box] = [Imager(self._launch.kernel, part) for part in parts if part is not None]
+        # A halo index that leaves its row is an element of the next one, which products of axes take for another.
         flat = self._flat | (self._wrapped(box) if self._layout.exact else set())
         for imager in self.imagers_of[box]:
             part = imager.piece
@@ -162,10 +165,12 @@ class Toucher:
             image = sets.get(mark)
             if image is None:
                 image = imager.image(access.axes[axis], access)
+                # Granules divide the fastest axis alone: multi-dimensional addresses of Ernst et al., Section 4.4.1.
                 if axis == access.innermost:
                     image = self._granules(image, access, access.strides[axis])
                 sets[mark] = image
             product.append(image)
+        # A scalar has no axes, but lies in one granule.
         return tuple(product) or (self._granules(imager.image(Form(0, ()), access), access, 1),)
 
     def _flat_product(self, imager: Imager, access: ResolvedAccess) -> BoxProduct:

@@ -105,6 +105,7 @@ def wave_of(groups: Sequence[int], filled: Sequence[float], resident: int, *, fu
         # Work-groups start in the order of their ids: a wave fills rows first, then planes. What is taken off keeps
         # a quotient that is whole, but for rounding, from adding a row.
         extents.append(min(extent, max(1, ceil(resident / prod(filled[:axis]) - 1e-9))))
+    # At an axis's upper end there is a set before the wave, unless the wave fills the axis (Section 4.4.2).
     starts = [extent - width for extent, width in zip(groups, extents, strict=True)]
     if len(groups) > 2:
         starts[2] = min(groups[2] // 2, groups[2] - extents[2]) if not full_y_set else groups[2] // 2
@@ -113,6 +114,7 @@ def wave_of(groups: Sequence[int], filled: Sequence[float], resident: int, *, fu
     )
     whole = [(0, extent - 1) for extent in groups]
     x_set = _below(now, 0, extents[0], now)
+    # One reuse distance back is a row of all x, or a layer of all x and y, as in sequential layer conditions.
     y_set = _below(now, 1, extents[1] if full_y_set else 1, [whole[0], *now[1:]]) if len(groups) > 1 else None
     z_set = _below(now, 2, 1, whole) if len(groups) > 2 else None
     return Wave(now, (x_set, y_set, z_set))

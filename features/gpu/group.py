@@ -72,6 +72,7 @@ def instructions(
             if launch.spaces[access.array] == space:
                 form = access.address
                 residue = form.constant + offsets.get(access.array, 0)
+                # Accesses a multiple of the period apart have equal sectors and conflicts: one stands for all.
                 same = (access.array, access.direction, form.terms, form.floors, residue % PERIOD)
                 kinds.setdefault(same, []).append(access)
         loops = _Loops(launch.kernel, part, axes + len(launch.items), items)
@@ -115,7 +116,9 @@ class _Loops:
         for dim, (start, end) in self._spans.items():
             count = end - start + 1
             kept = count
+            # Guards and floors tell iterations apart by more than the address, so none of theirs stands for another.
             if dim not in self._guarded and dim not in form.floor_dims:
+                # Addresses repeat modulo the period after so many; a loop that moves none (gcd with 0) keeps one.
                 kept = min(count, PERIOD // gcd(PERIOD, form.coefficient(dim)))
             times = np.full(kept, count // kept, dtype=np.int64)
             times[: count % kept] += 1

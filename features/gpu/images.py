@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from perflex.features.gpu.resolved import Form, Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
 
+# Eight bytes each: 32 MB for every form that is evaluated on all of them.
 _MOST_POINTS = 4_000_000
 
 
@@ -50,6 +51,7 @@ class Imager:
 
     def image(self, form: Form, access: ResolvedAccess) -> Intervals:
         """Return the values of a form on the piece's instances."""
+        # Without divisions a constant only shifts the image, so that shifted forms share one.
         key = (form.terms, form.floors, form.denominator, form.constant if form.floor_dims else 0)
         if key not in self._known:
             self._known[key] = self._computed(form, access).shifted(-form.constant if not form.floor_dims else 0)
@@ -130,6 +132,7 @@ def _grid(ranges: Ranges, dims: frozenset[int]) -> tuple[dict[int, np.ndarray], 
         shape = [1] * len(order)
         shape[position] = -1
         points[dim] = (start, end, shape)
+    # No array is made of a grid that the caller refuses.
     if count > _MOST_POINTS:
         return {}, count
     return {d: np.arange(a, b + 1, dtype=np.int64).reshape(shape) for d, (a, b, shape) in points.items()}, count
@@ -137,9 +140,11 @@ def _grid(ranges: Ranges, dims: frozenset[int]) -> tuple[dict[int, np.ndarray], 
 
 def _clip(form: Form, guards: Sequence[Form]) -> tuple[int, int] | None:
     """Return limits of a form that say the same as the guards, or None if there are none such."""
+    # No limit, yet within int64, in which intervals are clipped.
     low, high = -(1 << 62), 1 << 62
     terms = form.terms
     for guard in guards:
+        # Equal terms bound the form from below, opposite ones from above; any other guard couples dimensions.
         if guard.floors or guard.terms != terms:
             if guard.floors or guard.terms != tuple((dim, -coefficient) for dim, coefficient in terms):
                 return None
@@ -159,4 +164,5 @@ def _count(kernel: str, piece: ResolvedPiece) -> int:
     imager = Imager(kernel, piece)
     guarded = frozenset[int]().union(*imager.parts)
     total = prod(end - start + 1 for dim, (start, end) in enumerate(piece.ranges) if dim not in guarded)
+    # Parts share no dimension, so that their counts multiply.
     return total * prod(imager.points(part) for part in imager.parts)

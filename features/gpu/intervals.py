@@ -34,6 +34,7 @@ class Intervals:
         if starts.size < 2:
             return cls(starts, ends)
         order = np.argsort(starts, kind="stable")
+        # A long interval may reach beyond later ones, so gaps are sought against the largest end so far.
         starts, reach = starts[order], np.maximum.accumulate(ends[order])
         breaks = np.flatnonzero(starts[1:] > reach[:-1] + 1)
         return cls(starts[np.concatenate(([0], breaks + 1))], reach[np.concatenate((breaks, [reach.size - 1]))])
@@ -92,6 +93,7 @@ class Intervals:
         if abs(step) > granule and self.size != len(starts):
             starts = ends = np.concatenate([np.arange(a, b + 1) for a, b in zip(starts, ends, strict=True)])
         first, last = starts * step + offset, ends * step + offset
+        # Descending addresses: each interval's last member comes first in memory.
         if step < 0:
             first, last = last[::-1], first[::-1]
         first, last = first // granule, (last + itemsize - 1) // granule

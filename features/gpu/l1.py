@@ -97,8 +97,11 @@ def average_group(
         Another layout's view of the launch, which shares what does not depend on the layout.
     """
     total = GroupVolumes()
+    # Lines are allocated whole but filled by sectors (Ernst et al., Section 4.5): capacity and volume differ.
     sectors = Toucher(launch, Layout(lines.sector, offsets, exact=True), shared)
     whole_lines = Toucher(launch, Layout(lines.line, offsets, exact=True), sectors)
+    # Each quantity groups work-groups by its own likeness: cycles by addresses modulo `PERIOD`, instances by guards
+    # alone (period 1), footprints by addresses modulo their granule.
     for group, weight in representatives(launch, groups, PERIOD):
         items = list(instructions(launch, group, lines.lanes, "global", offsets))
         for size in {item.itemsize for item in items}:
@@ -123,6 +126,7 @@ def average_group(
     ):
         for group, weight in representatives(launch, groups, granule):
             box = tuple((position, position) for position in group)
+            # Stores are written through and find nothing to reuse in L1.
             for array, size in toucher.bytes_of([box], ["load"]).items():
                 into[array] += weight * size
     return total

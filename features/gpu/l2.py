@@ -52,6 +52,7 @@ def wave_volumes(toucher: Toucher, wave: Wave, granule: int) -> WaveVolumes:
             mine = mine & ~mask
         before = overlap.get(key[0], (0, 0, 0))
         overlap[key[0]] = (before[0] + found[0], before[1] + found[1], before[2] + found[2])
+    # Stores take room in L2 that reuse has to survive; the overlap itself is of loads alone.
     for number, box in enumerate(wave.before):
         sets[number] += sum(toucher.bytes_of([box], ["store"]).values()) if box else 0
     store = toucher.bytes_of([wave.now], ["store"])

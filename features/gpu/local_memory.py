@@ -24,6 +24,7 @@ def local_wavefronts(launch: ResolvedLaunch, machine: Machine) -> dict[tuple[str
     if "local" not in launch.spaces.values():
         return total
     lanes, banks, word = (int(machine.need(name)) for name in ("sub_group_size", "local_banks", "local_bank_bytes"))
+    # Period 1: a work-group's local addresses start anew, so that only guards tell work-groups apart.
     for group, weight in representatives(launch, whole_grid(launch, 1), 1):
         for item in instructions(launch, group, lanes, "local", {}):
             width = max(item.itemsize, word)

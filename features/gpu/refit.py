@@ -65,14 +65,17 @@ def fit_capacity_curve(oversubscription: ArrayLike, rate: ArrayLike) -> FittedCu
         error: NDArray[np.float64] = a * np.exp(-b * np.exp(np.minimum(-c * o, 700.0))) - share
         return error
 
+    # Not 0: the gradient in b and c is proportional to a, so a fit could not leave a = 0.
     top = min(1.0, max(float(share.max()), 1e-3))
     middle = float(np.median(o))
     # The point of steepest rise, where b exp(-c O) is one, in the middle of the data.
     starts = [(top, float(np.exp(min(c * middle, 50.0))), c) for c in _STEEPNESS]
     bounds = ([0.0, 0.0, 0.0], [1.0, np.inf, np.inf])
+    # b grows as exp(c O), orders of magnitude beyond a and c: the Jacobian has to set the scales.
     found = [least_squares(residual, start, bounds=bounds, x_scale="jac") for start in starts]
     best = min(found, key=lambda result: float(result.cost))
     a, b, c = map(float, best.x)
+    # scipy's cost is half the sum of squares.
     return FittedCurve((a, b, c), float(np.sqrt(2 * best.cost / len(o))))
 
 
@@ -81,6 +84,7 @@ def _checked(oversubscription: ArrayLike, rate: ArrayLike) -> tuple[NDArray[np.f
     if o.ndim != 1 or o.shape != share.shape:
         msg = f"a curve needs as many rates as oversubscriptions, in one row each; shapes are {o.shape}, {share.shape}"
         raise CalibrationError(msg)
+    # As many points as coefficients leave no residual to judge the fit by.
     if len(o) <= _PARAMETERS or len(np.unique(o)) < _PARAMETERS:
         msg = f"a curve has {_PARAMETERS} coefficients: give at least four points at three different oversubscriptions"
         raise CalibrationError(msg)

@@ -67,6 +67,7 @@ class Form:
         for (start, end), coefficient in spans:
             low += coefficient * (start if coefficient > 0 else end)
             high += coefficient * (end if coefficient > 0 else start)
+        # Rounding down is monotone: limits of the quotient are the quotients of the limits.
         return low // self.denominator, high // self.denominator
 
     def values(self, points: Mapping[int, np.ndarray]) -> np.ndarray:
@@ -98,6 +99,7 @@ class ResolvedAccess:
     @computed_once
     def innermost(self) -> int:
         """The axis along which neighbours are closest."""
+        # Of equal strides the last axis counts; a stride of 0 moves no address.
         there = [(abs(stride), -axis) for axis, stride in enumerate(self.strides) if stride]
         return -min(there)[1] if there else len(self.strides) - 1
 
@@ -120,6 +122,7 @@ class ResolvedAccess:
         constant, terms, floors = 0, dict[int, int](), list[tuple[Form, int]]()
         for axis in axes:
             form, factor = self.axes[axis], self.strides[axis] * scale
+            # A quotient stays as it is: its single coefficients over the denominator are no integers.
             if form.denominator != 1:
                 floors.append((form, factor))
                 continue
@@ -231,7 +234,9 @@ def _resolved(
         forms.append(_form(floor.row, floor.denominator, values, forms))
     constraints = [_form(row, 1, values, forms) for row in piece.inequalities]
     for row in piece.equalities:
+        # An equality is two opposite inequalities, so that narrowing and point tests know one kind of constraint.
         constraints += [_form(row, 1, values, forms), _form(tuple((c, -v) for c, v in row), 1, values, forms)]
+    # Equal forms become one object, on whose identity `ResolvedAccess.marks` relies.
     known: dict[Form, Form] = {}
     accesses = tuple(_access(scop, access, values, forms, sizes, known) for access in piece.accesses)
     unbounded = [(-_FAR, _FAR)] * (piece.dims - len(box))
@@ -279,6 +284,7 @@ def _form(row: Row, denominator: int, values: list[int], forms: list[Form]) -> F
         elif forms[position].dims:
             floors.append((forms[position], coefficient))
         else:
+            # A floor over sizes alone is a number once these are given.
             constant += coefficient * (forms[position].constant // forms[position].denominator)
     if not terms and not floors:
         return Form(constant // denominator, ())
@@ -304,6 +310,7 @@ def narrowed(ranges: Ranges, constraints: Sequence[Form]) -> Ranges | None:
                 # What the other terms can add at most bounds this one.
                 rest = high - coefficient * (end if coefficient > 0 else start)
                 if coefficient > 0:
+                    # Rounded inwards: x >= -rest/coefficient, of which the ceiling is -(rest // coefficient).
                     new = (max(start, -(rest // coefficient)), end)
                 else:
                     new = (start, min(end, rest // -coefficient))

@@ -100,6 +100,7 @@ def assembled(launch: ResolvedLaunch, parts: Parts, rates: Rates) -> Mapping[str
             l1_wavefronts=group.wavefronts[name] * scale,
             l1_load=group.loads[name] * scale,
             l2_l1_compulsory=group.compulsory[name] * scale,
+            # Eqs. 2 and 5: the redundant volume is what is asked for beyond the compulsory one.
             l2_l1_capacity=rates.l1_miss * max(0.0, group.loads[name] - group.compulsory[name]) * scale,
             l2_l1_store=group.stores[name] * scale,
             wave_load=wave.load.get(name, 0) * waves,
@@ -107,12 +108,14 @@ def assembled(launch: ResolvedLaunch, parts: Parts, rates: Rates) -> Mapping[str
             overlap_x=overlap[0] * waves,
             overlap_y=overlap[1] * waves,
             overlap_z=overlap[2] * waves,
+            # Section 4.5 fits no rate for the x set: the y set's serves both.
             hit_xy=(overlap[0] + overlap[1]) * rates.xy_hit * waves,
             hit_z=overlap[2] * rates.z_hit * waves,
         )
         part = replace(
             part,
             l2_l1_load=part.l2_l1_compulsory + part.l2_l1_capacity,
+            # The same for stores: what L1 writes through beyond the wave's distinct granules is redundant.
             store_evict=rates.store_miss * max(0.0, part.l2_l1_store - part.wave_store),
         )
         # Loads that no earlier work-group has left in the L2: they come from DRAM for the first time.

@@ -50,6 +50,7 @@ def current_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
 
     Elements of eight bytes and more are served to parts of a sub-group in turn, 128 bytes at most.
     """
+    # 32 banks of 4 bytes: smaller elements share a bank's word, larger ones span banks.
     lanes, width = addresses.shape[-1], max(itemsize, 4)
     split = addresses.reshape(*addresses.shape[:-1], max(1, lanes * itemsize // 128), -1)
     data = bank_conflicts(split, 128 // width, width, width).sum(axis=-1)
@@ -97,6 +98,7 @@ def current_volumes(
     parts = Parts.of(launch, whole_grid(launch, lines.line), wave, layout, lines, offsets, current_cycles)
     group, volumes = parts.group, parts.wave
     load, overlap = sum(volumes.load.values()), [sum(part) for part in zip(*volumes.overlap.values(), strict=True)]
+    # `zip` of nothing, for a kernel without loads, yields no sums.
     overlap = overlap or [0, 0, 0]
     alloc = sum(group.allocated.values()) / group.groups
     footprint = load + sum(volumes.store.values())

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perflex.features.gpu.result import Volumes
     from perflex.machines.machine import Machine
 
+# Bytes from which on addresses share no wavefront: Section 4.2 chose it and found no exact value.
 _FAR = 1024
 # The curves of the paper's tool at the time of the paper; the first and fourth predict misses, the others hits.
 _L1_MISS = (0.73, 4.6, 0.34)
@@ -60,6 +61,7 @@ def paper_volumes(
     layout = Layout(granule or lines.sector)
     parts = Parts.of(launch, first_groups(wave.now, 4), wave, layout, lines, offsets, paper_cycles)
     group, volumes = parts.group, parts.wave
+    # Eq. 4: data over capacity, in the L1 what its resident work-groups allocate (whole lines).
     over = Oversubscription(
         l1=sum(group.allocated.values()) / group.groups * resident / machine.need("l1_bytes"),
         l2_y=(volumes.sets[0] + volumes.sets[1]) / capacity,

@@ -45,6 +45,7 @@ def _along(launch: ResolvedLaunch, axis: int, extent: int, line: int) -> dict[in
             form = access.address
             if axis in form.floor_dims:
                 period = max(period, line)
+            # Lines are powers of two, so periods are too, and the largest is a multiple of all.
             period = max(period, line // gcd(line, form.coefficient(axis)))
     # Work-groups at the grid's edges are cut by guards and stand for themselves.
     own = 1 if guarded else 0
@@ -66,11 +67,13 @@ def representatives(launch: ResolvedLaunch, groups: Mapping[Group, int], period:
     Those are of one kind whose addresses differ by multiples of a period, in bytes, and that guards treat alike.
     """
     kinds: dict[tuple[object, ...], tuple[Group, int]] = {}
+    # Constants shift an access in all work-groups alike: only slopes tell work-groups apart.
     slopes = {
         tuple(a.address.coefficient(axis) for axis in range(len(launch.groups)))
         for piece in launch.pieces
         for a in piece.accesses
     }
+    # A floor of a group id follows no slope, so each position along that axis is a kind of its own.
     floors = {
         axis
         for piece in launch.pieces

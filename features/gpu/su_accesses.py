@@ -97,6 +97,7 @@ def _coefficients(scop: Scop, access: Access, axis: int, sizes: Mapping[str, int
     pieces: list[Any] = []
     function = isl.PwMultiAff.from_map(access.relation).get_pw_aff(axis)
     function.foreach_piece(lambda _, affine: pieces.append(affine))
+    # A div is isl's floor, from // or % in the subscript.
     if len(pieces) != 1 or pieces[0].dim(isl.dim_type.div):
         raise _refused(scop, access, "has a subscript that is not affine in the work-item")
     affine = pieces[0]

@@ -145,7 +145,9 @@ def _require_same_work(scop: Scop, sizes: Mapping[str, int], domain: Any, launch
         names = [f"a{i}" for i in range(len(extents))]
         bounds = " and ".join(f"0 <= {name} < {extent}" for name, extent in zip(names, extents, strict=True))
         every = isl.Set(f"{{ [{', '.join([*names, *(f's{i}' for i in range(loops))])}] : {bounds} }}")
+        # With equal work for all, the domain is the first work-item's loops times all work-items.
         same = first.project_out(isl.dim_type.set, 0, len(extents)).insert_dims(isl.dim_type.set, 0, len(extents))
+        # isl tells named from unnamed tuples, and `every` has no name.
         if not there.reset_tuple_id().is_equal(same.intersect(every)):
             reason = "work-groups do not divide the grid evenly, or some work-items compute something else"
             raise refused(scop, reason)
@@ -207,9 +209,11 @@ def _loaded(scop: Scop, name: str, accesses: Sequence[StencilAccess], chunk: int
     # The chunk's own points along z are no halo.
     halo[2] -= chunk - 1
     for axis, width in enumerate(halo):
+        # Su's halo_width counts both sides (2 at radius 1), so an odd one is no symmetric stencil.
         if width < 0 or width % 2:
             reason = f"the points of {name!r} that it reads lie unevenly about its own along {_AXES[axis]}"
             raise refused(scop, reason, access=accesses[0].text)
     centre = low[0] + halo[0] // 2
+    # Eq. 4: loads beside the centre column straddle a 128-byte boundary and count twice.
     aligned = sum(point[0] == centre for point in points)
     return LoadedArray(name, (halo[0], halo[1], halo[2]), aligned, len(points) - aligned)

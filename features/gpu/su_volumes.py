@@ -140,6 +140,7 @@ def su_volumes(
     held = residency(machine, per_group, 0, registers)
     wave_groups = min(held.wave_groups, groups)
     line = (machine.su_line_bytes or machine.need("line_bytes")) / size
+    # Eq. 12 says "L2 cache line", which is 32 bytes in Table 2: a sector.
     sector = machine.need("sector_bytes") / size
     group_net = sum(_group_loads(stencil, array, line) for array in stencil.loads)
     shapes = [_wave_shape(stencil, array, wave_groups) for array in stencil.loads]
@@ -181,6 +182,7 @@ def _smx_miss_ratio(stencil: SuStencil, machine: Machine, held: Residency, net: 
     resident = held.groups_per_unit * net * stencil.itemsize
     capacity = machine.need("l1_bytes")
     ratio = resident / capacity * constants.delta
+    # Section 3.5 adjusts Eq. 8 only for chunks whose resident values exceed the storage.
     if stencil.chunk == 1 or resident <= capacity:
         return ratio
     halo = max(array.halo[2] for array in stencil.loads)
@@ -188,7 +190,9 @@ def _smx_miss_ratio(stencil: SuStencil, machine: Machine, held: Residency, net: 
     if not constants.eta:
         return ratio
     warps = ceil(stencil.items_per_group / machine.need("sub_group_size"))
+    # A processor does a multiply-add, two operations, per cycle; Eq. 17 divides by the threads of a warp.
     processors = machine.need("fp32_per_cycle") / 2 / machine.need("sub_group_size")
+    # The logarithm is negative where processors outnumber the warps, which takes no misses away.
     return ratio + max(0.0, log2(stencil.chunk * warps / processors)) * constants.eta
 
 

@@ -54,6 +54,7 @@ def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
     for _, launch in accessing_launches(scop, sizes, "transactions"):
         for group, weight in representatives(launch, whole_grid(launch, line), PERIOD):
             for item in instructions(launch, group, lanes, "global", {}):
+                # Coalescing works within an instruction: a sector counts anew for each sub-group.
                 each = distinct(item.addresses, sector).sum(axis=-1)
                 total[item.array, item.direction] += launch.repeats * weight * item.count * float(each @ item.weights)
     return total

@@ -11,6 +11,7 @@ IDLE = np.int64(1) << 60
 def distinct(addresses: np.ndarray, granule: int) -> np.ndarray:
     """Return the number of distinct granules along the last axis, idle work-items left out."""
     granules = np.sort(addresses // granule, axis=-1)
+    # All idle work-items fall into one granule behind the others, which is not counted.
     idle = IDLE // granule
     new = np.ones(granules.shape, dtype=bool)
     new[..., 1:] = granules[..., 1:] != granules[..., :-1]
@@ -35,6 +36,7 @@ def bank_conflicts(addresses: np.ndarray, banks: int, width: int, unit: int) -> 
     new[..., 1:] = units[..., 1:] != units[..., :-1]
     new &= units != IDLE // unit
     bank = (units * unit // width) % banks
+    # `bincount` knows no axes: each instruction gets bins of its own in one flat histogram.
     rows = np.arange(bank[..., 0].size).reshape((*bank.shape[:-1], 1)) * banks
     counts = np.bincount((bank + rows)[new], minlength=bank[..., 0].size * banks)
     most: np.ndarray = counts.reshape((*bank.shape[:-1], banks)).max(axis=-1)

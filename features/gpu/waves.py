@@ -58,6 +58,7 @@ def wave_values(
         if groups <= 0 or repeats <= 0:
             continue
         held = launch_residency(scop, number, sizes, machine, registers)
+        # Su's number of groups is rounded up (Eq. 10), and Eq. 18 divides by it.
         share, whole = groups / held.wave_groups, ceil(groups / held.wave_groups)
         waves += repeats * share
         rounded += repeats * whole

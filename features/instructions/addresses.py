@@ -92,6 +92,7 @@ def _indices(axes: list[_Axis], around: list[CountedLoop], first: int, new: _New
     for axis in axes:
         items = tuple((dim, factor) for dim, factor in axis.terms if dim < first)
         if items and new("index", items):
+            # n terms are n - 1 multiply-adds; a single one is a multiplication, unless its factor is 1.
             yield len(items) - (len(items) > 1 or items[0][1] == 1), around[0]
         for text, dims in axis.floors:
             home = around[_depth(dims, first)]
@@ -109,6 +110,7 @@ def _address(
     if new("address", array, moving, loops):
         varying = sum(1 for axis in axes if any(dim < first for dim in axis.dims()))
         yield max(1, varying), around[0]
+        # The address is the first of its offsets: only further ones cost an addition.
         new("offset", array, moving, loops, offsets)
     elif new("offset", array, moving, loops, offsets):
         yield 1, around[0]
@@ -142,6 +144,7 @@ def _axes(scop: Scop, access: Access) -> list[_Axis] | None:
 def _axis(affine: Any, stride: QuasiPolynomial) -> _Axis:
     kinds = isl.dim_type
     terms = [
+        # isl returns rationals: times their common denominator they are whole.
         (dim, int((value * affine.get_denominator_val()).to_python()))
         for dim in range(affine.dim(kinds.in_))
         if not (value := affine.get_coefficient_val(kinds.in_, dim)).is_zero()

@@ -78,6 +78,7 @@ def instructions_of(scop: Scop, sub_group_size: int | None) -> dict[str, QuasiPo
         for times, domain in parts:
             if domain is None:
                 size = scop.launches[launch].group_size
+                # The last sub-group issues the instruction even if it is partly filled.
                 each = size if sub_group_size is None else -(-size // sub_group_size)
                 number = counts.group_count(launch) * each
             else:
@@ -94,6 +95,7 @@ def _merged(scop: Scop) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
         with ISL_LOCK:
             for part in _everything(scop):
                 into = sums.setdefault((part.kind, part.launch), {})
+                # Counting is the expensive step, and sets that are built alike print alike: each is counted once.
                 key = str(part.domain)
                 into[key] = (into.get(key, (Fraction(0), None))[0] + part.times, part.domain)
         return {key: list(parts.values()) for key, parts in sums.items()}
@@ -162,6 +164,7 @@ def _guards(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
     def tested(inner: Any, context: Any, weight: Fraction, place: object) -> Iterator[Executed]:
         if context.is_subset(inner):
             return
+        # What the loops around do not imply is what a compiler has to test.
         remaining = inner.coalesce().gist(context)
         if (place, str(remaining)) in seen:
             return
@@ -186,6 +189,7 @@ def _comparisons(guard: Any) -> int:
     count = 0
     for part in guard.compute_divs().get_basic_sets():
         for constraint in part.get_constraints():
+            # These only bound isl's floors, and are no test.
             if constraint.is_div_constraint():
                 continue
             affine = constraint.get_aff()

@@ -143,15 +143,18 @@ class _Reader:
 def _misplaced(level: CacheLevel, before: list[CacheLevel]) -> tuple[str, str]:
     """Return what is wrong with a level, and in which field; empty where nothing is."""
     name = level.name
+    # Level names become parts of feature identifiers, as in f_ecm_vol_l2.
     if not (name.isascii() and name.isalnum()) or name.lower() in _NO_CACHE:
         return f"a name of letters and digits such as L2 must stand here, not {name!r}", "name"
     if level.size_bytes < level.line_bytes * (level.ways or 1):
         return f"{level.size_bytes} B do not hold a set of {level.ways or 1} lines", "size_bytes"
     if name.lower() in {other.name.lower() for other in before}:
         return f"there are two levels {name}", "name"
+    # Against a core's part: an instance may be smaller than that of a level which more cores share.
     if before and level.size_bytes * before[-1].shared_by <= before[-1].size_bytes:
         cause = f"level {name} must be larger than {before[-1].name}; the level next to the core comes first"
         return cause, "size_bytes"
+    # The estimator counts the lines of all levels in the size of the first one's.
     if before and level.line_bytes != before[0].line_bytes:
         return f"lines of {level.line_bytes} B beyond lines of {before[0].line_bytes} B are not described", "line_bytes"
     return "", ""

@@ -54,6 +54,7 @@ def load_machine(place: str | Path | Machine) -> Machine:
     found = machine_of_device(place)
     if found is not None:
         return found
+    # difflib rates a short beginning of a long name low, though it is the likelier meaning.
     begun = [name for name in by_name if name.startswith(place.casefold())] if place else []
     near = begun or difflib.get_close_matches(place.casefold(), by_name, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(by_name[name] for name in near)}? " if near else ""
@@ -63,6 +64,7 @@ def load_machine(place: str | Path | Machine) -> Machine:
 
 def machine_of_device(device: str) -> Machine | None:
     """Return the shipped machine that a device's name stands for, None if there is none."""
+    # Processors' brand strings, which drivers pass on, may hold runs of blanks.
     wanted = " ".join(device.split()).casefold()
     return next(
         (

@@ -141,6 +141,7 @@ class Machine:
     memory_store_penalty: float | None = _fact("cycle", whole=False, zero=True, kinds=("cpu",))
     levels: tuple[CacheLevel, ...] = ()
     memory_streams: tuple[MemoryStream, ...] = ()
+    # Dictionaries have no hash; machines that are equal hash alike without them, too.
     curves: Mapping[str, tuple[float, float, float]] = field(default_factory=dict, hash=False)
     sources: Mapping[str, Source] = field(default_factory=dict, hash=False, compare=False, repr=False)
     ceilings: Mapping[str, PublishedCeiling] = field(default_factory=dict, hash=False)

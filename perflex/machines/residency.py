@@ -64,6 +64,7 @@ def residency(
     """
     _check(machine, items_per_group, local_bytes, registers_per_item)
     size = int(machine.need("sub_group_size"))
+    # A compute unit has slots for whole sub-groups, which a partly filled one takes as well.
     sub_groups = ceil(items_per_group / size)
     most = int(machine.need("max_items_per_unit")) // size
     limits = {"work-items": most // sub_groups, "work-groups": int(machine.need("max_groups_per_unit"))}

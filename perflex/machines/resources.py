@@ -61,6 +61,7 @@ def resources_in_log(log: str) -> Mapping[str, Resources]:
     for line in log.splitlines():
         if named := _FUNCTION.search(line):
             function = named[1]
+            # Called functions have properties of their own; the registers that follow them are the entry's.
             if "entry" in line:
                 entry = function
         elif spilt := _SPILLS.search(line):

@@ -93,6 +93,7 @@ def calibrate_blocks(
         labels.append(f"{stencil.name} {'x'.join(map(str, stencil.extents))} in {'x'.join(map(str, block))}")
         jobs.append(SizedKernel(kernel, sizes, labels[-1]))
     chosen = chosen_device(device)
+    # No timing reaches a precision of 0, so that each block is timed as often as options allow.
     options = timing or TimingOptions(min_trials=20, precision=0.0)
     outcomes = measure(jobs, chosen, options)
     timed = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Timing)]

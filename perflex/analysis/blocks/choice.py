@@ -171,6 +171,7 @@ def choose_block(
         raise BlockError(msg)
     needed = [(level, reuse, needed_bytes(stencil, reuse, blocks)) for level, reuse in wanted]
     for level, reuse, need in needed:
+        # Strict, as Equation 10.
         met = need < level.bytes_per_core(workers)
         if not met.any() or not (holds & met).any():
             msg = (
@@ -250,6 +251,7 @@ def _best(stencil: GridStencil, blocks: NDArray[np.int64], places: NDArray[np.in
     best = [_first(stencil, blocks, group, cores, even) for group, even in tries]
     loads = 1 + _extra_loads(stencil, blocks[best])
     cost = _imbalance(stencil, blocks[best], cores) * loads
+    # `argmax` finds the first true entry: the strictest rule that costs no more.
     return best[int(np.argmax(cost <= _RULE_MAY_COST * cost.min()))]
 
 

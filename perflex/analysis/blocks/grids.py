@@ -51,6 +51,7 @@ class Grid:
         by_plane: dict[int, list[int]] = {}
         for offset in self.offsets:
             by_plane.setdefault(offset[2], []).append(offset[1])
+        # A star of radius r has 2r + 1 rows in its own plane and one in 2r others: the 4r + 1 of Equation 10a.
         return sum(max(rows) - min(rows) + 1 for rows in by_plane.values())
 
     @property

@@ -79,6 +79,7 @@ def block_quantities(
     }
     levels = machine.need_levels()
     *inner, _ = _places(machine)
+    # A level's volume is what the one before it does not hold, so that places are one ahead of levels.
     for place, level in zip(inner, levels, strict=False):
         available = level.bytes_per_core(cores)
         found[f"f_block_vol_{place}"] = tiles * _of_tile(stencil, blocks, available, levels[0])
@@ -120,6 +121,7 @@ def _of_tile(stencil: GridStencil, blocks: NDArray[np.int64], available: int, fi
             continue
         touched = _planes_touched(grid)
         once = np.prod(wide, axis=1)
+        # With rows held, a plane's first row loads all its rows, each further one a new row of every plane touched.
         by_planes = wide[:, 0] * (grid.rows + touched * (blocks[:, 1] - 1)) * blocks[:, 2]
         by_rows = wide[:, 0] * grid.rows * blocks[:, 1] * blocks[:, 2]
         total += grid.itemsize * _mixed(planes_held, once, _mixed(rows_held, by_planes, by_rows))
@@ -144,6 +146,7 @@ def _beyond_all(
         if grid.stored:
             total += points * _stored_times(first)
             continue
+        # A tile loads its halo's planes beside its own; where planes are not held, each load of one is a miss.
         again = _mixed(planes_held, 1 + grid.halo[2] / blocks[:, 2], float(grid.planes))
         total += points * _mixed(layers_held, 1.0, again)
     return _mixed(_held(np.full(len(blocks), whole), available), 0.0, total)

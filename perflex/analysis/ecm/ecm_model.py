@@ -54,9 +54,11 @@ def ecm_model(
     machine = load_machine(machine)
     clock = machine.need("clock_hz")
     beyond = memory = "f_ecm_cycles_mem"
+    # Equation 6 nests its operators around the memory's time.
     for level in reversed(machine.need_levels()):
         own = f"f_ecm_cycles_{level.name.lower()}"
         beyond = f"({own} + {beyond})" if level.overlap == "sum" else f"max({own}, {beyond})"
+    # In-core instructions overlap with all transfers (Section V).
     single = f"max({in_core}, {beyond})"
     if cores == 1:
         return Model(output, f"{single} / {clock!r}")
@@ -70,6 +72,7 @@ def ecm_model(
     else:
         domains = full + 1
         cycles = f"1 / ({' + '.join(f'{number} / {time}' for number, time in times)})"
+    # Beyond one domain, performance is multiplied by the measured stream efficiency (Section V, Rome).
     efficiency = machine.domain_efficiency if domains > 1 and machine.domain_efficiency else 1.0
     return Model(output, f"{cycles} / {clock * efficiency!r}")
 

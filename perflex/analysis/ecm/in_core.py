@@ -58,6 +58,7 @@ def in_core_cycles(machine: Machine | str | Path, kernel: Any, *, sub_group_size
             raise UnsupportedKernelError(msg, kernel=scop.name, feature=identifier)
         terms.setdefault(dtype, []).append(identifier)
     parts = [
+        # Operation features count sub-groups' instructions, each of as many operations as it has work-items.
         f"{sub_group_size / (machine.need(_FACTS[dtype]) / 2)!r} * ({' + '.join(identifiers)})"
         for dtype, identifiers in terms.items()
     ]

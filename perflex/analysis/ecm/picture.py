@@ -66,6 +66,7 @@ def draw_layers(rows: Sequence[tuple[int, EcmEstimate]], symbol: str, path: Path
             label=f"{names[place - 1]} - {names[place]}",
         )
     highest = max(found.levels[place].bytes for _, found in rows for place in range(1, len(names))) or 1.0
+    # Room for the conditions' names above the curves.
     axes.set_ylim(0, 1.45 * highest)
     marks = sorted(thresholds(rows, symbol).items(), key=lambda mark: mark[1])
     for number, ((level, loop), size) in enumerate(marks):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # What a second of a level is made of: facts that multiply to bytes (or instructions) per second.
 _FACTS = {
+    # Each scheduler issues one instruction per cycle (Section III-A: 80 x 4 x 1.53 GHz = 489.6 GIPS).
     "instructions": ("compute_units", "schedulers_per_unit", "clock_hz"),
     "l1": ("compute_units", "clock_hz", "l1_bytes_per_cycle"),
     "local": ("compute_units", "clock_hz", "local_banks", "local_bank_bytes"),
@@ -116,6 +117,7 @@ def ceilings_of(machine: Machine, calibration: Calibration | None = None) -> Cei
     for level in CEILING_LEVELS:
         found = _published(machine, level) or _from_facts(machine, level)
         if found is not None:
+            # Rates in bytes become rates of transactions; instructions are counted already.
             known[level] = Ceiling(level, found[0] / (sizes[level] or 1), sizes[level], found[1])
             continue
         calibrated = _calibrated(calibration, level)
@@ -158,6 +160,7 @@ def _calibrated(calibration: Calibration | None, level: str) -> tuple[float, str
             float(calibration.model.evaluate(calibration.params, {**none, name: amount})) for amount in (0.0, 1e9, 2e9)
         )
         step = (second - first) / 1e9
+        # Second differences vanish where the cost is linear: with an overlap there is no single rate.
         if step > 0 and abs(third - 2 * second + first) <= 1e-6 * (third - first):
             return 1 / step, f"calibrated: {name} on {calibration.device.get('name', 'an unnamed device')}"
     return None

@@ -157,6 +157,7 @@ def _draw_ceilings(axes: Any, ceilings: Mapping[str, Ceiling], peak: float, limi
     )
     for level, ceiling in ceilings.items():
         rate = ceiling.rate / 1e9
+        # Where bandwidth times intensity reaches the peak (Equation 2).
         ridge = peak / rate
         start = max(low, floor / rate)
         axes.plot([start, ridge], [rate * start, peak], color=_COLOUR[level], linewidth=1.4, zorder=1)
@@ -165,6 +166,7 @@ def _draw_ceilings(axes: Any, ceilings: Mapping[str, Ceiling], peak: float, limi
             0.75 * ridge,
             0.75 * peak * _ABOVE,
             f"{LEVEL_NAMES[level]} {rate:.4g} GTXN/s",
+            # The slope in data coordinates: `transform_rotates_text` turns it to that on logarithmic axes.
             rotation=degrees(atan2(rate, 1.0)),
             rotation_mode="anchor",
             transform_rotates_text=True,

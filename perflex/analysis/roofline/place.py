@@ -79,6 +79,7 @@ class RooflinePlace:
     @property
     def limits(self) -> dict[str, float]:
         """Seconds that each ceiling alone takes for the kernel."""
+        # Predicated work-items do not shorten the issue: the ceiling is on sub-groups' instructions.
         amounts = {"instructions": self.instructions["f_inst_total"]}
         amounts |= {level: self.transactions.get(name, 0.0) for level, name in MEMORY_LEVELS.items()}
         amounts["local"] = self.transactions.get("f_txn_local", 0.0)
@@ -155,6 +156,7 @@ def place_of(
     absent = {}
     try:
         transactions |= cache_transactions(scop, given, machine, registers)
+    # Volumes need more facts than L1's transactions; without them a place still has its L1 intensity.
     except MachineError as error:
         absent = dict.fromkeys(("f_txn_l2", "f_txn_dram"), error.message)
     return RooflinePlace(

@@ -52,6 +52,7 @@ def local_walls(*, lanes: int = 32, banks: int = 32, width: int = 4) -> tuple[Wa
     walls = []
     ways = 1
     while ways <= min(lanes, banks):
+        # The number of banks is a power of two, so a stride of 2**k words makes 2**k-way conflicts.
         words = np.arange(lanes, dtype=np.int64) * ways
         count = int(bank_conflicts(words * width, banks, width, width))
         walls.append(Wall("no conflict" if count == 1 else f"{count}-way", 1 / count))

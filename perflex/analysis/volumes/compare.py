@@ -68,6 +68,7 @@ class TableComparison:
             return float("nan")
         from scipy.stats import rankdata
 
+        # Spearman's coefficient is Pearson's of the ranks; ties have their mean rank.
         return float(np.corrcoef(rankdata(sides[0]), rankdata(sides[1]))[0, 1])
 
 
@@ -85,6 +86,7 @@ def read_rows(path: Path | str) -> list[Row]:
             reader = csv.DictReader(stream, strict=True)
             rows = []
             for row in reader:
+                # DictReader keeps surplus fields under the key None, and gives missing ones the value None.
                 if None in row or None in row.values():
                     msg = f"{path}, line {reader.line_num}: it has another number of fields than the heading"
                     raise FileFormatError(msg, path=path, line=reader.line_num)

@@ -44,6 +44,7 @@ def draw_comparison(
     """
     figure = new_figure(6.4, 6.0)
     axes = figure.subplots()
+    # Logarithmic axes have no zero.
     values = [value for pair in comparison.pairs for value in (pair.predicted, pair.reference) if value > 0]
     low, high = (0.9 * min(values), 1.1 * max(values)) if values else (0.1, 1.0)
     axes.plot([low, high], [low, high], color="0.6", linewidth=1, zorder=1)
