@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 # How long a process that is asked to end may take, and one that ends of itself, or a killed one that a driver holds.
+# Processes that the parent forked may hold its end of standard input open; so its death is looked for, too.
+_LOOK_S = 5.0
 _GRACE_S = 0.3
 _END_LIMIT_S = 2.0
 # Enough of standard error for the line that tells what happened, however long a dump follows.
@@ -269,6 +272,25 @@ class StreamReader:
         text = self.tail[-new:].decode(errors="replace") if new else ""
         lines = [line.strip() for line in text.splitlines() if line.strip() and not _STACK_DUMP.match(line.strip())]
         return lines[-1][:_MOST_CHARACTERS] if lines else ""
+
+
+def end_with_parent() -> None:
+    """Watch, in a child that `ChildProcess` started, for the parent's end; then end the child and all it started.
+
+    A driver that hangs keeps a process alive that no terminal reaches: it leads a session of its own.
+    """
+    # Run by hand it leads nothing, and would end whoever started it.
+    if os.getpgrp() == os.getpid():
+        threading.Thread(target=_wait_for_end, args=(os.getppid(),), daemon=True).start()
+
+
+def _wait_for_end(parent: int) -> None:
+    while os.getppid() == parent:
+        # The parent holds the other end of the standard input, and never writes.
+        readable, _, _ = select.select([0], [], [], _LOOK_S)
+        if readable:
+            break
+    os.killpg(0, signal.SIGKILL)
 
 
 def signal_name(number: int) -> str:

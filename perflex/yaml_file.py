@@ -280,8 +280,8 @@ def _scalar(node: yaml.Node) -> Any:
         return node.value
     try:
         return yaml.constructor.SafeConstructor().construct_object(node)
-    # Such as a whole number of more than 4300 digits, the most that Python converts.
-    except ValueError as error:
+    # A whole number of more than 4300 digits, the most that Python converts; a tag that the text does not fit.
+    except (ValueError, KeyError, IndexError) as error:
         raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from error
 
 

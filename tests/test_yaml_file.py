@@ -56,3 +56,11 @@ def test_a_misfit_is_named_by_line_and_field(tmp_path: Path, old: str, new: str,
         return
     with pytest.raises(FileFormatError, match=says):
         top.read(Outer)
+
+
+@pytest.mark.parametrize("value", ["!!bool zz", "!!int ''", "!!float ''", "!!int x"])
+def test_a_tag_that_its_text_does_not_fit_is_refused(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(f"schema: test/1\nname: {value}\n", encoding="utf-8")
+    with pytest.raises(FileFormatError, match="line 2"):
+        read_yaml(path, "test/1")

@@ -45,7 +45,7 @@ class BuildFeature(FeatureDefaults):
         if found is not None:
             return float(found)
         if built is None:
-            why = "is known only of kernels built for a device; gather it with a wall time, or state resources"
+            why = "is known only of kernels built for a device; gather it with a wall time"
         else:
             why = "is not told by the device's driver; leave it out, or measure through CUDA"
         msg = f"feature {self.identifier} of kernel {scop.name!r} {why}"

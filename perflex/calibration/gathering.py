@@ -186,6 +186,9 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     counted = [name for name in names if name != output]
     # What does not build need not be counted, and registers are known only of what was built.
     rows, built, failed = _built(counted, sized_kernels(kernels), measuring)
+    if not rows:
+        msg = f"none of the kernels can be built; the first: {failed[0][1]}"
+        raise CalibrationError(msg, kernel=failed[0][0])
     # Before timing: what cannot be counted is not worth device time.
     rows, table, info, uncounted = _count(counted, rows, measuring, built)
     needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)

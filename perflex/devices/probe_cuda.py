@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from perflex.child_process import end_with_parent
 from perflex.devices.cuda import first_line, load_cupy, properties_of
 from perflex.devices.probe_opencl import ITEMS, WORK_GROUP, is_probe_result, say, try_each
 from perflex.errors import PerflexError
@@ -64,4 +65,5 @@ def _try(cupy: Any, number: int) -> dict[str, object]:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main(frozenset(int(word) for word in sys.argv[1:]))

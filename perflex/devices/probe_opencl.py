@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.child_process import end_with_parent
 from perflex.devices.opencl import names_of, opencl_devices
 
 if TYPE_CHECKING:
@@ -180,4 +181,5 @@ def say(**fields: object) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main(frozenset(int(word) for word in sys.argv[2:]), sys.argv[1])

@@ -23,7 +23,8 @@ Part = Callable[[Values], Any]
 
 # More than anyone writes: formulas come from files, and must exhaust neither Python's stack nor the memory.
 _MAX_LENGTH = 2000
-_MAX_DEPTH = 40
+# Each level takes a few frames of the interpreter, which has a thousand.
+_MAX_DEPTH = 150
 _MAX_EXPONENT = 64
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -96,6 +97,16 @@ def _of_numbers(kind: type[ast.operator], left: Any, right: Any) -> Any:
     return _BINARY[kind](left, right)
 
 
+def _first_that(holds: bool, parts: Sequence[Part], values: Values) -> Any:
+    """Return the first value that counts as true, or as false; without one the last, as ``or`` and ``and`` do."""
+    found: Any = None
+    for part in parts:
+        found = part(values)
+        if bool(found) is holds:
+            break
+    return found
+
+
 def _power_of_two(x: Any) -> Any:
     return np.exp2(np.floor(np.log2(x)))
 
@@ -117,8 +128,8 @@ SCALARS = Arithmetic(
     },
     negate=operator.not_,
     # Parts are computed one after the other: an earlier one may guard a later one from a division by zero.
-    every=lambda parts, values: all(part(values) for part in parts),
-    some=lambda parts, values: any(part(values) for part in parts),
+    every=lambda parts, values: _first_that(False, parts, values),
+    some=lambda parts, values: _first_that(True, parts, values),
     choose=lambda test, yes, no, values: yes(values) if test(values) else no(values),
     functions={"abs": (1, 1, abs), "max": (1, None, max), "min": (1, None, min)},
     texts=True,
@@ -166,11 +177,14 @@ class Formula:
         The names in it, each once, in order of appearance.
     value
         Computes it from the values of the names.
+    arithmetic
+        What its arithmetic is called: ``what`` of `COLUMNS` or `SCALARS`.
     """
 
     text: str
     names: tuple[str, ...]
     value: Part = field(repr=False, compare=False)
+    arithmetic: str = COLUMNS.what
 
     def __call__(self, columns: Values) -> Any:
         """Return the value on columns (or single numbers) of the names; conditions give 1 or 0.
@@ -183,7 +197,12 @@ class Formula:
 
     # The value is made of closures, which pickle cannot send to another process.
     def __reduce__(self) -> tuple[Any, ...]:
-        return parse_formula, (self.text,)
+        # An arithmetic holds functions that cannot be pickled: its name does.
+        return _parsed_again, (self.text, self.arithmetic)
+
+
+def _parsed_again(text: str, arithmetic: str) -> Formula:
+    return parse_formula(text, SCALARS if arithmetic == SCALARS.what else COLUMNS)
 
 
 def parse_formula(text: str, arithmetic: Arithmetic = COLUMNS) -> Formula:
@@ -214,7 +233,7 @@ def parse_formula(text: str, arithmetic: Arithmetic = COLUMNS) -> Formula:
         raise ModelSyntaxError(msg, text=text, position=position) from error
     found: dict[str, None] = {}
     value = _Reader(text, arithmetic, found).read(tree.body, 0)
-    return Formula(text, tuple(found), value)
+    return Formula(text, tuple(found), value, arithmetic.what)
 
 
 class _Reader:
@@ -238,7 +257,7 @@ class _Reader:
 
     def read(self, node: ast.expr, depth: int) -> Part:  # noqa: C901, PLR0911 - one case per node
         if depth > _MAX_DEPTH:
-            raise self.error(node, f"it is nested more than {_MAX_DEPTH} deep; use features for parts of it")
+            raise self.error(node, f"it is nested more than {_MAX_DEPTH} deep; write it in parts")
         arithmetic = self.arithmetic
         match node:
             case ast.Constant(value=bool() | int() | float()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import pickle
 from collections import Counter
@@ -244,3 +245,17 @@ def test_kernels_are_built_anew() -> None:
     assert np.isfinite(found.values).all()
     with pytest.raises(SpaceError, match="missing or unknown: repeats"):
         small_space().kernel({"lsize": 16})
+
+
+def test_constraints_survive_copies() -> None:
+    texts = ["layout == 'row' or tile in (1, 2)", "64 % (tile or 1) == 0", " + ".join(["tile"] * 45) + " < 1000"]
+    space = VariantSpace(nothing, {"layout": ("row", "column"), "tile": (1, 2, 5, 16)}, texts)
+    for again in (pickle.loads(pickle.dumps(space)), copy.deepcopy(space)):
+        assert list(again) == list(space)
+    assert [tuple(each.values()) for each in space] == [
+        ("row", 1),
+        ("row", 2),
+        ("row", 16),
+        ("column", 1),
+        ("column", 2),
+    ]

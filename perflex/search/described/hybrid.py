@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.errors import MissingExtraError
+from perflex.errors import CalibrationError, MissingExtraError
 from perflex.search.described.learners import boosted_trees, gaussian_process, random_trees
 
 if TYPE_CHECKING:
@@ -138,6 +138,22 @@ class HybridPredictor:
             held = _folds(space, place, logs, self.seed) if unseen else None
         weights = dict(zip(MEMBERS, _weights(len(place)).tolist(), strict=True))
         return HybridPrediction(fit, np.exp(made), weights, held)
+
+
+def predictor_for(space: DescribedSpace, predictor: HybridPredictor | None, seed: int = 0) -> HybridPredictor:
+    """Return the predictor that was given, or the usual one.
+
+    Raises
+    ------
+    CalibrationError
+        It was made for another space.
+    """
+    if predictor is None:
+        return HybridPredictor(space, seed)
+    if predictor.space is not space:
+        msg = "the predictor is of another space; make it as HybridPredictor(space) of the space that you give"
+        raise CalibrationError(msg, description=space.description.name)
+    return predictor
 
 
 def _weights(measured: int) -> Array:

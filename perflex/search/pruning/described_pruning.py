@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import CalibrationError
-from perflex.search.described.hybrid import HybridPredictor
+from perflex.search.described.hybrid import HybridPredictor, predictor_for
 from perflex.search.pruning.keep import decide
 from perflex.search.pruning.promise import Promise
 from perflex.search.pruning.pruned import Pruning
@@ -125,7 +125,7 @@ def prune_described(
     MissingExtraError
         The predictor learns a correction, and scikit-learn is not installed.
     """
-    predictor = predictor or HybridPredictor(space)
+    predictor = predictor_for(space, predictor)
     index = np.flatnonzero(np.isfinite(space.known)) if measured is None else _numbers(space, measured)
     times = np.full(len(space), np.nan)
     times[index] = 1e-3 * space.known[index]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import CalibrationError
-from perflex.search.described.hybrid import HybridPredictor
+from perflex.search.described.hybrid import HybridPredictor, predictor_for
 from perflex.search.tuning.predictors import Forecast
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class DescribedSearch:
         self, space: DescribedSpace, predictor: HybridPredictor | None, first: int | None, seed: int, *, unseen: bool
     ) -> None:
         self._space = space
-        self._predictor = predictor or HybridPredictor(space, seed)
+        self._predictor = predictor_for(space, predictor, seed)
         self._seed = seed
         self._unseen = unseen
         self._latest: HybridPrediction | None = None

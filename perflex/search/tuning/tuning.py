@@ -199,6 +199,12 @@ def tune(  # noqa: PLR0913 - one parameter per choice
 
     check_budgets(budget, budget_s, first)
     _check_who_measures(space, device, measure, calibration)
+    if isinstance(space, DescribedSpace) and (sizes or features or machine is not None or timing is not None):
+        msg = (
+            "a described space states its sizes and device itself, and your function measures; "
+            "leave out sizes, features, machine and timing"
+        )
+        raise CalibrationError(msg, description=space.description.name)
     begun = time.perf_counter()
     chosen = None if device is None else chosen_device(device)
     variants: ExtractedSpace | DescribedSpace

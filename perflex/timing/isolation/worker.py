@@ -8,26 +8,21 @@ gone, however it ended.
 from __future__ import annotations
 
 import os
-import select
-import signal
 import sys
-import threading
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from perflex.child_process import end_with_parent
 from perflex.errors import MeasurementError, PerflexError
 from perflex.timing.launch.backend import backend_of
 
 if TYPE_CHECKING:
     from perflex.timing.launch.backend import BuiltKernel, KernelBackend
 
-# Processes that the parent forked may hold its end of standard input open; so its death is looked for, too.
-_LOOK_S = 5.0
-
 
 def main(descriptor: int) -> None:
     """Open the device that the parent names, then do as told until the connection ends."""
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    end_with_parent()
     with Connection(descriptor) as connection:
         try:
             backend = backend_of(connection.recv(), drivers_shown=True)
@@ -36,15 +31,6 @@ def main(descriptor: int) -> None:
             return
         connection.send(("done", None, True))
         _serve(connection, backend)
-
-
-def _end_with_parent(parent: int) -> None:
-    """End this process and the compilers it started when the parent is gone, even in the middle of a kernel."""
-    while os.getppid() == parent:
-        readable, _, _ = select.select([0], [], [], _LOOK_S)
-        if readable:
-            break
-    os.killpg(0, signal.SIGKILL)
 
 
 def _serve(connection: Connection[Any, Any], backend: KernelBackend) -> None:

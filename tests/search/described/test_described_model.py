@@ -256,3 +256,12 @@ def test_a_described_space_is_asked_and_told():
             Tuner(space, **given)
     with pytest.raises(CalibrationError, match="predicts a described space"):
         Tuner(space.inputs(0), predictor=HybridPredictor(space, learned=False))
+
+
+def test_a_predictor_of_another_space_is_refused():
+    space = DescribedSpace(load_description("convolution"), load_description("convolution").space(), "A100")
+    other = DescribedSpace(load_description("convolution"), load_description("convolution").space(), "A100")
+    with pytest.raises(CalibrationError, match="the predictor is of another space"):
+        Tuner(space, predictor=HybridPredictor(other))
+    with pytest.raises(CalibrationError, match="leave out sizes, features, machine and timing"):
+        tune(space, measure=lambda _: 1.0, machine="V100", budget=3)
