@@ -1,0 +1,69 @@
+"""Kernels with their sizes: pairs and measurement kernels alike, each under a label of its own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from perflex.errors import CalibrationError
+from perflex.features import SizedKernel, annotate, extract_scop
+from perflex.features.sized_kernel import sized_kernels
+from sample_kernels import pointwise
+from uipick import MeasurementKernel
+
+KERNEL = pointwise("x[i] * 2")
+
+
+def measurement(name: str) -> MeasurementKernel:
+    return MeasurementKernel(KERNEL, {"n": 64}, name, "scaling", {"n": 64})
+
+
+def test_labels_of_equal_kernels_are_numbered_from_the_second_on() -> None:
+    rows = sized_kernels([(KERNEL, {"n": 64}), (KERNEL, {"n": 96}), (KERNEL, {"n": 64}), (KERNEL, {"n": 64})])
+    assert [row.label for row in rows] == ["knl(n=64)", "knl(n=96)", "knl(n=64) #2", "knl(n=64) #3"]
+    assert [row.sizes for row in rows] == [{"n": 64}, {"n": 96}, {"n": 64}, {"n": 64}]
+    assert {row.group for row in rows} == {"knl"}
+    assert all(row.kernel is KERNEL for row in rows)
+
+
+def test_pairs_and_measurement_kernels_are_mixed_in_order() -> None:
+    rows = sized_kernels([measurement("knl(n=64)"), (KERNEL, {"n": 64}), measurement("mine"), measurement("mine")])
+    assert [row.label for row in rows] == ["knl(n=64)", "knl(n=64) #2", "mine", "mine #2"]
+    assert [row.group for row in rows] == ["scaling", "knl", "scaling", "scaling"]
+    assert all(type(row) is SizedKernel and row.kernel is KERNEL and dict(row.sizes) == {"n": 64} for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind"),
+    [
+        (KERNEL, "TranslationUnit"),
+        ("knl", "str"),
+        (None, "NoneType"),
+        ((KERNEL,), "tuple"),
+        ((KERNEL, 64), "tuple"),
+        ((KERNEL, {"n": 64}, "label"), "tuple"),
+        ([KERNEL, {"n": 64}], "list"),
+    ],
+)
+def test_entries_that_are_neither_are_named(entry: object, kind: str) -> None:
+    message = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {kind}"
+    with pytest.raises(CalibrationError, match=f"^{re.escape(message)}$"):
+        sized_kernels([(KERNEL, {"n": 64}), entry])
+
+
+@pytest.mark.parametrize("empty", [[], ()])
+def test_no_kernels_are_refused_with_a_way_to_get_some(empty: list | tuple) -> None:
+    with pytest.raises(CalibrationError, match=r"there are no kernels; .*KernelCollection"):
+        sized_kernels(empty)
+
+
+def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone() -> None:
+    stated = annotate(KERNEL, branches="domain")
+    (plain, annotated) = sized_kernels([(KERNEL, {"n": 64}), (stated, {"n": 64})])
+    assert plain.translation_unit is KERNEL
+    assert annotated.kernel is stated
+    assert annotated.translation_unit == KERNEL
+    assert not hasattr(annotated.translation_unit, "translation_unit")
+    scop = extract_scop(KERNEL)
+    assert SizedKernel(scop, {"n": 64}, "x").translation_unit is scop
