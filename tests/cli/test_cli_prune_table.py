@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from perflex.__main__ import main
 from perflex.cli.app import app
 from support.described_data import convolution_space, times_of
 
@@ -85,3 +86,91 @@ def test_help_has_an_example(command):
     text = " ".join(run("--help", command=command).output.split())
     assert f"Example: perflex {command} " in text
     assert "--description" not in text
+
+
+DESCRIPTION = """
+schema: perflex-description/1
+name: small
+description: a kernel
+tunables:
+  items: {meaning: work-items, values: [32, 64, 128]}
+  depth: {meaning: unrolling, values: [1, 2, 4]}
+constants: {size: 1024}
+constraints: [items*depth <= 256]
+features:
+  f_groups: ceil_div(size, items*depth)
+  f_work: f_groups*items*depth
+model: p_time*(f_work + p_group*f_groups)
+parameters:
+  p_time: {meaning: time of an item, unit: ms, prior: 0.001, spread: 2}
+  p_group: {meaning: a work-group, unit: item, prior: 10, spread: 1}
+"""
+TABLE = "items,depth,time_ms\n32,1,5\n64,1,3\n64,2,2\n128,1,1\n64,4,4\n128,4,9\n128,2,\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder to work in, with five measured configurations and the description of their kernel."""
+    (tmp_path / "small.yaml").write_text(DESCRIPTION)
+    (tmp_path / "GPU.csv").write_text(TABLE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# Of what was measured only the fastest is kept; without --samples the description's other configurations are there too.
+@pytest.mark.parametrize(
+    ("words", "configurations", "batch", "kept"),
+    [
+        (("--keep", "2"), 8, 5, 2),
+        (("--keep", "100%"), 8, 5, 4),
+        (("--samples", "1", "--keep", "1"), 5, 1, 1),
+        (("--samples", "5", "--keep", "60%"), 5, 5, 1),
+    ],
+)
+def test_what_is_kept_of_a_small_table(words, configurations, batch, kept, folder, capfd):
+    assert main(["prune-table", "GPU.csv", "small.yaml", "--analytic", "--json", *words]) == 0
+    content = json.loads(capfd.readouterr().out)
+    assert (content["configurations"], content["batch"], content["kept"]) == (configurations, batch, kept)
+    assert content["excluded"] == {"against the constraints": 1, "failed or without a time": 1}
+    assert len(content["table"]) == kept
+
+
+KEEP = "write 5%, 20, promise, or promise:0.05,0.95"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("missing.csv", "small.yaml"), "cannot read missing.csv: "),
+        (("missing.json.gz", "small.yaml"), "cannot read missing.json.gz: "),
+        (("GPU.csv", "convolutoin"), "no description 'convolutoin'; did you mean 'convolution'?"),
+        (("GPU.csv", "missing.yaml"), "cannot read missing.yaml: "),
+        (("GPU.csv", "gemm"), "GPU.csv has no tunable "),
+        (("GPU.csv", "small.yaml", "--machine", "A10O-40GB"), "no machine is called 'A10O-40GB'"),
+        (("GPU.csv", "small.yaml", "--out", "GPU.csv"), "cannot write to GPU.csv: "),
+        *(
+            (("GPU.csv", "small.yaml", "--keep", word), f"cannot read --keep '{word}'")
+            for word in (
+                "", "nonsense", "5 %", "%", "1.2.3%", "0", "0%", "101%", "nan%", "-5", "1.5", "promises", "promise:x",
+                "promise:-1", "promise:nan", "promise:0.05,2", "promise:0.05,0.9,1",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_exit_code_2(words, message, folder, capfd):
+    code = main(["prune-table", *words, "--analytic", "--json"])
+    out, err = capfd.readouterr()
+    assert (code, out) == (2, "")
+    assert err.startswith("perflex: error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert "--keep" not in words or KEEP in err
+    assert {path.name for path in folder.iterdir()} == {"small.yaml", "GPU.csv"}
+
+
+@pytest.mark.parametrize("number", ["0", "-3", "many", "1.5"])
+def test_samples_are_a_number_of_at_least_one(number, folder, capfd):
+    assert main(["prune-table", "GPU.csv", "small.yaml", "--samples", number]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "Invalid value for '--samples'" in err

@@ -1,4 +1,4 @@
-"""Formulas over tunables: values of columns, and refusal of everything that is no formula."""
+"""Formulas over names: values of columns and of single values, and refusal of everything that is no formula."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from perflex.errors import ModelSyntaxError
-from perflex.search.formula import parse_formula
+from perflex.search.formula import COLUMNS, SCALARS, parse_formula
 
 X = np.array([1.0, 2.0, 5.0, 12.0])
 Y = np.array([3.0, 2.0, 4.0, 0.5])
@@ -78,3 +80,184 @@ def test_division_by_zero_is_not_an_error():
 def test_what_is_no_formula_is_refused(text):
     with pytest.raises(ModelSyntaxError, match="formula"):
         parse_formula(text)
+
+
+def scalar(text, **values):
+    """Return what a constraint computes: not the formula's own call, which is for columns."""
+    return parse_formula(text, SCALARS).value(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "at_zero", "at_four"),
+    [
+        ("a != 0 and 8 % a == 0", False, True),
+        ("a == 0 or 8 / a == 1", True, False),
+        ("8 // a if a else -1", -1, 2),
+        ("-1 if not a else 8 // a", -1, 2),
+        ("0 < a < 9 / a", False, False),
+        ("a == 0 or a > 1 and 4 / a == 1", True, True),
+    ],
+)
+def test_earlier_parts_of_constraints_guard_later_ones(text, at_zero, at_four):
+    assert scalar(text, a=0) == at_zero
+    assert scalar(text, a=4) == at_four
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["8 % a == 0 and a != 0", "8 / a == 1 or a == 0", "8 // a if a == 0 else 1", "a == 0 and 8 % a == 0", "1 // a"],
+)
+def test_unguarded_divisions_by_zero_are_errors_of_constraints_only(text):
+    with pytest.raises(ZeroDivisionError):
+        scalar(text, a=0)
+    columns = parse_formula(text)({"a": np.array([0.0, 4.0])})
+    assert columns.shape == (2,)
+    assert columns[1] == scalar(text, a=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kind == 'tiled'", True),
+        ("kind in ('plain', 'tiled')", True),
+        ("kind in ['plain', \"rows\"]", False),
+        ("kind not in ('plain', 'rows')", True),
+        ("kind in ()", False),
+        ("'il' in kind", True),
+        ("'plain' < kind < 'tilee'", True),
+        ("max(kind, 'zero') == 'zero'", True),
+        ("a in (1, a + 1, 2 * a - 3)", True),
+        ("(a, kind) in ((2, 'tiled'), (3, 'tiled'))", True),
+    ],
+)
+def test_texts_and_groups_in_constraints(text, expected):
+    assert scalar(text, kind="tiled", a=3) is expected
+
+
+def test_texts_are_no_names():
+    assert parse_formula("kind == 'tiled' and a in (b, 'c')", SCALARS).names == ("kind", "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "culprit"),
+    [
+        ("'ab' * 1000000000", "'ab'"),
+        ("3 * kind", "'tiled'"),
+        ("kind + 'x'", "'tiled'"),
+        ("-kind", "'tiled'"),
+        ("(1, 2) * 1000000000", r"\(1, 2\)"),
+        ("[a] + [a]", r"\(3,\)"),
+        ("2 ** 'x'", "'x'"),
+    ],
+)
+def test_arithmetic_of_what_is_no_number_is_refused(text, culprit):
+    with pytest.raises(TypeError, match=f"{culprit} is no number"):
+        scalar(text, kind="tiled", a=3)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("2**64", 2**64), ("a**-64 * 2**64", 1.0), ("1.5 ** 64.0", 1.5**64)])
+def test_exponents_up_to_64(text, expected):
+    assert scalar(text, a=2) == expected
+
+
+@pytest.mark.parametrize("text", ["2**65", "a**-65", "1 ** 64.5", "2 ** 8 ** 3", "0 ** (a * 33)", "1 ** 1e999"])
+def test_larger_exponents_are_refused(text):
+    with pytest.raises(ValueError, match="an exponent may not exceed 64"):
+        scalar(text, a=2)
+
+
+def test_integers_of_constraints_are_exact():
+    digits = "1" * 400
+    assert scalar(digits) == int(digits)
+    assert scalar("2**60 + 1 > 2**60") is True
+    assert parse_formula("2**60 + 1 > 2**60")({}) == 0
+    with pytest.raises(ModelSyntaxError, match="at character 5, the number is too large"):
+        parse_formula(f"1 + {digits}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1 < a < b < 5", True),
+        ("1 < a < b < 4", False),
+        ("a < b > a", True),
+        ("4 > b > a >= 2 != b", False),
+        ("a in (2, 3) == True", False),
+        ("a <= 2 in (2, 4)", True),
+        ("not a < b < 3", True),
+    ],
+)
+def test_chained_comparisons_of_constraints(text, expected):
+    assert scalar(text, a=2, b=4) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("max((a, b, 3))", 4), ("min([a, b, 3])", 2), ("max((a,))", 2), ("max(a, b) - min(b, a)", 2), ("abs(a - b)", 2)],
+)
+def test_functions_of_constraints_take_numbers_or_one_group(text, expected):
+    assert scalar(text, a=2, b=4) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "cause"),
+    [
+        ("max()", 1, r"max takes 1 or more argument\(s\), not 0"),
+        ("a + abs(a, 2)", 5, r"abs takes 1 argument\(s\), not 2"),
+        ("a * (b + c.real)", 10, "there is a Attribute"),
+        ("a and sqrt(b)", 7, "call of an unknown function"),
+        ("min(a, default=0)", 1, "with keywords"),
+        ("1 < a is b", 1, "there is Is,"),
+        ("a == b'x'", 6, "there is a Constant"),
+        ("'a' == f'{a}'", 8, "there is a JoinedStr"),
+        ("2 * -~a", 6, "there is a UnaryOp"),
+    ],
+)
+def test_messages_name_the_place_in_a_constraint(text, position, cause):
+    with pytest.raises(ModelSyntaxError, match=f"constraint .* at character {position}, .*{cause}") as caught:
+        parse_formula(text, SCALARS)
+    assert (caught.value.position, caught.value.text) == (position, text)
+
+
+@pytest.mark.parametrize("arithmetic", [COLUMNS, SCALARS], ids=["columns", "scalars"])
+@pytest.mark.parametrize(("before", "after"), [("-", ""), ("not ", ""), ("abs(", ")")])
+def test_forty_levels_and_no_more(before, after, arithmetic):
+    def nested(levels):
+        return parse_formula(before * levels + "a" + after * levels, arithmetic)
+
+    assert nested(40).names == ("a",)
+    with pytest.raises(ModelSyntaxError, match="nested more than 40 deep; use features") as caught:
+        nested(41)
+    assert caught.value.position == len(before) * 41 + 1
+
+
+@pytest.mark.parametrize("arithmetic", [COLUMNS, SCALARS], ids=["columns", "scalars"])
+def test_two_thousand_characters_and_no_more(arithmetic):
+    text = f"max({', '.join(['a'] * 665)})"
+    text = text.replace("(", "(" + " " * (2000 - len(text)), 1)
+    assert parse_formula(text, arithmetic).value({"a": 7}) == 7
+    with pytest.raises(ModelSyntaxError, match=f"a {arithmetic.what} of 2001 characters is refused; 2000 are the most"):
+        parse_formula(text + " ", arithmetic)
+
+
+def joined(parts):
+    pair = st.builds(
+        "({} {} {})".format, parts, st.sampled_from(["+", "-", "*", "<", "<=", ">", ">=", "==", "!="]), parts
+    )
+    chain = st.builds("({} < {} >= {})".format, parts, parts, parts)
+    return pair | chain
+
+
+NUMBERS = st.integers(-8, 8)
+FORMULAS = st.recursive(st.sampled_from(["a", "b", "c", "(-a)", "3", "0.5"]), joined, max_leaves=12)
+
+
+# Few leaves: all results are exact in floats, too.
+@settings(max_examples=150, deadline=None)
+@given(text=FORMULAS, a=NUMBERS, b=NUMBERS, c=NUMBERS)
+def test_columns_of_one_row_mean_what_single_values_and_python_mean(text, a, b, c):
+    values = {"a": a, "b": b, "c": c}
+    expected = eval(text, {}, values)
+    assert scalar(text, **values) == expected
+    columns = {name: np.array([float(value)]) for name, value in values.items()}
+    assert np.ravel(parse_formula(text)(columns)).tolist() == [expected]
