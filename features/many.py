@@ -32,7 +32,7 @@ _Result = TypeVar("_Result")
 # So many portions of work for each core: few enough to be sent quickly, many enough to keep all workers busy.
 _PORTIONS = 12
 # What executors raise themselves, or what happens on the way to and from workers.
-EXECUTOR_FAULTS = (BrokenExecutor, CancelledError, PicklingError, RuntimeError, TypeError, AttributeError)
+EXECUTOR_FAULTS = (BrokenExecutor, CancelledError, PicklingError, RuntimeError, TypeError, AttributeError, ImportError)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def explained_fault(
     # What cannot be sent, and a pool that was shut down, show in the words only: Python raises several types for them.
     if isinstance(error, (BrokenExecutor, CancelledError)):
         msg = f"the {kind} ended before all kernels were {done} ({reason}); {fix}"
-    elif any(word in reason.lower() for word in ("pickle", "serializ")):
+    elif isinstance(error, PicklingError) or any(word in reason.lower() for word in ("pickle", "serializ")):
         msg = (
             f"a feature, kernel or device cannot be sent to the workers of the {kind} ({reason}); "
             "define what it is made of in a module, or use a ThreadPoolExecutor"

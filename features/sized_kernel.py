@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import CalibrationError
@@ -50,7 +50,7 @@ def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
         msg = "there are no kernels; generate some, e.g. with uipick.KernelCollection(...).generate_kernels(...)"
         raise CalibrationError(msg)
     rows: list[SizedKernel] = []
-    taken: dict[str, int] = {}
+    taken: set[str] = set()
     for entry in kernels:
         if hasattr(entry, "kernel") and hasattr(entry, "sizes"):
             row = SizedKernel(entry.kernel, entry.sizes, str(entry.name), str(entry.generator))
@@ -60,9 +60,12 @@ def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
             shown = ", ".join(f"{key}={value}" for key, value in sizes.items())
             row = SizedKernel(kernel, sizes, f"{name}({shown})", name)
         # Tables and messages name a row by its label alone.
-        count = taken.get(row.label, 0)
-        taken[row.label] = count + 1
-        rows.append(row if not count else SizedKernel(row.kernel, row.sizes, f"{row.label} #{count + 1}", row.group))
+        label, number = row.label, 1
+        while label in taken:
+            number += 1
+            label = f"{row.label} #{number}"
+        taken.add(label)
+        rows.append(replace(row, label=label))
     return rows
 
 

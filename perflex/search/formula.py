@@ -26,6 +26,7 @@ _MAX_LENGTH = 2000
 # Each level takes a few frames of the interpreter, which has a thousand.
 _MAX_DEPTH = 150
 _MAX_EXPONENT = 64
+_MAX_BITS = 64
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -91,8 +92,8 @@ def _of_numbers(kind: type[ast.operator], left: Any, right: Any) -> Any:
         if not isinstance(value, (bool, int, float)):
             msg = f"{value!r} is no number"
             raise TypeError(msg)
-    if kind is ast.Pow and abs(right) > _MAX_EXPONENT:
-        msg = f"an exponent may not exceed {_MAX_EXPONENT}"
+    if kind is ast.Pow and (abs(right) > _MAX_EXPONENT or (isinstance(left, int) and left.bit_length() > _MAX_BITS)):
+        msg = f"an exponent may not exceed {_MAX_EXPONENT}, nor what is raised {_MAX_BITS} bits"
         raise ValueError(msg)
     return _BINARY[kind](left, right)
 

@@ -673,8 +673,8 @@ def record_described() -> Results:
         for learned, keep in itertools.product((False, True), (0.05, Promise())):
 
             def pruned(n: str = name, p: Path = path, x: bool = learned, k: Any = keep) -> dict[str, Any]:
-                space = load_described_space(p, load_description(n)).sample(100, 2)
-                found = prune(space, keep=k, learned=x, seed=2)
+                space = load_described_space(p, load_description(n))
+                found = prune(space, keep=k, learned=x, seed=2, measured=space.sample(100, 2))
                 names = ("kept", "decision", "excluded", "parameters", "errors", "keeps_near_best")
                 facts = {each: getattr(found, each) for each in names}
                 return {"text": repr(found), "predicted": found.prediction.predicted[::50], **facts}

@@ -19,6 +19,15 @@ def measurement(name: str) -> MeasurementKernel:
     return MeasurementKernel(KERNEL, {"n": 64}, name, "scaling", {"n": 64})
 
 
+
+def test_a_label_that_looks_numbered_is_not_taken_twice() -> None:
+    rows = sized_kernels([(KERNEL, {"n": 64})] * 3)
+    assert [row.label for row in rows] == ["knl(n=64)", "knl(n=64) #2", "knl(n=64) #3"]
+    mixed = [(KERNEL, {"n": 64}), measurement("knl(n=64) #2"), (KERNEL, {"n": 64})]
+    labels = [row.label for row in sized_kernels(mixed)]
+    assert len(set(labels)) == 3
+
+
 def test_labels_of_equal_kernels_are_numbered_from_the_second_on() -> None:
     rows = sized_kernels([(KERNEL, {"n": 64}), (KERNEL, {"n": 96}), (KERNEL, {"n": 64}), (KERNEL, {"n": 64})])
     assert [row.label for row in rows] == ["knl(n=64)", "knl(n=96)", "knl(n=64) #2", "knl(n=64) #3"]
