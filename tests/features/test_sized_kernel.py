@@ -19,7 +19,6 @@ def measurement(name: str) -> MeasurementKernel:
     return MeasurementKernel(KERNEL, {"n": 64}, name, "scaling", {"n": 64})
 
 
-
 def test_a_label_that_looks_numbered_is_not_taken_twice() -> None:
     rows = sized_kernels([(KERNEL, {"n": 64})] * 3)
     assert [row.label for row in rows] == ["knl(n=64)", "knl(n=64) #2", "knl(n=64) #3"]
