@@ -203,3 +203,9 @@ def test_few_tests_reach_into_other_rooms() -> None:
             if not own and node.module not in {*PUBLIC_MODULES, "perflex.__main__", "perflex.version"}:
                 reaching.add("/".join(inside))
     assert len(reaching) <= 40, sorted(reaching)
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """Test folders are no packages, so that pytest knows a file by its name alone."""
+    names = [path.name for path in (TOP / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
