@@ -219,7 +219,11 @@ def in_workers(
                 report(len(done))
             done += future.result()
     except EXECUTOR_FAULTS as error:
-        raise explained_fault(error, executor) from error
+        fault = explained_fault(error, executor)
+        # An error of the work itself goes on as it is: as its own cause it would be an endless chain.
+        if fault is error:
+            raise
+        raise fault from error
     finally:
         # After a fault, what no worker has begun is not worth doing.
         for future in pending:

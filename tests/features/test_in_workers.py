@@ -144,3 +144,14 @@ def test_explanations_say_what_was_done_and_what_to_do() -> None:
     assert "lack something (ModuleNotFoundError: No module named 'perflex'); install perflex there" in str(missing)
     for error in (RuntimeError("of the work's own"), TypeError("wrong"), ValueError("shutdown")):
         assert explained_fault(error, FakeExecutor()) is error
+
+
+def _fails(_portion: object, _store: str) -> list[int]:
+    msg = "of the work itself"
+    raise TypeError(msg)
+
+
+def test_an_error_of_the_work_is_not_its_own_cause() -> None:
+    with ThreadPoolExecutor(1) as pool, pytest.raises(TypeError, match="of the work itself") as caught:
+        in_workers(pool, _fails, [1, 2])
+    assert caught.value.__cause__ is None

@@ -55,7 +55,11 @@ def generate_code(
         pending += [executor.submit(_generated, build, name, settings, sizes, device) for name, settings in variants]
         return [future.result() for future in pending]
     except EXECUTOR_FAULTS as error:
-        raise explained_fault(error, executor) from error
+        fault = explained_fault(error, executor)
+        # An error of the work itself goes on as it is: as its own cause it would be an endless chain.
+        if fault is error:
+            raise
+        raise fault from error
     finally:
         # After a fault, what has not begun would keep the workers busy; on finished ones it has no effect.
         for future in pending:
