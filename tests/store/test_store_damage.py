@@ -417,27 +417,47 @@ def test_waiting_for_another_that_replaces_the_file(path: Path, monkeypatch: pyt
         assert len(MeasurementStore(Store(path)).earlier(KEY)) == COUNT
 
 
+UNTIL_TOLD = (
+    LIVE.split("for n in")[0]
+    + """
+n = 0
+while not Path(sys.argv[3]).exists():
+    store.add(key, Sample(1e-3 * (1 + n), 1, 1.7e9 + n, sys.argv[2], n), "matmul")
+    n += 1
+print(n)
+"""
+)
+
+
 def test_replacing_the_file_under_writers(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
-    command = [sys.executable, "-W", "error", "-c", LIVE, str(path)]
-    writers = [subprocess.Popen([*command, f"session {i}", "400"], stderr=subprocess.PIPE) for i in range(3)]
-    times = 0
-    while any(process.poll() is None for process in writers):
+    enough = tmp_path / "enough"
+    command = [sys.executable, "-W", "error", "-c", UNTIL_TOLD, str(path)]
+    writers = [
+        subprocess.Popen(
+            [*command, f"session {i}", str(enough)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for i in range(3)
+    ]
+    # The writers write until told, so that the file is replaced as often on a slow machine as on a fast one.
+    for _ in range(6):
         store = MeasurementStore(Store(path))
-        store.failure(KEY)
+        rows = len(store.earlier(KEY))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerflexWarning)
             store.set_aside("for the test")
+        deadline = time.monotonic() + 60
+        while len(store.earlier(KEY)) < rows + 10:
+            assert time.monotonic() < deadline, "the writers write no more"
+            time.sleep(0.02)
         store.close()
-        time.sleep(0.02)
-        times += 1
-    for process in writers:
-        assert process.communicate(timeout=60)[1] == b""
-        assert process.returncode == 0
-    assert times > 3
+    enough.touch()
+    outputs = [process.communicate(timeout=60) for process in writers]
+    assert [(process.returncode, error) for process, (_, error) in zip(writers, outputs, strict=True)] == [(0, "")] * 3
     kept = MeasurementStore(Store(path)).earlier(KEY)
-    for i in range(3):
-        assert tuple(row for row in kept if row.session == f"session {i}") == samples(400, f"session {i}")
+    for i, (count, _) in enumerate(outputs):
+        session = f"session {i}"
+        assert tuple(row for row in kept if row.session == session) == samples(int(count), session)
     assert verify(path).problems == ()
 
 
