@@ -32,6 +32,39 @@ class MeasurementKey:
 
 
 @dataclass(frozen=True)
+class SystemActivity:
+    """What the operating system and the driver report of the time in which a sample was taken.
+
+    None stands for what they do not report.
+
+    Attributes
+    ----------
+    elapsed_s
+        Time on the host's clock from before the first launch to the end of the last, in seconds.
+    processor_s
+        Processor time that all threads of the measuring process used meanwhile, in seconds.
+    waited_s
+        The longest time for which one of its threads was ready to run and waited for a processor, in seconds.
+    stolen_s
+        Time that a hypervisor took from this machine's processors, in seconds; known to 0.01 s.
+    others_s
+        Processor time that other processes used, in seconds; known to about 0.01 s.
+    switches
+        How many times the system took a processor from one of its threads.
+    throttled
+        Whether the device lowered its clock because of heat or power.
+    """
+
+    elapsed_s: float | None = None
+    processor_s: float | None = None
+    waited_s: float | None = None
+    stolen_s: float | None = None
+    others_s: float | None = None
+    switches: int | None = None
+    throttled: bool | None = None
+
+
+@dataclass(frozen=True)
 class Sample:
     """One timing.
 
@@ -47,6 +80,8 @@ class Sample:
         Random name of the run that took it.
     round
         Which round of the session; a session has one sample of a key and round.
+    activity
+        What else went on meanwhile; None where nothing is known of it.
     """
 
     seconds: float
@@ -54,6 +89,7 @@ class Sample:
     started: float
     session: str
     round: int
+    activity: SystemActivity | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from perflex.errors import DeviceError, MeasurementError, PerflexError
 from perflex.store.records import Failure, Sample
 from perflex.timing.drift import reference_count
+from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.launch.request import request_for
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.statistics import estimate
@@ -243,7 +244,8 @@ def _time(entry: Entry, number: int, session: Session) -> None:
     except PerflexError as error:
         entry.give_up(error, "run", session)
         return
-    sample = Sample(math.fsum(times) / len(times), len(times), started, session.name, number)
+    activity = times.activity if isinstance(times, LaunchTimes) else None
+    sample = Sample(math.fsum(times) / len(times), len(times), started, session.name, number, activity)
     entry.samples.append(sample)
     if session.recorder is not None and entry.key is not None:
         session.recorder.add(entry.key, sample, entry.label)

@@ -6,16 +6,37 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from perflex.devices.device import Device
     from perflex.machines.resources import Resources
+    from perflex.store.records import SystemActivity
     from perflex.timing.launch.request import LaunchRequest
+
+
+class LaunchTimes(tuple[float, ...]):
+    """The device time of each launch in seconds, and what else went on meanwhile.
+
+    Attributes
+    ----------
+    activity
+        What the system reports of the time from before the first launch to the end of the last.
+    """
+
+    activity: SystemActivity | None
+
+    def __new__(cls, seconds: Iterable[float], activity: SystemActivity | None = None) -> LaunchTimes:
+        """Return the times with what is known of them."""
+        times = super().__new__(cls, seconds)
+        times.activity = activity
+        return times
 
 
 class Runnable(Protocol):
     """A kernel with sizes, built and ready to run."""
 
     def run(self, launches: int) -> tuple[float, ...]:
-        """Run back to back; return the device time of each launch in seconds.
+        """Run back to back; return the device time of each launch in seconds, as `LaunchTimes` where more is known.
 
         Arrays that the kernel both reads and writes are restored before each launch, outside the times.
 

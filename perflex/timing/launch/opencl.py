@@ -16,8 +16,10 @@ from perflex.devices.opencl import names_of, opencl_devices
 from perflex.errors import DeviceError, MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.buffers import BufferPool
+from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.launch.building import POOL_SHARE, BoundKernel, build_failure, check_built, memory_failure
 from perflex.timing.launch.memory import OpenCLMemory, returns_what_was_written
+from perflex.timing.launch.system_watch import SystemWatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,6 +78,8 @@ class OpenCLBackend:
         self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         memory = OpenCLMemory(self._context, self._queue)
         self._pool = BufferPool(memory, int(POOL_SHARE * device.global_memory_bytes))
+        # The host's processors are the device: whoever else uses them makes kernels slower.
+        self._watch = SystemWatch() if device.kind == "cpu" else None
         self._programs: dict[str, Any] = {}
         # NVIDIA's compiler then writes the registers of each kernel into its log.
         verbose = "cl_nv_compiler_options" in self._cl_device.extensions.split()
@@ -97,7 +101,7 @@ class OpenCLBackend:
         for kernel, grid, resources in zip(kernels, request.launch.grids, used, strict=True):
             most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self._cl_device)
             check_built(request.label, self.device, grid, int(most), resources)
-        return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used))
+        return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used), self._watch)
 
     def responds(self) -> bool:
         """Return whether the device still works."""
@@ -106,6 +110,8 @@ class OpenCLBackend:
     def close(self) -> None:
         """Give device memory back."""
         self._pool.free_all()
+        if self._watch is not None:
+            self._watch.close()
 
     def _built(self, source: str, label: str) -> Any:
         if source not in self._programs:
@@ -144,19 +150,28 @@ class OpenCLRunnable(BoundKernel):
     """
 
     def __init__(
-        self, request: LaunchRequest, kernels: list[Any], queue: Any, pool: BufferPool, resources: Resources
+        self,
+        request: LaunchRequest,
+        kernels: list[Any],
+        queue: Any,
+        pool: BufferPool,
+        resources: Resources,
+        watch: SystemWatch | None,
     ) -> None:
         super().__init__(request, pool, resources)
         self._kernels = kernels
         self._queue = queue
+        self._watch = watch
 
-    def run(self, launches: int) -> tuple[float, ...]:
+    def run(self, launches: int) -> LaunchTimes:
         """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
         try:
             buffers = self._bound()
+            before = None if self._watch is None else self._watch.reading()
             events = [self._launch(buffers) for _ in range(launches)]
             self._queue.finish()
-            return tuple((last.profile.end - first.profile.start) * 1e-9 for first, last in events)
+            activity = None if self._watch is None or before is None else self._watch.activity_since(before)
+            return LaunchTimes(((last.profile.end - first.profile.start) * 1e-9 for first, last in events), activity)
         except cl.Error as error:
             label = self._request.label
             if self._pool.memory.is_used_up(error):
