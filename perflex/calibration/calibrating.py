@@ -159,8 +159,6 @@ def calibration_from_table(
     if fit is None:
         scaled = scale_features_by_output(table) if relative else table
         fit = fit_model(model, scaled, nonnegative=nonnegative)
-    spread = table.spread
-    known = spread is not None and bool(np.isfinite(spread).any())
     return Calibration(
         model=model,
         fit=fit,
@@ -170,12 +168,20 @@ def calibration_from_table(
         options={
             name: value for part in (timing, table.timing) if part is not None for name, value in asdict(part).items()
         },
-        # The median: some kernels that other load on the machine disturbed do not raise the floor.
-        noise_floor=float(np.nanmedian(spread)) if known and spread is not None else None,
+        noise_floor=_noise_floor(table),
         dropped=table.dropped,
         machine=table.machine,
         table=fitted_rows(model, table, scaled=fit.scaled),
     )
+
+
+def _noise_floor(table: FeatureTable) -> float | None:
+    """Return the median repeatability of the rows, or their spread where nothing else is known; None without either."""
+    for column in (table.repeatability, table.spread):
+        if column is not None and np.isfinite(column).any():
+            # The median: some kernels that cannot be timed well do not raise the floor.
+            return float(np.nanmedian(column))
+    return None
 
 
 def _facts(device: Any) -> dict[str, Any]:

@@ -84,6 +84,7 @@ class _Kernel(Fields, frozen=True, omit_defaults=True):
     relative_error: float
     generator: str | None = None
     spread: Finite | None = None
+    repeatability: Finite | None = None
     # A row as one text: in YAML's block style every number would take a line.
     values: str = ""
 
@@ -183,17 +184,25 @@ def _kernels(calibration: CalibrationRecord) -> _Kernels:
         unit.setdefault(calibration.model.output_feature, output_unit(calibration.model.output_feature, {}))
         columns = tuple(_Column(name, unit.get(name, name)) for name in table.features)
         groups = table.groups or [None] * len(rows)
-        spread = [None] * len(rows) if table.spread is None else table.spread.tolist()
+        spread, repeatability = (
+            [None] * len(rows)
+            if column is None
+            else [value if math.isfinite(value) else None for value in column.tolist()]
+            for column in (table.spread, table.repeatability)
+        )
         rows = [
             _Kernel(
                 row.kernel,
                 row.relative_error,
                 group,
-                None if width is None or not math.isfinite(width) else width,
+                width,
+                repeated,
                 # repr is the shortest text that reads back as the same double.
                 " ".join(repr(value).removesuffix(".0") for value in values),
             )
-            for row, group, width, values in zip(rows, groups, spread, table.values.tolist(), strict=True)
+            for row, group, width, repeated, values in zip(
+                rows, groups, spread, repeatability, table.values.tolist(), strict=True
+            )
         ]
     dropped = tuple(_Dropped(kernel, reason) for kernel, reason in calibration.dropped)
     return _Kernels(relative_error_unit="1", columns=columns, kernels=tuple(rows), dropped=dropped)
@@ -300,6 +309,7 @@ def _read_table(top: Section, file: _CalibrationFile, model: Model) -> FeatureTa
             raise top.error(msg, *where, "generator")
         values[row] = numbers
     spread = np.array([math.nan if entry.spread is None else entry.spread for entry in kernels])
+    repeated = np.array([math.nan if entry.repeatability is None else entry.repeatability for entry in kernels])
     table = FeatureTable(
         names[0],
         names,
@@ -309,6 +319,7 @@ def _read_table(top: Section, file: _CalibrationFile, model: Model) -> FeatureTa
         spread=spread if np.isfinite(spread).any() else None,
         info={column.feature: FeatureInfo(column.unit) for column in columns},
         sub_group_size=file.fit.sub_group_size.value,
+        repeatability=repeated if np.isfinite(repeated).any() else None,
     )
     return scale_features_by_output(table) if file.fit.scaled_by_output else table
 
@@ -333,6 +344,7 @@ def fitted_rows(model: Model, table: FeatureTable, *, scaled: bool) -> FeatureTa
         np.column_stack([table.column(name) for name in names]),
         groups=table.groups,
         spread=table.spread,
+        repeatability=table.repeatability,
         info={name: table.info[name] for name in names if name in table.info},
         sub_group_size=table.sub_group_size,
         device=table.device,

@@ -216,6 +216,7 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
         values=values[kept],
         groups=tuple(rows[i].group for i in kept),
         spread=None if measured is None else measured.spread[kept],
+        repeatability=None if measured is None else measured.repeatability[kept],
         info=info,
         sub_group_size=measuring.target.sub_group_size,
         device="" if measured is None else str(measuring.device),
@@ -303,10 +304,11 @@ def _no_match(feature: Feature, rows: Sequence[SizedKernel]) -> NoMatchError:
 
 @dataclass(frozen=True)
 class _Times:
-    """Seconds and relative spread of each row, nan where it failed; label and reason of those; how it went."""
+    """Seconds, spread and repeatability of each row, nan where it failed; label and reason of those; how it went."""
 
     seconds: NDArray[np.float64]
     spread: NDArray[np.float64]
+    repeatability: NDArray[np.float64]
     failures: list[tuple[str, str]]
     summary: TimingSummary
 
@@ -325,6 +327,7 @@ def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring
             outcomes = measure_on(measuring.measure_executor, rows, device, timing, progress, recorder)
     seconds = np.full(len(rows), np.nan)
     spread = np.full(len(rows), np.nan)
+    repeatability = np.full(len(rows), np.nan)
     failures = []
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, MeasurementFailure):
@@ -332,7 +335,8 @@ def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring
             failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
         else:
             seconds[index], spread[index] = outcome.seconds, outcome.spread
-    return _Times(seconds, spread, failures, outcomes.summary())
+            repeatability[index] = outcome.repeatability
+    return _Times(seconds, spread, repeatability, failures, outcomes.summary())
 
 
 def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:

@@ -36,7 +36,9 @@ class CalibrationRecord:
     options
         How the measurement kernels were timed: trials, statistic and so on.
     noise_floor
-        Relative spread of repeated timings, a fraction: errors below it mean nothing; None if not known.
+        By which fraction the time of a kernel differs from one such measurement to the next, the median over the
+        measurement kernels: errors below it mean nothing. None if not known; in files of earlier versions the relative
+        spread of single timings.
     dropped
         Label and reason of each measurement kernel that was left out.
     machine

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from perflex.calibration.calibration import Calibration
+    from perflex.timing.statistics import Statistic
+
+
+class StatisticName(StrEnum):
+    """What a kernel's time is of its timings."""
+
+    median = "median"
+    mean = "mean"
+    lower_quartile = "lower_quartile"
+    minimum = "minimum"
 
 
 def calibrate(  # noqa: PLR0913 - one parameter per option
@@ -29,7 +40,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 60,
     precision: Annotated[
         float,
-        typer.Option("--precision", min=0.0, help="A kernel is timed until its median is known so well (0.02: 2 %)."),
+        typer.Option("--precision", min=0.0, help="A kernel is timed until its time is known so well (0.02: 2 %)."),
     ] = 0.02,
     budget: Annotated[
         str,
@@ -48,7 +59,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     isolate: Annotated[
         bool, typer.Option("--isolate/--no-isolate", help="Run kernels in a process of their own.")
     ] = True,
-    minimum: Annotated[bool, typer.Option("--minimum", help="Use the fastest timing, not the median.")] = False,
+    statistic: Annotated[
+        StatisticName, typer.Option("--statistic", help="What a kernel's time is of its timings.")
+    ] = StatisticName.median,
     allow_negative: Annotated[bool, typer.Option("--allow-negative", help="Let costs become negative.")] = False,
     fixed_sizes: Annotated[
         bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
@@ -82,7 +95,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
         trials=trials,
         min_trials=fewest,
         budget_s=per_kernel,
-        statistic="minimum" if minimum else "median",
+        statistic=cast("Statistic", statistic.value),
         precision=precision,
         isolate=isolate,
         retry_failures=retry_failures,
@@ -154,7 +167,7 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
         lines.append(_spending(calibration))
     lines += _timing(calibration)
     if calibration.noise_floor is not None:
-        lines.append(f"noise floor: {100 * calibration.noise_floor:.1f} % (median spread of repeated timings)")
+        lines.append(f"noise floor: {100 * calibration.noise_floor:.1f} % (by which a kernel's time differs from one measurement to the next)")
     if scale != 1.0:
         lines.append(f"sizes suit a device {scale:.2g} times as fast as the model file's (--fixed-sizes keeps them)")
     lines += [f"left out: {label}: {reason}" for label, reason in calibration.dropped]
@@ -169,9 +182,18 @@ def _timing(calibration: Calibration) -> list[str]:
     if timed.samples_resumed:
         lines.append(f"{timed.samples_resumed} samples are from a run of this calibration that was cut short")
     kernels, precision = len(calibration.fit.kernels), 100 * calibration.options["precision"]
-    lines.append(f"median known to {precision:g} % for {timed.kernels_precise} of {kernels} kernels")
-    if timed.outliers_excluded:
-        lines.append(f"outliers excluded: {timed.outliers_excluded} samples")
+    statistic = str(calibration.options["statistic"]).replace("_", " ")
+    lines.append(f"{statistic} known to {precision:g} % for {timed.kernels_precise} of {kernels} kernels")
+    if timed.disturbed_samples:
+        share = 100 * timed.disturbed_samples / timed.samples
+        lines.append(
+            f"disturbed by other work on the machine: {timed.disturbed_samples} of {timed.samples} samples "
+            f"({share:.0f} %), not used"
+        )
+    if timed.kernels_disturbed:
+        lines.append(f"kernels for which disturbed samples had to be used: {timed.kernels_disturbed} of {kernels}")
+    if timed.stray_samples:
+        lines.append(f"stray samples: {timed.stray_samples}")
     if timed.drift_ratio != 1.0:
         done = "corrected" if timed.drift_corrected else "not corrected, for that would not narrow the spread"
         lines.append(f"drift: reference kernels varied by {100 * (timed.drift_ratio - 1):.1f} % over time; {done}")

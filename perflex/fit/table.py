@@ -58,6 +58,9 @@ class FeatureTable:
         ones unless `scale_features_by_output` was called.
     spread
         Shape ``(len(kernels),)``: relative spread of each row's measured output; nan where not measured.
+    repeatability
+        Shape ``(len(kernels),)``: by which fraction each row's measured output is expected to differ from one such
+        measurement to the next; nan where that is not known.
     info
         What each column counts.
     sub_group_size
@@ -85,6 +88,7 @@ class FeatureTable:
     dropped: tuple[tuple[str, str], ...] = ()
     machine: str = ""
     timing: TimingSummary | None = None
+    repeatability: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -116,6 +120,7 @@ class FeatureTable:
             groups=tuple(self.groups[i] for i in index) if self.groups else (),
             scale=None if self.scale is None else self.scale[index],
             spread=None if self.spread is None else self.spread[index],
+            repeatability=None if self.repeatability is None else self.repeatability[index],
         )
 
 

@@ -12,6 +12,8 @@ from perflex.devices.device import Device
 from perflex.devices.listing import find_device
 from perflex.devices.wall_time import device_of
 from perflex.errors import MeasurementError
+from perflex.timing.disturbance import disturbed as disturbed_samples
+from perflex.timing.disturbance import usable
 from perflex.timing.drift import assess_drift
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
@@ -21,6 +23,7 @@ from perflex.timing.options import TimingOptions
 from perflex.timing.results import Measured, MeasurementFailure, Timing
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 from perflex.timing.statistics import estimate
+from perflex.timing.stopping import level_of_look
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -178,15 +181,20 @@ def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
 def outcomes_of(entries: Sequence[Entry], options: TimingOptions) -> Measured:
     """Return what is known of the entries, after correction of drift if there is one."""
     timed = [entry for entry in entries if entry.failure is None]
-    corrected = assess_drift([entry.label for entry in timed], [entry.samples for entry in timed])
-    values = dict(zip(map(id, timed), corrected.samples, strict=True))
-    outcomes = [entry.failure or _timing(entry, values[id(entry)], options) for entry in entries]
+    chosen = [usable(entry.samples, options.min_trials) for entry in timed]
+    used = [[entry.samples[index] for index in places] for entry, (places, _) in zip(timed, chosen, strict=True)]
+    corrected = assess_drift([entry.label for entry in timed], used)
+    timings = {
+        id(entry): _timing(entry, values, options, disturbed=poor)
+        for entry, values, (_, poor) in zip(timed, corrected.samples, chosen, strict=True)
+    }
+    outcomes = [entry.failure or timings[id(entry)] for entry in entries]
     return Measured(outcomes, corrected.drift, sum(entry.resumed for entry in entries))
 
 
-def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions) -> Timing:
-    """Summarize a kernel's samples, drift corrected if at all."""
-    found = estimate(values, options.statistic)
+def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions, *, disturbed: bool) -> Timing:
+    """Summarize the samples of a kernel that are used, drift corrected if at all."""
+    found = estimate(values, options.statistic, level_of_look(options.trials))
     return Timing(
         label=entry.label,
         seconds=found.seconds,
@@ -196,7 +204,10 @@ def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions) -
         # Earlier sessions may have averaged over another number of launches.
         launches=entry.samples[-1].launches,
         interval=found.interval,
-        outliers=found.outliers,
+        strays=found.strays,
         second_mode=found.second_mode,
         precise=found.known_to(options.precision),
+        repeatability=found.repeatability,
+        disturbed_samples=int(disturbed_samples(entry.samples).sum()),
+        disturbed=disturbed,
     )

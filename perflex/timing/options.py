@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
 from perflex.errors import MeasurementError
+from perflex.timing.statistics import STATISTICS, Statistic
 
 
 @dataclass(frozen=True)
@@ -22,12 +21,14 @@ class TimingOptions:
         Untimed launches before each timing: caches and worker threads are then in the state that repeated
         launches leave, whichever kernel ran before.
     statistic
-        What a kernel's time is of its timings: ``"median"`` or ``"minimum"``.
+        What a kernel's time is of its undisturbed timings: ``"median"``, ``"mean"`` (the paper's, Section 6.1.4),
+        ``"lower_quartile"`` or ``"minimum"``.
     precision
         A kernel is timed no further when half the width of its interval is at most this fraction of its time;
-        0 for as many timings as the limits allow.
+        0 for as many timings as the limits allow. It is looked at after 8, 12, 18, 27, 41 and 60 timings.
     budget_s
-        Device time for one kernel in seconds, warm-ups included; long kernels get fewer trials.
+        Device time for one kernel in seconds, warm-ups included; long kernels get fewer trials. Timings that others
+        disturbed are taken again within it; up to twice that time while fewer than `min_trials` are undisturbed.
     limit_s
         A kernel one launch of which takes longer is given up.
     build_limit_s
@@ -44,7 +45,7 @@ class TimingOptions:
     trials: int = 60
     min_trials: int = 5
     warmups: int = 1
-    statistic: Literal["median", "minimum"] = "median"
+    statistic: Statistic = "median"
     precision: float = 0.02
     budget_s: float = 1.0
     limit_s: float = 10.0
@@ -54,8 +55,8 @@ class TimingOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.statistic not in {"median", "minimum"}:
-            msg = f"statistic must be 'median' or 'minimum', not {self.statistic!r}"
+        if self.statistic not in STATISTICS:
+            msg = f"statistic must be one of {', '.join(map(repr, STATISTICS))}, not {self.statistic!r}"
             raise MeasurementError(msg)
         if not 1 <= self.min_trials <= self.trials or self.warmups < 0:
             msg = (

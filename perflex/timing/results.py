@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -24,24 +25,33 @@ class Timing:
     label
         Which kernel and sizes.
     seconds
-        Time of one launch: the chosen statistic of the samples without outliers, in seconds.
+        Time of one launch: the chosen statistic of the undisturbed samples, in seconds.
     spread
-        Interquartile range of the samples without outliers, divided by their median.
+        Interquartile range of the undisturbed samples without strays, divided by their median.
     samples
-        Every timing in seconds per launch, in the order taken, outliers included, without correction of drift.
+        Every timing in seconds per launch, in the order taken, strays and disturbed ones included, without correction
+        of drift.
     statistic
-        ``"median"`` or ``"minimum"``.
+        ``"median"``, ``"mean"``, ``"lower_quartile"`` or ``"minimum"``.
     launches
         Launches averaged in one sample: 1 unless the kernel is too short for the device's timer.
     interval
-        95 % bootstrap interval of `seconds`, in seconds.
-    outliers
-        How many samples were excluded.
+        Confidence interval of `seconds`, in seconds; nan where there are too few samples for one. It holds the true
+        value for 95 % of the kernels though timing ends when it is narrow (`perflex.timing.stopping`).
+    strays
+        How many samples lie so far above the others that they are accidents. They move no quantile; a mean leaves them
+        out.
     second_mode
-        Whether so many samples lie above the others that they are a way the kernel runs and not strays; they are
-        kept.
+        Whether so many samples lie above the others that they are a way the kernel runs and not strays.
     precise
         Whether the interval is as narrow as was asked for.
+    repeatability
+        By which fraction `seconds` is expected to differ from one such measurement to the next; nan where fewer than 4
+        samples are undisturbed.
+    disturbed_samples
+        How many samples others disturbed, by what the system reports (`perflex.timing.disturbance`); they are not used.
+    disturbed
+        Whether disturbed samples are used all the same, since too few others could be had.
     """
 
     label: str
@@ -51,9 +61,12 @@ class Timing:
     statistic: str
     launches: int = 1
     interval: tuple[float, float] = (math.nan, math.nan)
-    outliers: int = 0
+    strays: int = 0
     second_mode: bool = False
     precise: bool = False
+    repeatability: float = math.nan
+    disturbed_samples: int = 0
+    disturbed: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,19 +132,32 @@ class TimingSummary:
         The reference kernels' longest time over their shortest, smoothed over rounds; 1 where no drift was found.
     drift_corrected
         Whether the times are corrected for it.
-    outliers_excluded
-        How many samples of all kernels were excluded.
+    stray_samples
+        How many samples of all kernels are strays.
     kernels_precise
         How many kernels' times are known as precisely as was asked for.
     samples_resumed
         How many samples are of an earlier run that was cut short.
+    samples
+        How many samples were taken, all kernels together.
+    disturbed_samples
+        How many of them were disturbed.
+    kernels_disturbed
+        How many kernels' times rest on disturbed samples.
+    repeatability
+        By which fraction a kernel's time is expected to differ from one such measurement to the next, the median over
+        the kernels; None where no kernel has samples enough.
     """
 
     drift_ratio: float = 1.0
     drift_corrected: bool = False
-    outliers_excluded: int = 0
+    stray_samples: int = 0
     kernels_precise: int = 0
     samples_resumed: int = 0
+    samples: int = 0
+    disturbed_samples: int = 0
+    kernels_disturbed: int = 0
+    repeatability: float | None = None
 
 
 class Measured(list["Timing | MeasurementFailure"]):
@@ -165,10 +191,16 @@ class Measured(list["Timing | MeasurementFailure"]):
     def summary(self) -> TimingSummary:
         """Return how measuring went, all kernels together."""
         timings = self.timings
+        repeated = [timing.repeatability for timing in timings if math.isfinite(timing.repeatability)]
         return TimingSummary(
             drift_ratio=self.drift.size if self.drift.found else 1.0,
             drift_corrected=self.drift.corrected,
-            outliers_excluded=sum(timing.outliers for timing in timings),
+            stray_samples=sum(timing.strays for timing in timings),
             kernels_precise=sum(timing.precise for timing in timings),
             samples_resumed=self.samples_resumed,
+            samples=sum(len(timing.samples) for timing in timings),
+            disturbed_samples=sum(timing.disturbed_samples for timing in timings),
+            kernels_disturbed=sum(timing.disturbed for timing in timings),
+            # The median: a few kernels that cannot be timed well say nothing of the machine.
+            repeatability=statistics.median(repeated) if repeated else None,
         )

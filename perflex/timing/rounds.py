@@ -12,11 +12,13 @@ import numpy as np
 
 from perflex.errors import DeviceError, MeasurementError, PerflexError
 from perflex.store.records import Failure, Sample
+from perflex.timing.disturbance import disturbed
 from perflex.timing.drift import reference_count
 from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.launch.request import request_for
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.statistics import estimate
+from perflex.timing.stopping import level_of_look, looks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +36,11 @@ ShareReport: TypeAlias = "Callable[[float, str], None]"
 # A timing shorter than this many ticks of the device's timer is repeated and averaged.
 _TICKS = 50
 _MOST_LAUNCHES = 1000
+# On the host's processors a timing takes as long at least: what the system reports of a shorter time is the waking of
+# threads.
+_LEAST_ON_HOST_S = 2e-4
+# Timings that were disturbed are taken again: so many times the trials and the budget all together at most.
+_RETAKEN = 2
 # Reference kernels are long enough for the timer and the host's disturbances, and short enough for every round.
 _REFERENCE_S = (5e-4, 5e-3)
 
@@ -100,14 +107,22 @@ class Entry:
         count = len(self.samples)
         if count < options.min_trials:
             return False
-        if count >= options.trials:
+        if count >= _RETAKEN * options.trials:
+            return True
+        clean = [sample.seconds for sample, bad in zip(self.samples, disturbed(self.samples), strict=True) if not bad]
+        if len(clean) >= options.trials:
             return True
         # With the next sample, as long as the mean of those before; the sum's rounding must not decide.
         spent = math.fsum(sample.seconds * (sample.launches + options.warmups) for sample in self.samples)
-        if spent * (1 + 1 / count) > options.budget_s * (1 + 1e-9):
+        allowed = options.budget_s * (_RETAKEN if len(clean) < options.min_trials else 1)
+        if spent * (1 + 1 / count) > allowed * (1 + 1e-9):
             return True
-        values = np.array([sample.seconds for sample in self.samples])
-        return estimate(values, options.statistic).known_to(options.precision)
+        # Only as many samples as the last look had: looking at any number would make chance stop it.
+        seen = max((look for look in looks(options.trials) if look <= len(clean)), default=0)
+        if seen < options.min_trials:
+            return False
+        values = np.array(clean[:seen])
+        return estimate(values, options.statistic, level_of_look(options.trials)).known_to(options.precision)
 
     def is_due(self, options: TimingOptions) -> bool:
         """Return whether it is to be timed: it did not fail, and more samples are wanted."""
@@ -146,11 +161,13 @@ def start(entry: Entry, backend: Backend, session: Session) -> None:
     except PerflexError as error:
         entry.give_up(error, stage, session)
         return
-    entry.launches = _launches(entry.seconds, backend.timer_resolution_s)
+    entry.launches = _launches(entry.seconds, backend)
 
 
-def _launches(seconds: float, resolution: float) -> int:
-    wanted = _TICKS * resolution
+def _launches(seconds: float, backend: Backend) -> int:
+    resolution = backend.timer_resolution_s
+    on_host = getattr(backend.device, "kind", "") == "cpu"
+    wanted = max(_TICKS * resolution, _LEAST_ON_HOST_S if on_host else 0.0)
     if seconds >= wanted:
         return 1
     # A launch shorter than the timer's resolution can be timed as 0 s.
@@ -245,7 +262,14 @@ def _time(entry: Entry, number: int, session: Session) -> None:
         entry.give_up(error, "run", session)
         return
     activity = times.activity if isinstance(times, LaunchTimes) else None
-    sample = Sample(math.fsum(times) / len(times), len(times), started, session.name, number, activity)
+    sample = Sample(_midmean(times), len(times), started, session.name, number, activity)
     entry.samples.append(sample)
     if session.recorder is not None and entry.key is not None:
         session.recorder.add(entry.key, sample, entry.label)
+
+
+def _midmean(times: Sequence[float]) -> float:
+    """Return the mean of the middle half: one launch among many that was interrupted must not decide."""
+    cut = len(times) // 4
+    middle = sorted(times)[cut : len(times) - cut]
+    return math.fsum(middle) / len(middle)

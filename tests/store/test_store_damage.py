@@ -418,7 +418,7 @@ def test_waiting_for_another_that_replaces_the_file(path: Path, monkeypatch: pyt
 
 
 UNTIL_TOLD = (
-    LIVE.split("for n in")[0]
+    LIVE.split("for n in", maxsplit=1)[0]
     + """
 n = 0
 while not Path(sys.argv[3]).exists():

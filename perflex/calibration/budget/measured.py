@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from perflex.timing.options import TimingOptions
     from perflex.timing.results import Timing
 
+# Of a normal distribution: a median's standard error is 1.2533 deviations over the square root of the number of
+# samples, and the interquartile range 1.349 deviations; the median difference of two such medians without its sign is
+# 0.6745 times the square root of 2 standard errors.
+_REPEATS = 1.2533 / 1.349 * 0.6745 * 2**0.5
+
 
 @dataclass
 class KernelPool:
@@ -103,6 +108,7 @@ class KernelPool:
             features=(output, *chosen.features),
             values=np.column_stack([self.seconds[rows], chosen.values]),
             spread=self.spread[rows],
+            repeatability=_REPEATS * self.spread[rows] / np.sqrt(self.trials[rows]),
             info={**chosen.info, output: FeatureInfo("s")},
             device=str(self.device),
             dropped=(*self.counted.dropped, *never),

@@ -50,8 +50,9 @@ class Point:
     ----------
     variant, size
         Name of the variant, and the value of the study's size argument.
-    measured_s, spread
-        Time in seconds and its relative spread over repeated timings.
+    measured_s, spread, repeatability
+        Time in seconds, the relative spread of repeated timings, and by which fraction the time differs from one such
+        measurement to the next.
     predicted_s
         Time in seconds by each model.
     """
@@ -61,6 +62,7 @@ class Point:
     measured_s: float
     spread: float
     predicted_s: Mapping[str, float]
+    repeatability: float = math.nan
 
     def error(self, model: str) -> float:
         """Return predicted/measured - 1 of a model."""
@@ -125,9 +127,9 @@ class StudyResult:
 
     @property
     def noise_floor(self) -> float:
-        """Median relative spread of the study's timings, a fraction: errors below it mean nothing."""
-        spreads = [point.spread for point in self.points if math.isfinite(point.spread)]
-        return float(np.median(spreads)) if spreads else math.nan
+        """Median repeatability of the study's measured times, a fraction: errors below it mean nothing."""
+        repeated = [point.repeatability for point in self.points if math.isfinite(point.repeatability)]
+        return float(np.median(repeated)) if repeated else math.nan
 
 
 @dataclass(frozen=True)
@@ -310,7 +312,7 @@ class _Calibrated:
         for key, kernel in self.plan.targets.items():
             outcome = measured[kernel.name]
             if isinstance(outcome, Timing):
-                points.append(Point(*key, outcome.seconds, outcome.spread, predicted[key]))
+                points.append(Point(*key, outcome.seconds, outcome.spread, predicted[key], outcome.repeatability))
         used = wanted or self.choice.name
         return StudyResult(self.plan.study, self.choice, used, self.calibrations, tuple(points))
 
