@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from perflex.calibration.calibration import Calibration
-    from perflex.timing.statistics import Statistic
 
 
 class StatisticName(StrEnum):
@@ -95,7 +94,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
         trials=trials,
         min_trials=fewest,
         budget_s=per_kernel,
-        statistic=cast("Statistic", statistic.value),
+        statistic=statistic.value,
         precision=precision,
         isolate=isolate,
         retry_failures=retry_failures,
@@ -167,7 +166,8 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
         lines.append(_spending(calibration))
     lines += _timing(calibration)
     if calibration.noise_floor is not None:
-        lines.append(f"noise floor: {100 * calibration.noise_floor:.1f} % (by which a kernel's time differs from one measurement to the next)")
+        floor = 100 * calibration.noise_floor
+        lines.append(f"noise floor: {floor:.1f} % (by which a kernel's time differs from one measurement to the next)")
     if scale != 1.0:
         lines.append(f"sizes suit a device {scale:.2g} times as fast as the model file's (--fixed-sizes keeps them)")
     lines += [f"left out: {label}: {reason}" for label, reason in calibration.dropped]

@@ -96,7 +96,8 @@ def _remarks(evaluation: DeviceEvaluation, *, given: bool) -> list[str]:
         f"{ranked} at which the variants differ by over {100 * DIFFERENT:.0f} %",
     ]
     if found["noise_floor"] is not None:
-        lines.append(f"noise floor: {100 * found['noise_floor']:.1f} % (by which a kernel's time differs from one measurement to the next)")
+        floor = 100 * found["noise_floor"]
+        lines.append(f"noise floor: {floor:.1f} % (by which a kernel's time differs from one measurement to the next)")
     if found["drift"] is not None:
         lines.append(
             f"drift {100 * found['drift']:+.1f} %: change of measurement kernels' times from the calibration to the "

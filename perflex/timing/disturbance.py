@@ -50,8 +50,10 @@ def lacking_seconds(samples: Sequence[Sample]) -> NDArray[np.float64]:
 
 
 def disturbed(samples: Sequence[Sample]) -> NDArray[np.bool_]:
-    """Return which samples of one kernel were disturbed, shape ``(n,)``: those that lacked processors for more than a
-    tenth of their time, and those during which the device lowered its clock.
+    """Return which samples of one kernel were disturbed, shape ``(n,)``.
+
+    Those are disturbed that lacked processors for more than a tenth of their time, and those during which the device
+    lowered its clock.
     """
     lacking = lacking_seconds(samples)
     duration = np.array([sample.seconds * sample.launches for sample in samples], dtype=np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 from perflex.errors import MeasurementError
 from perflex.timing.statistics import STATISTICS, Statistic
 

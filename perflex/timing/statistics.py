@@ -177,9 +177,7 @@ def stray_samples(samples: NDArray[np.float64]) -> tuple[NDArray[np.bool_], bool
 
 # Asked after every look at every kernel, for the same few counts.
 @lru_cache(maxsize=512)
-def interval_ranks(
-    count: int, quantile: float, level: float, *, one_sided: bool = False
-) -> tuple[int, int] | None:
+def interval_ranks(count: int, quantile: float, level: float, *, one_sided: bool = False) -> tuple[int, int] | None:
     """Return between which sorted samples a quantile of their distribution lies.
 
     How many of n samples lie below the quantile p is binomial with n and p, whatever the distribution, so that the

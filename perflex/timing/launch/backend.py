@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perflex.timing.launch.request import LaunchRequest
 
 
-class LaunchTimes(tuple[float, ...]):
+class LaunchTimes(tuple[float, ...]):  # noqa: SLOT001 - tuples have no slots beside their entries
     """The device time of each launch in seconds, and what else went on meanwhile.
 
     Attributes
@@ -25,7 +25,7 @@ class LaunchTimes(tuple[float, ...]):
 
     activity: SystemActivity | None
 
-    def __new__(cls, seconds: Iterable[float], activity: SystemActivity | None = None) -> LaunchTimes:
+    def __new__(cls, seconds: Iterable[float], activity: SystemActivity | None = None) -> Self:
         """Return the times with what is known of them."""
         times = super().__new__(cls, seconds)
         times.activity = activity

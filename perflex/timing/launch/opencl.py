@@ -15,8 +15,8 @@ from perflex.devices.listing import list_devices
 from perflex.devices.opencl import names_of, opencl_devices
 from perflex.errors import DeviceError, MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
-from perflex.timing.launch.buffers import BufferPool
 from perflex.timing.launch.backend import LaunchTimes
+from perflex.timing.launch.buffers import BufferPool
 from perflex.timing.launch.building import POOL_SHARE, BoundKernel, build_failure, check_built, memory_failure
 from perflex.timing.launch.memory import OpenCLMemory, returns_what_was_written
 from perflex.timing.launch.system_watch import SystemWatch

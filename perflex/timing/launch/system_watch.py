@@ -97,7 +97,8 @@ class SystemWatch:
     def _waits(self) -> dict[str, float] | None:
         """Return by thread how long it has waited for a processor since it began, in seconds."""
         try:
-            threads = os.listdir(self.proc / "self/task")
+            # Not pathlib's iterdir, which takes three times as long.
+            threads = os.listdir(self.proc / "self/task")  # noqa: PTH208
         except OSError:
             return None
         found = {}
