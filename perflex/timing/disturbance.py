@@ -7,12 +7,13 @@ To leave out samples because they are long would choose the result. What the ope
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,6 +25,8 @@ _SHARE = 0.1
 _LEAST_S = 1e-4
 # What counts as all the processors that a kernel uses is the use in its best samples: this quantile of them.
 _FULL_USE = 0.9
+# Of shorter samples the processor time tells little of all the processors that a device uses.
+_LONG_S = 2e-3
 
 
 def lacking_seconds(samples: Sequence[Sample]) -> NDArray[np.float64]:
@@ -62,28 +65,52 @@ def disturbed(samples: Sequence[Sample]) -> NDArray[np.bool_]:
     return found
 
 
-def usable(samples: Sequence[Sample], fewest: int) -> tuple[NDArray[np.intp], bool]:
-    """Return which samples tell a kernel's time, and whether disturbed ones had to be taken.
+def full_use(kernels: Iterable[Sequence[Sample]]) -> float:
+    """Return how many processors kernels use where nobody else does; nan where that is not known.
+
+    Parameters
+    ----------
+    kernels
+        The samples of each kernel of one device.
+    """
+    known = []
+    for samples in kernels:
+        use = [own for sample in samples if math.isfinite(own := _use(sample))]
+        # Of a short kernel the time until its threads are awake is a part that counts.
+        if use and np.median([sample.seconds * sample.launches for sample in samples]) > _LONG_S:
+            known.append(float(np.quantile(use, _FULL_USE)))
+    return float(np.quantile(known, _FULL_USE)) if known else math.nan
+
+
+def used_samples(samples: Sequence[Sample], fewest: int, full: float) -> tuple[list[Sample], bool]:
+    """Return the samples that tell a kernel's time, and whether disturbed ones had to be taken.
+
+    Where fewer than `fewest` are undisturbed, all are taken, each reduced by the share of the processor time that it
+    lacked: a device hands its work-groups to whichever thread is free, so that the missing time delays them all alike.
+    A kernel that uses fewer processors than others lacks none; so no sample is reduced by more than one of its threads
+    waited.
 
     Parameters
     ----------
     samples
         Of one kernel.
     fewest
-        Fewest samples to go by: where fewer were undisturbed, those that lacked least of their time are taken.
-
-    Returns
-    -------
-    tuple
-        Positions, ascending; and whether some of them are disturbed.
+        Fewest undisturbed samples to go by.
+    full
+        From `full_use`, of all kernels.
     """
-    marked = disturbed(samples)
-    clean = np.flatnonzero(~marked)
+    clean = [sample for sample, bad in zip(samples, disturbed(samples), strict=True) if not bad]
     if len(clean) >= min(fewest, len(samples)):
         return clean, False
-    duration = np.array([sample.seconds * sample.launches for sample in samples], dtype=np.float64)
-    share = lacking_seconds(samples) / np.maximum(duration, 1e-12)
-    return np.sort(np.argsort(share, kind="stable")[: min(fewest, len(samples))]), True
+    return [_without_lack(sample, full) for sample in samples], True
+
+
+def _without_lack(sample: Sample, full: float) -> Sample:
+    activity, use = sample.activity, _use(sample)
+    if activity is None or not activity.elapsed_s or activity.waited_s is None or not use < full:
+        return sample
+    lacking = min(activity.elapsed_s * (1 - use / full), activity.waited_s)
+    return replace(sample, seconds=sample.seconds * (1 - lacking / activity.elapsed_s))
 
 
 def _use(sample: Sample) -> float:

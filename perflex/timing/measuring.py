@@ -13,7 +13,7 @@ from perflex.devices.listing import find_device
 from perflex.devices.wall_time import device_of
 from perflex.errors import MeasurementError
 from perflex.timing.disturbance import disturbed as disturbed_samples
-from perflex.timing.disturbance import usable
+from perflex.timing.disturbance import full_use, used_samples
 from perflex.timing.drift import assess_drift
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
@@ -181,9 +181,9 @@ def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
 def outcomes_of(entries: Sequence[Entry], options: TimingOptions) -> Measured:
     """Return what is known of the entries, after correction of drift if there is one."""
     timed = [entry for entry in entries if entry.failure is None]
-    chosen = [usable(entry.samples, options.min_trials) for entry in timed]
-    used = [[entry.samples[index] for index in places] for entry, (places, _) in zip(timed, chosen, strict=True)]
-    corrected = assess_drift([entry.label for entry in timed], used)
+    full = full_use(entry.samples for entry in timed)
+    chosen = [used_samples(entry.samples, options.min_trials, full) for entry in timed]
+    corrected = assess_drift([entry.label for entry in timed], [used for used, _ in chosen])
     timings = {
         id(entry): _timing(entry, values, options, disturbed=poor)
         for entry, values, (_, poor) in zip(timed, corrected.samples, chosen, strict=True)
