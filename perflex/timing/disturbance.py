@@ -27,6 +27,8 @@ _LEAST_S = 1e-4
 _FULL_USE = 0.9
 # Of shorter samples the processor time tells little of all the processors that a device uses.
 _LONG_S = 2e-3
+# So many undisturbed samples are better than any number of disturbed ones.
+_ENOUGH = 3
 
 
 def lacking_seconds(samples: Sequence[Sample]) -> NDArray[np.float64]:
@@ -82,35 +84,35 @@ def full_use(kernels: Iterable[Sequence[Sample]]) -> float:
     return float(np.quantile(known, _FULL_USE)) if known else math.nan
 
 
-def used_samples(samples: Sequence[Sample], fewest: int, full: float) -> tuple[list[Sample], bool]:
+def used_samples(samples: Sequence[Sample], full: float) -> tuple[list[Sample], bool]:
     """Return the samples that tell a kernel's time, and whether disturbed ones had to be taken.
 
-    Where fewer than `fewest` are undisturbed, all are taken, each reduced by the share of the processor time that it
+    Where fewer than three are undisturbed, all are taken, each reduced by the share of the processor time that it
     lacked: a device hands its work-groups to whichever thread is free, so that the missing time delays them all alike.
-    A kernel that uses fewer processors than others lacks none; so no sample is reduced by more than one of its threads
-    waited.
+    How many processors the kernel uses is known from its best sample. Other kernels may use more; what is missing by
+    their measure only counts as far as one of the sample's threads was seen to wait.
 
     Parameters
     ----------
     samples
         Of one kernel.
-    fewest
-        Fewest undisturbed samples to go by.
     full
         From `full_use`, of all kernels.
     """
     clean = [sample for sample, bad in zip(samples, disturbed(samples), strict=True) if not bad]
-    if len(clean) >= min(fewest, len(samples)):
+    if len(clean) >= min(_ENOUGH, len(samples)):
         return clean, False
-    return [_without_lack(sample, full) for sample in samples], True
+    own = max((use for sample in samples if math.isfinite(use := _use(sample))), default=math.nan)
+    # Where no sample is long enough to tell what others use, the kernel's own best must do.
+    return [_without_lack(sample, own, full if math.isfinite(full) else own) for sample in samples], True
 
 
-def _without_lack(sample: Sample, full: float) -> Sample:
+def _without_lack(sample: Sample, own: float, full: float) -> Sample:
     activity, use = sample.activity, _use(sample)
-    if activity is None or not activity.elapsed_s or activity.waited_s is None or not use < full:
+    if activity is None or not activity.elapsed_s or not use > 0:
         return sample
-    lacking = min(activity.elapsed_s * (1 - use / full), activity.waited_s)
-    return replace(sample, seconds=sample.seconds * (1 - lacking / activity.elapsed_s))
+    lacking = max(1 - use / own, min(1 - use / full, (activity.waited_s or 0.0) / activity.elapsed_s), 0.0)
+    return replace(sample, seconds=sample.seconds * (1 - lacking))
 
 
 def _use(sample: Sample) -> float:

@@ -182,7 +182,7 @@ def outcomes_of(entries: Sequence[Entry], options: TimingOptions) -> Measured:
     """Return what is known of the entries, after correction of drift if there is one."""
     timed = [entry for entry in entries if entry.failure is None]
     full = full_use(entry.samples for entry in timed)
-    chosen = [used_samples(entry.samples, options.min_trials, full) for entry in timed]
+    chosen = [used_samples(entry.samples, full) for entry in timed]
     corrected = assess_drift([entry.label for entry in timed], [used for used, _ in chosen])
     timings = {
         id(entry): _timing(entry, values, options, disturbed=poor)
