@@ -187,7 +187,13 @@ def page_lost(content: bytearray) -> None:
     content[20 * PAGE : 21 * PAGE] = b"\xa5" * PAGE
 
 
-@pytest.mark.parametrize(("damage", "lost"), [(zeroed_header, 0), (page_lost, 90)])
+def changed_bytes(content: bytearray) -> None:
+    for at in np.random.default_rng(3).integers(8 * PAGE, len(content), 12):
+        content[at] ^= 0xD5  # no text any more
+
+
+# A page has fewer than 50 of these samples.
+@pytest.mark.parametrize(("damage", "lost"), [(zeroed_header, 0), (page_lost, 50), (changed_bytes, 12 * 50)])
 def test_salvaged_samples_keep_their_activity(store: MeasurementStore, damage: Any, lost: int) -> None:
     rows = mixed(2000)
     store.add_many([(KEY, row) for row in rows], {KEY: "matmul"})
