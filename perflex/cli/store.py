@@ -34,7 +34,7 @@ def list_(
     place: _StoreOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """List what was measured of each kernel on each device."""
+    """List what was measured of each kernel on each device; the median is that of the undisturbed samples."""
     from perflex.cli.store_place import existing_store
     from perflex.store.overview import counts_size, overview
 
@@ -72,13 +72,14 @@ def _table(device: str, kernels: Sequence[KernelOverview]) -> Table:
 
     table = Table(title=escape(device or "(unnamed device)"))
     table.add_column("kernel", overflow="fold")
-    for heading in ("samples", "failures", "first", "last", "median"):
+    for heading in ("samples", "disturbed", "failures", "first", "last", "median"):
         table.add_column(heading, justify="right", no_wrap=True)
     for kernel in kernels:
         median = "" if kernel.median_s is None else f"{1e3 * kernel.median_s:.4g} ms"
         first, last = utc(kernel.first)[:10], utc(kernel.last)[:10]
         failures = f"[red]{kernel.failures}[/]" if kernel.failures else "0"
-        table.add_row(escape(kernel.label), str(kernel.samples), failures, first, last, median)
+        disturbed = f"[yellow]{kernel.disturbed}[/]" if kernel.disturbed else "0"
+        table.add_row(escape(kernel.label), str(kernel.samples), disturbed, failures, first, last, median)
     return table
 
 
@@ -92,7 +93,12 @@ def export(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines, whatever the file is called.")] = False,
 ) -> None:
-    """Write every sample and failure with all that is known of it, a line each."""
+    """Write every sample and failure with all that is known of it, a line each.
+
+    Of a sample this is also whether it was disturbed, and what the system reported meanwhile:
+
+    elapsed_s, processor_s, waited_s, stolen_s, others_s (seconds), switches, throttled.
+    """
     from perflex.cli.arguments import ArgumentError, require_writable_file
     from perflex.cli.store_place import existing_store
     from perflex.store.overview import write_rows

@@ -50,6 +50,15 @@ def companion(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
+def lossy_text(text: bytes) -> str:
+    """Decode a text of a file; bytes that are no Unicode are replaced.
+
+    Damage leaves such bytes. sqlite3 would fail at them with an error that does not say so; this way the checksums
+    find the damaged row, and the rows after it are still read.
+    """
+    return text.decode("utf-8", "replace")
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Open a file, make the tables that are missing, and look for damage that shows without reading everything.
 
@@ -62,6 +71,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """
     # No isolation level: sqlite3 would begin transactions of its own. Threads take turns by the lock of `StoreFile`.
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    connection.text_factory = lossy_text
     try:
         # A commit is with the system when it returns: only a failing system, not a failing process, can lose it.
         connection.execute("PRAGMA synchronous=NORMAL")

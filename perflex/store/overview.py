@@ -8,9 +8,10 @@ import statistics
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from perflex.store.rows import (
+    ACTIVITY_FACTS,
     FAILURE_COLUMNS,
     SAMPLE_COLUMNS,
     failure_of,
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
 # So many rows are read at once: other processes may write in between.
 _PORTION = 5000
 
-# What every exported row has; samples have no kind and message, failures no round, seconds and launches.
+# What every exported row has; samples have no kind and message, failures no round, seconds and launches, nor whether
+# they were disturbed and what the system reported.
 COLUMNS = (
     "record", "number", "device", "driver", "label", "kernel", "sizes", "conditions", "session", "round", "seconds",
-    "launches", "kind", "message", "started", "started_utc",
+    "launches", "kind", "message", "started", "started_utc", "disturbed", *ACTIVITY_FACTS,
 )  # fmt: skip
 _TABLES = {"samples": (SAMPLE_COLUMNS, is_sound_sample), "failures": (FAILURE_COLUMNS, is_sound_failure)}
 
@@ -50,16 +52,19 @@ class KernelOverview:
         How many differ in sizes, driver, code or conditions.
     samples, failures
         How many there are of each.
+    disturbed
+        How many of the samples are marked as disturbed.
     first, last
         The earliest and the latest start, in seconds since 1970, UTC.
     median_s
-        Median time of one launch, over all samples, in seconds; None where there is no sample.
+        Median time of one launch, over all samples that were not disturbed, in seconds; None where there is none.
     """
 
     device: str
     label: str
     measurements: int
     samples: int
+    disturbed: int
     failures: int
     first: float
     last: float
@@ -105,7 +110,9 @@ def all_rows(store: MeasurementStore) -> Iterator[dict[str, Any]]:
         The file cannot be read.
     """
     for row in _portions(store, "samples"):
-        yield _exported("sample", row, vars(sample_of(row[7:])))
+        sample = sample_of(row[7:])
+        activity = {} if sample.activity is None else vars(sample.activity)
+        yield _exported("sample", row, {**vars(sample), **activity})
     for row in _portions(store, "failures"):
         yield _exported("failure", row, vars(failure_of(row[7:])))
 
@@ -123,7 +130,8 @@ def _exported(record: str, row: Sequence[Any], facts: dict[str, Any]) -> dict[st
 def write_rows(store: MeasurementStore, stream: TextIO, *, as_json: bool) -> int:
     """Write every sample and failure, a line each, and return how many there are.
 
-    CSV has the names of the columns in its first line, and sizes as JSON.
+    CSV has the names of the columns in its first line; sizes, true and false are JSON. What is not known is an empty
+    place in CSV, and left out in JSON.
 
     Raises
     ------
@@ -141,7 +149,7 @@ def write_rows(store: MeasurementStore, stream: TextIO, *, as_json: bool) -> int
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in all_rows(store):
-        writer.writerow([json.dumps(value) if isinstance(value, dict) else value for value in row.values()])
+        writer.writerow([json.dumps(value) if isinstance(value, (dict, bool)) else value for value in row.values()])
         count += 1
     return count
 
@@ -177,12 +185,12 @@ def overview(store: MeasurementStore) -> tuple[KernelOverview, ...]:
     StoreError
         The file cannot be read.
     """
-    found: dict[tuple[str, str], list[tuple[int, float, float | None]]] = defaultdict(list)
+    found: dict[tuple[str, str], list[_Start]] = defaultdict(list)
     for row in _portions(store, "samples"):
         sample = sample_of(row[7:])
-        found[_kernel(row)].append((row[7], sample.started, sample.seconds))
+        found[_kernel(row)].append(_Start(row[7], sample.started, sample.seconds, sample.disturbed))
     for row in _portions(store, "failures"):
-        found[_kernel(row)].append((row[7], failure_of(row[7:]).started, None))
+        found[_kernel(row)].append(_Start(row[7], failure_of(row[7:]).started))
     return tuple(_summary(*group, rows) for group, rows in sorted(found.items()))
 
 
@@ -191,15 +199,26 @@ def _kernel(row: Sequence[Any]) -> tuple[str, str]:
     return device, label or kernel[:12] or "(unnamed)"
 
 
-def _summary(device: str, label: str, rows: Sequence[tuple[int, float, float | None]]) -> KernelOverview:
-    times = [seconds for _, _, seconds in rows if seconds is not None]
-    starts = [started for _, started, _ in rows]
+class _Start(NamedTuple):
+    """When a sample or a failure of a key began; a failure has no time."""
+
+    key: int
+    started: float
+    seconds: float | None = None
+    disturbed: bool = False
+
+
+def _summary(device: str, label: str, rows: Sequence[_Start]) -> KernelOverview:
+    failures = sum(row.seconds is None for row in rows)
+    times = [row.seconds for row in rows if row.seconds is not None and not row.disturbed]
+    starts = [row.started for row in rows]
     return KernelOverview(
         device,
         label,
-        measurements=len({key for key, _, _ in rows}),
-        samples=len(times),
-        failures=len(rows) - len(times),
+        measurements=len({row.key for row in rows}),
+        samples=len(rows) - failures,
+        disturbed=sum(row.disturbed for row in rows),
+        failures=failures,
         first=min(starts),
         last=max(starts),
         median_s=statistics.median(times) if times else None,

@@ -82,6 +82,9 @@ class Sample:
         Which round of the session; a session has one sample of a key and round.
     activity
         What else went on meanwhile; None where nothing is known of it.
+    disturbed
+        The system shows that others used the processors, or the driver that the clock was lowered: the sample is kept,
+        but not used for the kernel's time.
     """
 
     seconds: float
@@ -90,6 +93,7 @@ class Sample:
     session: str
     round: int
     activity: SystemActivity | None = None
+    disturbed: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from perflex.store.connection import companion
+from perflex.store.connection import companion, lossy_text
 from perflex.store.rows import (
     FAILURE_COLUMNS,
     KEY_COLUMNS,
@@ -112,7 +112,7 @@ def mend_order(connection: sqlite3.Connection) -> None:
 
 
 def _readable_rows(path: Path, wal: Path) -> Iterator[_Row]:
-    """Yield every row that SQLite can read in a leaf page, older states of a page first: its number and 7 columns."""
+    """Yield every row that SQLite can read in a leaf page, older states of a page first: its number and 9 columns."""
     pages, replaced = _pages(path, wal)
     last = max(pages, default=1)
     content = [pages.get(number, b"").ljust(_PAGE_SIZE, b"\0") for number in range(2, last + 1)] + replaced
@@ -120,13 +120,12 @@ def _readable_rows(path: Path, wal: Path) -> Iterator[_Row]:
     try:
         # SQLite takes a page size only before the first table is made.
         connection.execute(f"PRAGMA page_size={_PAGE_SIZE}")
-        # As many columns as the widest row has; what stands in them is found out by the checksums.
-        connection.execute("CREATE TABLE leaf (number INTEGER PRIMARY KEY, a, b, c, d, e, f, g)")
+        # As many columns as the widest row has, NULL where a row has fewer; what they are, the checksums find out.
+        connection.execute("CREATE TABLE leaf (number INTEGER PRIMARY KEY, a, b, c, d, e, f, g, h, i)")
         # The first page is new, whatever the damaged file's is like; bytes 28 to 31 are the number of pages.
         first, count = connection.serialize()[:_PAGE_SIZE], (1 + len(content)).to_bytes(4, "big")
         connection.deserialize(b"".join([first[:28], count, first[32:], *content]))
-        # Damaged texts are no valid Unicode: their rows' checksums are wrong, and the rows after them are still read.
-        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        connection.text_factory = lossy_text
         for number in (*range(last + 1, len(content) + 2), *range(2, last + 1)):
             if content[number - 2][0] == _TABLE_LEAF:
                 yield from _rows_of_leaf(connection, number)
@@ -176,7 +175,7 @@ def _sample(row: _Row) -> _Row:
 
 
 def _failure(row: _Row) -> _Row:
-    return _real(row[1:], 4)
+    return _real(row[1 : 1 + len(FAILURE_COLUMNS)], 4)
 
 
 def _real(columns: _Row, *places: int) -> _Row:

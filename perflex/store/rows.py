@@ -9,20 +9,27 @@ import struct
 import zlib
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from perflex.store.connection import DamageError
-from perflex.store.records import Failure, MeasurementKey, Sample
+from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 KEY_COLUMNS = ("number", "kernel", "sizes", "device", "driver", "conditions", "label")
-SAMPLE_COLUMNS = ("key", "session", "round", "seconds", "launches", "started", "checksum")
+SAMPLE_COLUMNS = (
+    "key", "session", "round", "seconds", "launches", "started", "checksum", "activity", "activity_checksum",
+)  # fmt: skip
 FAILURE_COLUMNS = ("key", "session", "kind", "message", "started", "after", "checksum")
 # Of a longer message the beginning and the end are kept: compilers say what is wrong first, crashes last.
 _LONGEST_MESSAGE = 2000
 _LARGEST = 2**63 - 1
+# What the system reports, each with its type: float, int or bool.
+ACTIVITY_FACTS: dict[str, type] = {name: get_args(hint)[0] for name, hint in get_type_hints(SystemActivity).items()}
+# Stands among these facts in the row, so that the checksum covers it, too.
+_MARK = "disturbed"
+_SAMPLE_KINDS = (int, str, int, float, int, float, int)
 
 
 def insert_statement(table: str, columns: Sequence[str]) -> str:
@@ -79,7 +86,7 @@ def sample_row(key: int, sample: Sample) -> tuple[Any, ...]:
     Raises
     ------
     ValueError
-        A time is not finite, or negative; a number has more than 63 bits.
+        A time or a fact of the system's is not finite, or negative; a number has more than 63 bits.
     """
     seconds, started = float(sample.seconds), float(sample.started)
     if not (math.isfinite(seconds) and seconds >= 0 and math.isfinite(started)):
@@ -90,25 +97,63 @@ def sample_row(key: int, sample: Sample) -> tuple[Any, ...]:
         msg = f"round {trial} with {launches} launches is out of range"
         raise ValueError(msg)
     row = (key, _text(sample.session), trial, seconds, launches, started)
-    return (*row, _sample_checksum(*row))
+    checksum = _sample_checksum(*row)
+    activity = _activity_text(sample)
+    return (*row, checksum, activity, None if activity is None else _activity_checksum(checksum, activity))
 
 
 def sample_of(row: Sequence[Any]) -> Sample:
     """Return the sample of a row."""
-    _, session, number, seconds, launches, started, _ = row
-    return Sample(seconds, launches, started, session, number)
+    _, session, number, seconds, launches, started, _, text, _ = row
+    if text is None:
+        return Sample(seconds, launches, started, session, number)
+    facts = json.loads(text)
+    known = {name: facts[name] for name in ACTIVITY_FACTS if name in facts}
+    activity = SystemActivity(**known) if known else None
+    return Sample(seconds, launches, started, session, number, activity, disturbed=facts.get(_MARK, False))
+
+
+def full_sample_row(row: Sequence[Any]) -> Sequence[Any]:
+    """Return a sample's row with all of `SAMPLE_COLUMNS`: a file that was not opened for writing may lack the last."""
+    return (*row, *[None] * (len(SAMPLE_COLUMNS) - len(row)))
 
 
 def is_sound_sample(row: Sequence[Any]) -> bool:
     """Return whether a sample's row is what was written."""
-    if len(row) != len(SAMPLE_COLUMNS) or not _are(row, (int, str, int, float, int, float, int)):
+    if len(row) != len(SAMPLE_COLUMNS) or not _are(row[:7], _SAMPLE_KINDS):
         return False
-    return bool(_sample_checksum(*row[:-1]) == row[-1])
+    *facts, checksum, activity, activity_checksum = row
+    if _sample_checksum(*facts) != checksum:
+        return False
+    if activity is None or activity_checksum is None:
+        return activity is activity_checksum
+    return isinstance(activity, str) and bool(_activity_checksum(checksum, activity) == activity_checksum)
 
 
 def _sample_checksum(key: int, session: str, number: int, seconds: float, launches: int, started: float) -> int:
     # The bits of the numbers, not their texts: a damaged last digit must show.
     return zlib.crc32(struct.pack(">qqdqd", key, number, seconds, launches, started) + session.encode())
+
+
+def _activity_text(sample: Sample) -> str | None:
+    """Return what is known of a sample's time as JSON, None where nothing is."""
+    facts: dict[str, float] = {}
+    for name, kind in ACTIVITY_FACTS.items():
+        given = getattr(sample.activity, name, None)
+        if given is not None:
+            # Numbers of numpy become Python's, which JSON knows.
+            value = facts[name] = kind(given)
+            if not 0 <= value <= _LARGEST:
+                msg = f"{name} of {given} is out of range"
+                raise ValueError(msg)
+    if sample.disturbed:
+        facts[_MARK] = True
+    return json.dumps(facts, sort_keys=True, separators=(",", ":")) if facts else None
+
+
+def _activity_checksum(sample_checksum: int, activity: str) -> int:
+    # Goes on from the sample's own, so that an activity belongs to one sample only.
+    return zlib.crc32(activity.encode(), sample_checksum & 0xFFFFFFFF)
 
 
 def failure_row(key: int, failure: Failure) -> tuple[Any, ...]:

@@ -50,4 +50,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # The sessions of work that has not come to its end yet.
         "CREATE TABLE unfinished (work TEXT NOT NULL, session TEXT NOT NULL, PRIMARY KEY (work, session))",
     ),
+    (
+        # What the system reported of each sample, as JSON; NULL where nothing is known, as in rows from before.
+        "ALTER TABLE samples ADD COLUMN activity TEXT",
+        # A checksum of its own. The other one stays what it was, since processes of an earlier version may have the
+        # file open: they go on reading and writing samples, and see no damage in those that say more.
+        "ALTER TABLE samples ADD COLUMN activity_checksum INTEGER",
+    ),
 )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from perflex.store.connection import companion, is_damage, require_own
-from perflex.store.rows import is_sound_failure, is_sound_key, is_sound_sample
+from perflex.store.connection import companion, is_damage, lossy_text, require_own
+from perflex.store.rows import full_sample_row, is_sound_failure, is_sound_key, is_sound_sample
 from perflex.store.write_ahead_log import log_is_damaged
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def verify(path: Path) -> Verdict:
     problems: list[str] = []
     # Quoted: a "?" or "#" in the path would end it. mode=ro makes no file where there is none.
     connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=10.0, isolation_level=None)
+    connection.text_factory = lossy_text
     try:
         version = require_own(connection)
         problems += _problems_of_file(connection, path)
@@ -100,7 +101,7 @@ def _problems_of_rows(connection: sqlite3.Connection, counts: dict[str, int]) ->
         elif not is_sound_key(row):
             yield f"row {row[0]} of measurement_keys is not what was written"
     for number, *row in connection.execute("SELECT * FROM samples"):
-        if is_sound_sample(row):
+        if is_sound_sample(full_sample_row(row)):
             counts["samples"] += 1
         else:
             yield f"row {number} of samples is not what was written"

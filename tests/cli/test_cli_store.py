@@ -13,7 +13,7 @@ import pytest
 
 from perflex.__main__ import main
 from perflex.store.overview import COLUMNS, utc
-from perflex.store.records import Failure, MeasurementKey, Sample
+from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
 from perflex.store.samples import MeasurementStore
 from perflex.store.store import Store
 
@@ -48,9 +48,9 @@ def test_list(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> No
     assert run(store, "list") == 0
     shown = " ".join(capsys.readouterr().out.split())
     first, last = utc(NOW - 100 * DAY)[:10], utc(NOW - 20 * DAY)[:10]
-    assert f"│ square(n=16) │ 5 │ 0 │ {first} │ {last} │ 3 ms │" in shown
-    assert "│ square(n=64) │ 3 │ 1 │" in shown
-    assert "│ aaaaaaaaaaaa │ 2 │ 0 │" in shown
+    assert f"│ square(n=16) │ 5 │ 0 │ 0 │ {first} │ {last} │ 3 ms │" in shown
+    assert "│ square(n=64) │ 3 │ 0 │ 1 │" in shown
+    assert "│ aaaaaaaaaaaa │ 2 │ 0 │ 0 │" in shown
     assert shown.index("Intel OpenCL: Some CPU") < shown.index("PoCL: Some CPU")
     assert "10 samples and 1 failure," in shown
     assert "0 kernels, 1 descriptions, 0 portions" in shown
@@ -68,6 +68,40 @@ def test_list_as_json(store: MeasurementStore, capsys: pytest.CaptureFixture[str
         ("square(n=64)", 1, 3, 1, pytest.approx(8e-3)),
         ("aaaaaaaaaaaa", 1, 2, 0, pytest.approx(1e-3)),
     ]
+
+
+def test_disturbed_samples(store: MeasurementStore, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = SystemActivity(0.5, waited_s=0.25, switches=7, throttled=False)
+    store.add(SMALL, replace(sample(1, 5, 9.0), activity=facts, disturbed=True), "square(n=16)")
+    assert run(store, "list") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "│ kernel │ samples │ disturbed │ failures │ first │ last │ median │" in shown.replace("┃", "│")
+    assert "│ square(n=16) │ 6 │ 1 │ 0 │" in shown
+    assert run(store, "list", "--json") == 0
+    [first, *others] = json.loads(capsys.readouterr().out)["kernels"]
+    assert (first["samples"], first["disturbed"], first["median_s"]) == (6, 1, pytest.approx(3e-3))
+    assert [kernel["disturbed"] for kernel in others] == [0, 0]
+    assert run(store, "export") == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines(keepends=True)))
+    [row] = [row for row in rows if row["disturbed"] == "true"]
+    assert [row[name] for name in ("seconds", "elapsed_s", "processor_s", "waited_s", "switches", "throttled")] == [
+        "0.009000000000000001", "0.5", "", "0.25", "7", "false",
+    ]  # fmt: skip
+    assert [row["disturbed"] for row in rows].count("false") == 10
+    assert rows[-1]["disturbed"] == ""
+    assert run(store, "export", "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    [line] = [line for line in lines if line.get("disturbed")]
+    assert {name: line[name] for name in vars(facts) if name in line} == {
+        "elapsed_s": 0.5, "waited_s": 0.25, "switches": 7, "throttled": False,
+    }  # fmt: skip
+    assert "disturbed" not in lines[-1]
+
+
+def test_the_help_names_the_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "export", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in vars(SystemActivity()))
 
 
 def test_the_store_in_use_is_the_default(

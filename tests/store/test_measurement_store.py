@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -19,11 +20,14 @@ import pytest
 from perflex import using_store
 from perflex.errors import StoreError
 from perflex.store import samples as store_module
-from perflex.store.records import Failure, MeasurementKey, Sample
-from perflex.store.rows import is_sound_failure, is_sound_sample, key_number
+from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
+from perflex.store.rows import SAMPLE_COLUMNS, is_sound_failure, is_sound_sample, key_number
 from perflex.store.samples import MeasurementStore
 from perflex.store.schema import MIGRATIONS
 from perflex.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 KEY = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
 OTHER = replace(KEY, driver="1.1")
@@ -167,21 +171,25 @@ def test_a_store_that_had_only_counts(tmp_path: Path) -> None:
 
 def test_checksums_notice_every_change(store: MeasurementStore) -> None:
     store.add(KEY, sample(0))
+    store.add(KEY, sample(1, activity=SystemActivity(waited_s=0.25, switches=3)))
     store.fail(KEY, failure())
     connection = sqlite3.connect(store.path)
-    [row] = connection.execute("SELECT key, session, round, seconds, launches, started, checksum FROM samples")
+    rows = connection.execute(f"SELECT {', '.join(SAMPLE_COLUMNS)} FROM samples ORDER BY number").fetchall()  # noqa: S608
     [failed] = connection.execute("SELECT key, session, kind, message, started, after, checksum FROM failures")
     connection.close()
-    assert row[0] == key_number(KEY)
-    assert is_sound_sample(row)
+    assert {row[0] for row in rows} == {key_number(KEY)}
+    assert all(map(is_sound_sample, rows))
     assert is_sound_failure(failed)
-    for place in range(7):
-        changed = [value + "x" if isinstance(value, str) and i == place else value for i, value in enumerate(row)]
-        changed[place] = changed[place] + 1 if not isinstance(row[place], str) else changed[place]
-        assert not is_sound_sample(changed)
-        changed = [value + "x" if isinstance(value, str) and i == place else value for i, value in enumerate(failed)]
-        changed[place] = changed[place] + 1 if not isinstance(failed[place], str) else changed[place]
-        assert is_sound_failure(changed) == (place == 5)
+    assert not any(is_sound_sample(changed) for row in rows for changed in with_one_change(row))
+    # What a failure is older than changes, and is not part of its checksum.
+    assert [is_sound_failure(row) for row in with_one_change(failed)] == [place == 5 for place in range(7)]
+
+
+def with_one_change(row: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yield a row with each of its places changed: texts longer, numbers larger, and something where nothing was."""
+    for place, value in enumerate(row):
+        other = 1 if value is None else value + ("x" if isinstance(value, str) else 1)
+        yield [*row[:place], other, *row[place + 1 :]]
 
 
 # Bad places and full disks: one error, and what was there stays.

@@ -20,14 +20,17 @@ from failing_kernels import crashing, good, not_compiling
 from perflex import Device, TimingOptions
 from perflex.errors import DeviceError, ExecutorError, MeasurementError
 from perflex.features import SizedKernel
+from perflex.store.records import Sample, SystemActivity
 from perflex.store.samples import MeasurementStore
 from perflex.testing import FakeDevice
 from perflex.timing.executors import device_lock as locks
 from perflex.timing.executors.device_lock import device_lock, lock_path
-from perflex.timing.executors.portions import Portion, divide
+from perflex.timing.executors.portions import Item, ItemResult, Portion, PortionResult, divide
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.executors.worker import device_here, time_portion
+from perflex.timing.fake import FakeBackend
 from perflex.timing.key import measurement_key
+from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
 
@@ -134,6 +137,51 @@ def test_nothing_to_measure(executor: Executor) -> None:
 
 
 # the recorder
+
+
+@dataclass(frozen=True)
+class WatchedDevice(FakeDevice):
+    """A device whose launches come with what the system reported: for n, that it waited n seconds."""
+
+    def backend(self) -> WatchedBackend:
+        return WatchedBackend(self)
+
+
+class WatchedBackend(FakeBackend):
+    def build(self, request: SizedKernel) -> Any:
+        return WatchedRunnable(super().build(request), request.sizes["n"])
+
+
+@dataclass
+class WatchedRunnable:
+    kernel: Any
+    size: int
+
+    def run(self, launches: int) -> LaunchTimes:
+        return LaunchTimes(self.kernel.run(launches), SystemActivity(waited_s=float(self.size), throttled=False))
+
+
+def test_what_the_system_reported_comes_with_samples(executor: Executor, tmp_path: Path) -> None:
+    store = MeasurementStore(tmp_path / "store.sqlite")
+    device = WatchedDevice(Law())
+    measure_on(executor, jobs(*range(20, 60)), device, OPTIONS, recorder=store)
+    for job in jobs(*range(20, 60)):
+        kept = store.earlier(measurement_key(job, device, OPTIONS))
+        assert len(kept) >= OPTIONS.min_trials
+        assert {one.activity for one in kept} == {SystemActivity(waited_s=float(job.sizes["n"]), throttled=False)}
+
+
+@pytest.mark.parametrize("activity", [None, SystemActivity(0.5, 0.25, switches=3, throttled=True)])
+def test_marks_go_to_workers_and_come_back(executor: Executor, activity: SystemActivity | None) -> None:
+    samples = tuple(Sample(1e-3, 1, 1.7e9, "session", n, activity, disturbed=n == 1) for n in range(3))
+    item, result = Item(jobs(16)[0], samples), PortionResult((ItemResult(samples),))
+    assert executor.submit(samples_of, item).result() == samples
+    assert executor.submit(samples_of, result.items[0]).result() == samples
+
+
+def samples_of(sent: Item | ItemResult) -> tuple[Sample, ...]:
+    """Return the samples of what a worker was sent."""
+    return sent.samples
 
 
 def test_the_client_keeps_all_samples_once(executor: Executor, tmp_path: Path) -> None:

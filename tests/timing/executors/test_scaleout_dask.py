@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,15 @@ from failing_kernels import crashing, good
 from perflex import TimingOptions, dask_executor, gather_feature_values
 from perflex.errors import ExecutorError, MissingExtraError, PerflexWarning
 from perflex.features import SizedKernel
+from perflex.store.records import Sample, SystemActivity
 from perflex.store.samples import MeasurementStore
 from perflex.testing import FakeDevice
 from perflex.timing.executors import dask as cluster_module
 from perflex.timing.executors.dask import DEVICE_RESOURCE
+from perflex.timing.executors.portions import Item, ItemResult, PortionResult
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.key import measurement_key
+from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
 
@@ -110,6 +114,19 @@ def test_errors_and_keywords_come_back(executor: DaskExecutor) -> None:
         executor.submit(divmod, 1, 0).result()
     with pytest.raises(TypeError, match="_Unreadable"):  # an answer that cannot be read here
         executor.submit(_unreadable).result(30)
+
+
+def test_samples_come_back_with_their_marks(executor: DaskExecutor) -> None:
+    activity = SystemActivity(0.5, 0.25, switches=3, throttled=True)
+    samples = tuple(Sample(1e-3, 1, 1.7e9, "session", n, activity, disturbed=n == 1) for n in range(3))
+    result = PortionResult((ItemResult(samples), ItemResult((replace(samples[0], activity=None),))))
+    assert executor.submit(_same, result).result() == result
+    assert executor.submit(_same, Item(jobs(16)[0], samples)).result().samples == samples
+    assert executor.submit(_same, LaunchTimes((1e-3, 2e-3), activity)).result().activity == activity
+
+
+def _same(sent: Any) -> Any:
+    return sent
 
 
 class _Unreadable(Exception):  # noqa: N818
