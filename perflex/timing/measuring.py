@@ -13,6 +13,7 @@ from perflex.devices.listing import find_device
 from perflex.devices.wall_time import device_of
 from perflex.errors import MeasurementError
 from perflex.timing.drift import assess_drift
+from perflex.timing.isolation.affinity import affinity_of
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.backend import RunLimits, backend_of
@@ -104,7 +105,7 @@ def measure(
             _run(entries, backend, session, progress)
     if progress is not None:
         progress(2 * len(jobs), 2 * len(jobs), "")
-    return outcomes_of(entries, options)
+    return outcomes_of(entries, options, affinity_of(device, isolate=options.isolate).said)
 
 
 def _run(entries: Sequence[Entry], backend: Backend, session: Session, progress: Progress | None) -> None:
@@ -175,13 +176,13 @@ def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
     entry.failure = MeasurementFailure(entry.label, msg, _NOT_AGAIN[failure.kind], again)
 
 
-def outcomes_of(entries: Sequence[Entry], options: TimingOptions) -> Measured:
-    """Return what is known of the entries, after correction of drift if there is one."""
+def outcomes_of(entries: Sequence[Entry], options: TimingOptions, affinity: str = "") -> Measured:
+    """Return what is known of the entries, after correction of drift if there is one; `affinity` as in `Measured`."""
     timed = [entry for entry in entries if entry.failure is None]
     corrected = assess_drift([entry.label for entry in timed], [entry.samples for entry in timed])
     values = dict(zip(map(id, timed), corrected.samples, strict=True))
     outcomes = [entry.failure or _timing(entry, values[id(entry)], options) for entry in entries]
-    return Measured(outcomes, corrected.drift, sum(entry.resumed for entry in entries))
+    return Measured(outcomes, corrected.drift, sum(entry.resumed for entry in entries), affinity)
 
 
 def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions) -> Timing:

@@ -125,6 +125,8 @@ class TimingSummary:
         How many kernels' times are known as precisely as was asked for.
     samples_resumed
         How many samples are of an earlier run that was cut short.
+    affinity
+        What decided on the processors of a CPU device's workers, or why nothing did (`Affinity.said`).
     """
 
     drift_ratio: float = 1.0
@@ -132,6 +134,7 @@ class TimingSummary:
     outliers_excluded: int = 0
     kernels_precise: int = 0
     samples_resumed: int = 0
+    affinity: str = ""
 
 
 class Measured(list["Timing | MeasurementFailure"]):
@@ -145,6 +148,8 @@ class Measured(list["Timing | MeasurementFailure"]):
         Whether the device's speed drifted meanwhile.
     samples_resumed
         How many of the samples are of an earlier run that was cut short.
+    affinity
+        What decided on the processors of the device's workers, as `TimingSummary` says it.
     """
 
     def __init__(
@@ -152,10 +157,12 @@ class Measured(list["Timing | MeasurementFailure"]):
         outcomes: Iterable[Timing | MeasurementFailure] = (),
         drift: Drift | None = None,
         samples_resumed: int = 0,
+        affinity: str = "",
     ) -> None:
         super().__init__(outcomes)
         self.drift = drift or Drift()
         self.samples_resumed = samples_resumed
+        self.affinity = affinity
 
     @property
     def timings(self) -> list[Timing]:
@@ -171,4 +178,5 @@ class Measured(list["Timing | MeasurementFailure"]):
             outliers_excluded=sum(timing.outliers for timing in timings),
             kernels_precise=sum(timing.precise for timing in timings),
             samples_resumed=self.samples_resumed,
+            affinity=self.affinity,
         )
