@@ -161,6 +161,8 @@ class AskedProcess(ChildProcess):
     ----------
     words
         Options, module or script, and arguments of the interpreter.
+    variables
+        Environment variables that it gets besides the parent's.
 
     Raises
     ------
@@ -168,12 +170,12 @@ class AskedProcess(ChildProcess):
         No process can be started.
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
         self._connection, theirs = Pipe()
         self._answered = False
         with theirs:  # only the child is to hold it open, so that its end shows here
             try:
-                super().__init__([*words, str(theirs.fileno())], pass_fds=[theirs.fileno()])
+                super().__init__([*words, str(theirs.fileno())], variables, pass_fds=[theirs.fileno()])
             except OSError:
                 self._connection.close()
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,13 +12,16 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+# How often the bar is drawn anew.
+_PAUSE_S = 0.5
+
 # Is called with steps done, steps in all, and what is being done.
 Progress: TypeAlias = "Callable[[int, int, str], None]"
 
 
 @contextmanager
 def progress_bar(title: str, console: Console, *, hidden: bool = False) -> Iterator[Progress]:
-    """Show a bar while the block runs.
+    """Show a bar while the block runs, drawn anew at reports only: a thread that draws would disturb kernels at work.
 
     Yields
     ------
@@ -29,12 +33,17 @@ def progress_bar(title: str, console: Console, *, hidden: bool = False) -> Itera
 
     # Brackets in a kernel's label are no markup.
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    with Bar(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden) as bar:
-        # Without a total the bar pulses until the first report.
+    bar = Bar(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden, auto_refresh=False)
+    with bar:
         task = bar.add_task(title, total=None)
+        drawn = float("-inf")
 
         def show(done: int, total: int, doing: str) -> None:
-            bar.update(task, completed=done, total=total, description=f"{title} {doing}".strip()[:60])
+            nonlocal drawn
+            now = time.monotonic()
+            due = now - drawn >= _PAUSE_S
+            drawn = now if due else drawn
+            bar.update(task, completed=done, total=total, description=f"{title} {doing}".strip()[:60], refresh=due)
 
         yield show
 

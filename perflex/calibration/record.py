@@ -68,7 +68,8 @@ class CalibrationRecord:
     def timing(self) -> TimingSummary | None:
         """How measuring went; None where that is not known, as in files of earlier versions."""
         known = {entry.name: self.options[entry.name] for entry in fields(TimingSummary) if entry.name in self.options}
-        return TimingSummary(**known) if known else None
+        # Calibrations within a budget keep where the workers ran, and nothing else that sums up all measuring.
+        return TimingSummary(**known) if known.keys() - {"affinity"} else None
 
     @property
     def sub_group_size(self) -> int:

@@ -177,8 +177,10 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
 def _timing(calibration: Calibration) -> list[str]:
     """Return what there is to say about how measuring went."""
     timed, lines = calibration.timing, []
+    if affinity := calibration.options.get("affinity"):
+        lines.append(f"workers' processors: {affinity}")
     if timed is None:
-        return []
+        return lines
     if timed.samples_resumed:
         lines.append(f"{timed.samples_resumed} samples are from a run of this calibration that was cut short")
     kernels, precision = len(calibration.fit.kernels), 100 * calibration.options["precision"]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 CUDA_LIBRARY = "libcuda.so.1"
 OPENCL_LIBRARY = "libnvidia-opencl.so.1"
+NVML_LIBRARY = "libnvidia-ml.so.1"
 
 # Containers mount the driver in the first two; the third is the Windows driver's under WSL.
 # fmt: off

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from perflex.store.records import MeasurementKey
+from perflex.timing.isolation.affinity import affinity_of
 from perflex.timing.launch.plan import plan_launch
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 # Part of every key. It counts what changes measured times of one kernel under one loopy: how code is generated,
 # buffers are filled and launches are timed. Samples taken otherwise are not mixed.
 _SCHEME = 1
+# Before the last part of the conditions, which is only there where there is a setting.
+_AFFINITY = " affinity="
 
 
 def measurement_key(job: SizedKernel, device: Any, options: TimingOptions) -> MeasurementKey:
@@ -45,13 +49,20 @@ def measurement_key(job: SizedKernel, device: Any, options: TimingOptions) -> Me
     others = "".join(f" {name}={value}" for name, value in sorted(job.sizes.items()) if name not in whole)
     names = (getattr(device, name, "") for name in ("platform", "vendor", "name"))
     # Trials, precision and seed are no part: they say how many samples are taken and when, not how long one takes.
-    return MeasurementKey(
+    key = MeasurementKey(
         kernel=_digest(job.translation_unit, getattr(device, "api", "opencl")),
         sizes=tuple(sorted(whole.items())),
         device=f"{' / '.join(names)} #{getattr(device, 'ordinal', 0)}",
         driver=str(getattr(device, "driver", "")),
         conditions=f"scheme={_SCHEME} warmups={options.warmups}{others}",
     )
+    return with_affinity(key, affinity_of(device, isolate=options.isolate).setting)
+
+
+def with_affinity(key: MeasurementKey, setting: str) -> MeasurementKey:
+    """Return the key for samples whose workers' processors were decided by another setting, perhaps by none."""
+    others = key.conditions.partition(_AFFINITY)[0]
+    return replace(key, conditions=f"{others}{_AFFINITY}{setting}" if setting else others)
 
 
 def _digest(kernel: Any, api: Api) -> str:

@@ -15,6 +15,7 @@ from perflex.errors import MeasurementError
 from perflex.timing.disturbance import disturbed as disturbed_samples
 from perflex.timing.disturbance import full_use, used_samples
 from perflex.timing.drift import assess_drift
+from perflex.timing.isolation.affinity import affinity_of
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.backend import RunLimits, backend_of
@@ -107,7 +108,7 @@ def measure(
             _run(entries, backend, session, progress)
     if progress is not None:
         progress(2 * len(jobs), 2 * len(jobs), "")
-    return outcomes_of(entries, options)
+    return outcomes_of(entries, options, affinity_of(device, isolate=options.isolate).said)
 
 
 def _run(entries: Sequence[Entry], backend: Backend, session: Session, progress: Progress | None) -> None:
@@ -178,8 +179,8 @@ def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
     entry.failure = MeasurementFailure(entry.label, msg, _NOT_AGAIN[failure.kind], again)
 
 
-def outcomes_of(entries: Sequence[Entry], options: TimingOptions) -> Measured:
-    """Return what is known of the entries, after correction of drift if there is one."""
+def outcomes_of(entries: Sequence[Entry], options: TimingOptions, affinity: str = "") -> Measured:
+    """Return what is known of the entries, after correction of drift if there is one; `affinity` as in `Measured`."""
     timed = [entry for entry in entries if entry.failure is None]
     full = full_use(entry.samples for entry in timed)
     chosen = [used_samples(entry.samples, full) for entry in timed]
@@ -189,7 +190,7 @@ def outcomes_of(entries: Sequence[Entry], options: TimingOptions) -> Measured:
         for entry, values, (_, poor) in zip(timed, corrected.samples, chosen, strict=True)
     }
     outcomes = [entry.failure or timings[id(entry)] for entry in entries]
-    return Measured(outcomes, corrected.drift, sum(entry.resumed for entry in entries))
+    return Measured(outcomes, corrected.drift, sum(entry.resumed for entry in entries), affinity)
 
 
 def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions, *, disturbed: bool) -> Timing:

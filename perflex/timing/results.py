@@ -147,6 +147,8 @@ class TimingSummary:
     repeatability
         By which fraction a kernel's time is expected to differ from one such measurement to the next, the median over
         the kernels; None where no kernel has samples enough.
+    affinity
+        What decided on the processors of a CPU device's workers, or why nothing did (`Affinity.said`).
     """
 
     drift_ratio: float = 1.0
@@ -158,6 +160,7 @@ class TimingSummary:
     disturbed_samples: int = 0
     kernels_disturbed: int = 0
     repeatability: float | None = None
+    affinity: str = ""
 
 
 class Measured(list["Timing | MeasurementFailure"]):
@@ -171,6 +174,8 @@ class Measured(list["Timing | MeasurementFailure"]):
         Whether the device's speed drifted meanwhile.
     samples_resumed
         How many of the samples are of an earlier run that was cut short.
+    affinity
+        What decided on the processors of the device's workers, as `TimingSummary` says it.
     """
 
     def __init__(
@@ -178,10 +183,12 @@ class Measured(list["Timing | MeasurementFailure"]):
         outcomes: Iterable[Timing | MeasurementFailure] = (),
         drift: Drift | None = None,
         samples_resumed: int = 0,
+        affinity: str = "",
     ) -> None:
         super().__init__(outcomes)
         self.drift = drift or Drift()
         self.samples_resumed = samples_resumed
+        self.affinity = affinity
 
     @property
     def timings(self) -> list[Timing]:
@@ -203,4 +210,5 @@ class Measured(list["Timing | MeasurementFailure"]):
             kernels_disturbed=sum(timing.disturbed for timing in timings),
             # The median: a few kernels that cannot be timed well say nothing of the machine.
             repeatability=statistics.median(repeated) if repeated else None,
+            affinity=self.affinity,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -263,6 +263,9 @@ def _time(entry: Entry, number: int, session: Session) -> None:
         return
     activity = times.activity if isinstance(times, LaunchTimes) else None
     sample = Sample(_midmean(times), len(times), started, session.name, number, activity)
+    # The mark is what is known now: the kernel's later samples may tell more, so that it is not relied on afterwards.
+    marked = bool(disturbed([*entry.samples, sample])[-1])
+    sample = replace(sample, disturbed=marked)
     entry.samples.append(sample)
     if session.recorder is not None and entry.key is not None:
         session.recorder.add(entry.key, sample, entry.label)

@@ -51,6 +51,8 @@ class KernelPool:
         Reason by row number.
     spent_s
         Device time so far.
+    affinity
+        What decided on the processors of the device's workers, as `TimingSummary` says it.
     """
 
     counted: FeatureTable
@@ -59,6 +61,7 @@ class KernelPool:
     recorder: RecordOnly | None = None
     failed: dict[int, str] = field(default_factory=dict)
     spent_s: float = 0.0
+    affinity: str = ""
 
     def __post_init__(self) -> None:
         self.seconds = np.full(len(self.jobs), np.nan)
@@ -73,6 +76,7 @@ class KernelPool:
     def measure(self, rows: Sequence[int], timing: TimingOptions, progress: Progress | None) -> None:
         """Time kernels, once more where they have been timed before, and keep what comes out."""
         outcomes = measure([self.jobs[row] for row in rows], self.device, timing, progress, self.recorder)
+        self.affinity = outcomes.affinity
         for row, outcome in zip(rows, outcomes, strict=True):
             self.spent_s += device_time(outcome, timing)
             if isinstance(outcome, MeasurementFailure):

@@ -45,6 +45,8 @@ class BudgetReport:
         Number of batches.
     ended
         Why no more were timed.
+    affinity
+        What decided on the processors of the device's workers, as `TimingSummary` says it.
     """
 
     budget_s: float
@@ -53,6 +55,7 @@ class BudgetReport:
     chosen: int
     batches: int
     ended: str
+    affinity: str
 
     def facts(self) -> dict[str, Any]:
         """Return the content of a calibration's options."""
@@ -65,6 +68,7 @@ class BudgetReport:
             "chosen_kernels": self.chosen,
             "batches": self.batches,
             "ended": self.ended,
+            "affinity": self.affinity,
         }
 
 
@@ -127,4 +131,6 @@ def measure_within_budget(
         msg = f"none of the kernels could be timed within {budget_s:.3g} s ({reasons}); give a larger budget"
         raise CalibrationError(msg)
     table = pool.table(model.output_feature)
-    return table, BudgetReport(budget_s, pool.spent_s, Counter(counted.groups), len(table), batches, ended)
+    return table, BudgetReport(
+        budget_s, pool.spent_s, Counter(counted.groups), len(table), batches, ended, pool.affinity
+    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
+
+from perflex.timing.isolation.affinity import Affinity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,10 +77,21 @@ class ItemResult:
 
 @dataclass(frozen=True)
 class PortionResult:
-    """One result per item; and why the portion ended early, as where the device was lost."""
+    """The result of a portion.
+
+    Attributes
+    ----------
+    items
+        One result per item.
+    error
+        Why the portion ended early, as where the device was lost.
+    affinity
+        What decided on the processors of the device's workers on that machine.
+    """
 
     items: tuple[ItemResult, ...]
     error: PerflexError | None = None
+    affinity: Affinity = field(default_factory=Affinity)
 
 
 def divide(entries: Sequence[_Entry], workers: int) -> list[list[_Entry]]:

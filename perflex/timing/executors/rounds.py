@@ -13,6 +13,8 @@ from perflex.errors import MeasurementError, PerflexError
 from perflex.timing.drift import reference_count
 from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError
 from perflex.timing.executors.portions import Item, Portion, divide
+from perflex.timing.isolation.affinity import affinity_of
+from perflex.timing.key import with_affinity
 from perflex.timing.launch.request import request_for
 from perflex.timing.measuring import entries_of, outcomes_of
 from perflex.timing.options import TimingOptions
@@ -78,7 +80,8 @@ def measure_on(
     finally:
         run.abandon()
         pool.close()
-    return outcomes_of(entries, options)
+    own = affinity_of(device, isolate=options.isolate).said
+    return outcomes_of(entries, options, "; ".join(run.affinities) or own)
 
 
 @runtime_checkable
@@ -119,6 +122,8 @@ class _Run:
     waiting: deque[_KernelGroup] = field(default_factory=deque)
     running: dict[Future[PortionResult], _Submitted] = field(default_factory=dict)
     one_at_a_time: bool = False
+    # What the workers said, each once, in the order in which it came.
+    affinities: dict[str, None] = field(default_factory=dict)
 
     def generate_all(self) -> None:
         """Generate the code of all kernels before any is timed: doing it meanwhile would disturb CPU devices."""
@@ -199,6 +204,8 @@ class _Run:
 
     def _accept(self, submitted: _Submitted, result: PortionResult) -> None:
         _record(submitted, result)
+        if result.affinity.said:
+            self.affinities[result.affinity.said] = None
         for entry, outcome in zip(submitted.entries, result.items, strict=True):
             entry.samples += outcome.samples
             if entry.samples:
@@ -255,8 +262,10 @@ def _record(submitted: _Submitted, result: PortionResult) -> None:
     labels = {}
     for entry, outcome in zip(submitted.entries, result.items, strict=True):
         if entry.key is not None:
-            labels[entry.key] = entry.label
-            pairs += [(entry.key, sample) for sample in outcome.samples]
+            # The worker's machine and environment decide, not those that the key was made for.
+            key = with_affinity(entry.key, result.affinity.setting)
+            labels[key] = entry.label
+            pairs += [(key, sample) for sample in outcome.samples]
     if isinstance(recorder, _AddsMany):
         recorder.add_many(pairs, labels)
         return

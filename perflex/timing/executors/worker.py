@@ -13,6 +13,7 @@ from perflex.devices.device import Device
 from perflex.errors import DeviceError, ExecutorError, PerflexError
 from perflex.timing.executors.device_lock import device_lock
 from perflex.timing.executors.portions import ItemResult, PortionResult
+from perflex.timing.isolation.affinity import affinity_of
 from perflex.timing.measuring import open_backend
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 
@@ -41,7 +42,8 @@ def time_portion(portion: Portion) -> PortionResult:
             _time(entries, portion, session)
     except PerflexError as raised:
         error = raised.alone()
-    return PortionResult(tuple(_result(entry, portion.session) for entry in entries), error)
+    affinity = affinity_of(portion.device, isolate=portion.options.isolate)
+    return PortionResult(tuple(_result(entry, portion.session) for entry in entries), error, affinity)
 
 
 def _time(entries: list[Entry], portion: Portion, session: Session) -> None:

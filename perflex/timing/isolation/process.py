@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.child_process import AskedProcess, ChildLostError
 from perflex.errors import DeviceError
+from perflex.timing.isolation.affinity import affinity_of
 
 if TYPE_CHECKING:
     from perflex.devices.device import Device
@@ -16,7 +17,7 @@ _WORDS = ("-P", "-W", "ignore", "-m", "perflex.timing.isolation.worker")
 
 
 class WorkerProcess:
-    """A process that builds and runs kernels on one device.
+    """A process that builds and runs kernels on one device, whose workers stay on their processors if they can.
 
     Parameters
     ----------
@@ -36,7 +37,7 @@ class WorkerProcess:
         self.device = device
         self._ready = False
         try:
-            self._child = AskedProcess(_WORDS)
+            self._child = AskedProcess(_WORDS, affinity_of(device, isolate=True).variables)
         except OSError as error:
             raise self._not_started(str(error)) from error
 

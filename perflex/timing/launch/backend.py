@@ -32,6 +32,22 @@ class LaunchTimes(tuple[float, ...]):  # noqa: SLOT001 - tuples have no slots be
         return times
 
 
+class Watch(Protocol):
+    """Reads what a system or driver reports, before launches and after."""
+
+    def reading(self) -> Any:
+        """Return what is reported now."""
+        ...
+
+    def activity_since(self, before: Any) -> SystemActivity | None:
+        """Return what went on since a reading; None where nothing is known of it."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
 class Runnable(Protocol):
     """A kernel with sizes, built and ready to run."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.machines.resources import Resources, most_of, resources_in_log
+from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.launch.building import BoundKernel, build_failure, check_built
 from perflex.timing.launch.cuda_context import CudaContext
 
@@ -61,7 +62,7 @@ class CudaBackend:
 
     def close(self) -> None:
         """Give device memory back."""
-        self._context.pool.free_all()
+        self._context.close()
 
     def _built(self, source: str, label: str) -> Any:
         if source not in self._modules:
@@ -126,15 +127,17 @@ class CudaRunnable(BoundKernel):
         self._context = context
         self._ran = False
 
-    def run(self, launches: int) -> tuple[float, ...]:
+    def run(self, launches: int) -> LaunchTimes:
         """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
         self._context.require()
+        watch = self._context.watch
         try:
             buffers = self._buffers()
+            before = None if watch is None else watch.reading()
             times = tuple(seconds for count in self._portions(launches) for seconds in self._run(count, buffers))
         except RuntimeError as error:
             raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
-        return times
+        return LaunchTimes(times, None if watch is None else watch.activity_since(before))
 
     def _portions(self, launches: int) -> Iterator[int]:
         """Divide launches so that a stream takes the commands of each portion without making the host wait."""

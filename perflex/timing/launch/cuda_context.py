@@ -12,6 +12,7 @@ from perflex.devices.device import Device
 from perflex.errors import DeviceError, MeasurementError
 from perflex.timing.launch.buffers import BufferPool
 from perflex.timing.launch.building import POOL_SHARE, memory_failure
+from perflex.timing.launch.clock_watch import clock_watch
 from perflex.timing.launch.memory import CudaMemory, returns_what_was_written
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class CudaContext:
         Holds the stream while commands are enqueued.
     memory, pool
         Its memory, and the buffers there.
+    watch
+        Tells whether its clock is lowered; None where the driver does not.
 
     Raises
     ------
@@ -52,7 +55,8 @@ class CudaContext:
         self.cupy = load_cupy()
         self._lost = ""
         try:
-            self.cupy.cuda.runtime.setDevice(_number_of(self.cupy, device))
+            number = _number_of(self.cupy, device)
+            self.cupy.cuda.runtime.setDevice(number)
             self.stream = self.cupy.cuda.Stream(non_blocking=True)
             self.hold = Hold(self.cupy)
         except (RuntimeError, OSError) as error:
@@ -60,6 +64,14 @@ class CudaContext:
             raise DeviceError(msg, device=device) from error
         self.memory = CudaMemory(self.cupy, self.stream)
         self.pool = BufferPool(self.memory, int(POOL_SHARE * device.global_memory_bytes))
+        self.watch = clock_watch(_bus_ids(self.cupy, number))
+
+    def close(self) -> None:
+        """Give device memory back, and what watches the clock."""
+        self.pool.free_all()
+        if self.watch is not None:
+            self.watch.close()
+            self.watch = None
 
     def require(self) -> None:
         """Refuse to go on where an earlier kernel lost the device.
@@ -102,6 +114,14 @@ def _number_of(cupy: Any, device: Device) -> int:
         msg = f"{device} is not visible in this process; CUDA_VISIBLE_DEVICES may hide it"
         raise DeviceError(msg, device=device)
     return same[device.ordinal]
+
+
+def _bus_ids(cupy: Any, number: int) -> tuple[str, ...]:
+    """Return CUDA's name of a device's place on the PCI bus; nothing where the driver does not tell."""
+    try:
+        return (str(cupy.cuda.runtime.deviceGetPCIBusId(number)),)
+    except RuntimeError:
+        return ()
 
 
 # Should the host have to wait for the stream while it holds it, it goes on by itself; that run's times are too long.

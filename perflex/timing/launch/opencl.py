@@ -18,6 +18,7 @@ from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.launch.buffers import BufferPool
 from perflex.timing.launch.building import POOL_SHARE, BoundKernel, build_failure, check_built, memory_failure
+from perflex.timing.launch.clock_watch import clock_watch, opencl_bus_ids
 from perflex.timing.launch.memory import OpenCLMemory, returns_what_was_written
 from perflex.timing.launch.system_watch import SystemWatch
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.devices.device import Device
+    from perflex.timing.launch.backend import Watch
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
 
@@ -78,8 +80,8 @@ class OpenCLBackend:
         self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         memory = OpenCLMemory(self._context, self._queue)
         self._pool = BufferPool(memory, int(POOL_SHARE * device.global_memory_bytes))
-        # The host's processors are the device: whoever else uses them makes kernels slower.
-        self._watch = SystemWatch() if device.kind == "cpu" else None
+        # Of a CPU the host's processors are the device: whoever else uses them makes kernels slower.
+        self._watch: Watch | None = SystemWatch() if device.kind == "cpu" else self._clock_watch()
         self._programs: dict[str, Any] = {}
         # NVIDIA's compiler then writes the registers of each kernel into its log.
         verbose = "cl_nv_compiler_options" in self._cl_device.extensions.split()
@@ -112,6 +114,10 @@ class OpenCLBackend:
         self._pool.free_all()
         if self._watch is not None:
             self._watch.close()
+
+    def _clock_watch(self) -> Watch | None:
+        bus_ids = opencl_bus_ids(self._cl_device, cl.Error)
+        return clock_watch(bus_ids) if bus_ids else None
 
     def _built(self, source: str, label: str) -> Any:
         if source not in self._programs:
@@ -156,7 +162,7 @@ class OpenCLRunnable(BoundKernel):
         queue: Any,
         pool: BufferPool,
         resources: Resources,
-        watch: SystemWatch | None,
+        watch: Watch | None,
     ) -> None:
         super().__init__(request, pool, resources)
         self._kernels = kernels

@@ -86,6 +86,10 @@ class Runtime:
         }
 
     @staticmethod
+    def deviceGetPCIBusId(number: int) -> str:
+        return f"0000:{number + 1:02X}:00.0"
+
+    @staticmethod
     def setDevice(number: int) -> None:
         require_device()
         if not 0 <= number < Runtime.getDeviceCount():

@@ -1,0 +1,212 @@
+"""Whether a GPU lowers its clock is told by NVIDIA's driver, faked here, and by nobody else."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex.store.records import SystemActivity
+from perflex.timing.launch import clock_watch as module
+from perflex.timing.launch.backend import LaunchTimes
+from perflex.timing.launch.clock_watch import clock_watch, opencl_bus_ids
+from perflex.timing.launch.cuda import CudaBackend
+from perflex.timing.launch.opencl import OpenCLBackend
+from support.building import built
+from support.cuda_for_tests import fake_cupy, fake_gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perflex import Device
+
+__all__ = ["fake_cupy", "fake_gpu"]
+
+HERE = "0000:01:00.0"
+# nvml.h's names of bits.
+IDLE, APPLICATION_CLOCKS, POWER_CAP, HW_SLOWDOWN, SYNC_BOOST = 0x1, 0x2, 0x4, 0x8, 0x10
+SW_THERMAL, HW_THERMAL, POWER_BRAKE, DISPLAY_CLOCKS = 0x20, 0x40, 0x80, 0x100
+
+
+class FakeNvml(ModuleType):
+    """What perflex uses of nvidia-ml-py, with its names and errors; readings come one after another, the last stays."""
+
+    class NVMLError(Exception):
+        pass
+
+    class NVMLError_FunctionNotFound(NVMLError):  # noqa: N801, N818 - nvidia-ml-py's name
+        pass
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.places = {HERE: "first"}
+        self.readings: list[int | Exception] = [0]
+        self.asked: list[Any] = []
+        self.open = 0
+        self.old_driver = self.no_driver = False
+        # As importlib.util.find_spec looks for it among loaded modules.
+        self.__spec__ = SimpleNamespace(name="pynvml")  # type: ignore[assignment]
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        if self.no_driver:
+            msg = "NVML Shared Library Not Found"
+            raise self.NVMLError(msg)
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        if not self.open:
+            msg = "Uninitialized"
+            raise self.NVMLError(msg)
+        self.open -= 1
+
+    def nvmlDeviceGetHandleByPciBusId(self, place: str) -> str:  # noqa: N802
+        if place not in self.places:
+            msg = "Not Found"
+            raise self.NVMLError(msg)
+        return self.places[place]
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: Any) -> int:  # noqa: N802
+        if self.old_driver:
+            msg = "Function Not Found"
+            raise self.NVMLError_FunctionNotFound(msg)
+        return self._read(handle)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: Any) -> int:  # noqa: N802
+        return self._read(handle)
+
+    def _read(self, handle: Any) -> int:
+        self.asked.append(handle)
+        found = self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNvml]:
+    fake = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    yield fake
+    assert fake.open == 0
+
+
+def activity(before: int | Exception, after: int | Exception, nvml: FakeNvml) -> SystemActivity | None:
+    nvml.readings = [before, after]
+    watch = clock_watch([HERE])
+    assert watch is not None
+    found = watch.activity_since(watch.reading())
+    watch.close()
+    assert nvml.asked[-2:] == ["first", "first"]
+    return found
+
+
+@pytest.mark.parametrize("reason", [POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE])
+def test_heat_and_power_before_or_after_the_launches_count(nvml: FakeNvml, reason: int) -> None:
+    for before, after in ((reason, 0), (IDLE, reason | SYNC_BOOST), (reason, reason)):
+        assert activity(before, after, nvml) == SystemActivity(throttled=True)
+
+
+@pytest.mark.parametrize("reason", [0, IDLE, APPLICATION_CLOCKS, SYNC_BOOST, DISPLAY_CLOCKS])
+def test_other_reasons_do_not(nvml: FakeNvml, reason: int) -> None:
+    assert activity(reason, reason, nvml) == SystemActivity(throttled=False)
+
+
+def test_what_the_driver_does_not_tell_is_not_guessed(nvml: FakeNvml) -> None:
+    silent = FakeNvml.NVMLError("Not Supported")
+    assert activity(silent, silent, nvml) is None
+    assert activity(0, silent, nvml) is activity(silent, 0, nvml) is None
+    # One reading is enough to know that it was lowered.
+    assert activity(silent, POWER_CAP, nvml) == activity(POWER_CAP, silent, nvml) == SystemActivity(throttled=True)
+
+
+def test_old_drivers_know_the_question_under_its_old_name(nvml: FakeNvml) -> None:
+    nvml.old_driver = True
+    assert activity(0, HW_THERMAL, nvml) == SystemActivity(throttled=True)
+
+
+def test_without_the_package_or_the_library_there_is_no_watch(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml) -> None:
+    nvml.no_driver = True
+    assert clock_watch([HERE]) is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # as where it is not installed
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda _: None)
+    assert clock_watch([HERE]) is None
+
+
+def test_a_device_that_is_not_found_or_not_the_only_one_is_not_watched(nvml: FakeNvml) -> None:
+    nvml.places["00000000:08:01.0"] = nvml.places["00000000:08:08.0"] = "other"
+    assert clock_watch([]) is None
+    assert clock_watch(["0000:07:00.0"]) is None
+    assert clock_watch(["00000000:08:01.0", "00000000:08:08.0"]) is None
+    watch = clock_watch(["0000:07:00.0", HERE, HERE])
+    assert watch is not None
+    watch.close()
+
+
+def test_nvidias_opencl_says_where_a_device_is() -> None:
+    def device(domain: int, bus: int, slot: int) -> Any:
+        return SimpleNamespace(pci_domain_id_nv=domain, pci_bus_id_nv=bus, pci_slot_id_nv=slot)
+
+    assert opencl_bus_ids(device(0, 0x3B, 0), RuntimeError) == ("00000000:3b:00.0",)
+    # Number 5 on the bus, with that of the function or without.
+    assert opencl_bus_ids(device(1, 2, 5 << 3), RuntimeError) == ("00000001:02:05.0", "00000001:02:28.0")
+    assert opencl_bus_ids(device(1, 2, 5), RuntimeError) == ("00000001:02:00.0", "00000001:02:05.0")
+
+
+def test_opencl_devices_of_others_are_not_asked_for(nvml: FakeNvml, default_device: Device) -> None:
+    class Other:
+        @property
+        def pci_domain_id_nv(self) -> int:
+            raise RuntimeError
+
+    assert opencl_bus_ids(Other(), RuntimeError) == ()
+    opened = OpenCLBackend(default_device)
+    assert opened._clock_watch() is None
+    opened.close()
+    assert not nvml.asked
+
+
+def kernel() -> lp.TranslationUnit:
+    made = lp.make_kernel("{[i]: 0<=i<n}", "b[i] = 2*a[i]", assumptions="n>=1", lang_version=(2018, 2))
+    return lp.split_iname(lp.add_dtypes(made, {"a": np.float32, "b": np.float32}), "i", 32, outer_tag="g.0")
+
+
+def test_launches_through_cuda_carry_what_the_driver_says(nvml: FakeNvml, fake_gpu: Device) -> None:
+    nvml.places = {"0000:01:00.0": "first"}
+    backend = CudaBackend(fake_gpu)
+    runnable = built(backend, kernel(), {"n": 64}, "x")
+    found = []
+    for readings in ([IDLE, 0], [0, SW_THERMAL], [FakeNvml.NVMLError("GPU is lost")]):
+        nvml.readings = list(readings)
+        times = runnable.run(2)
+        assert isinstance(times, LaunchTimes)
+        assert len(times) == 2
+        found.append(times.activity)
+    assert found == [SystemActivity(throttled=False), SystemActivity(throttled=True), None]
+    assert set(nvml.asked) == {"first"}
+    backend.close()
+
+
+def test_without_nvml_launches_through_cuda_say_nothing(fake_gpu: Device, nvml: FakeNvml) -> None:
+    nvml.no_driver = True
+    backend = CudaBackend(fake_gpu)
+    times = built(backend, kernel(), {"n": 64}, "x").run(1)
+    backend.close()
+    assert times.activity is None
+    assert not nvml.asked
+
+
+# A real NVIDIA GPU
+
+
+@pytest.mark.gpu
+def test_a_real_driver_tells(cuda_device: Device) -> None:
+    pytest.importorskip("pynvml")
+    backend = CudaBackend(cuda_device)
+    times = built(backend, kernel(), {"n": 1 << 20}, "x").run(3)
+    backend.close()
+    assert times.activity is not None
+    assert isinstance(times.activity.throttled, bool)
