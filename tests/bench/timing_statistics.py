@@ -192,26 +192,21 @@ def seconds_of(samples: Sequence[Sample], *, undisturbed: bool) -> NDArray[np.fl
     return values[usable(samples, MIN_CLEAN)[0]] if undisturbed else values
 
 
-def _same(samples: list[Sample]) -> list[Sample]:
-    return samples
-
-
 def _rounds(rest: int) -> Callable[[list[Sample]], list[Sample]]:
     return lambda samples: [sample for sample in samples if sample.round % 2 == rest]
 
 
 _TENS = (lambda samples: samples[:10], lambda samples: samples[10:20])
 _HALVES = (_rounds(0), _rounds(1))
-_Part = "Callable[[list[Sample]], list[Sample]]"
 # What is compared: pairs of conditions and of parts of their samples; those of one comparison count alike.
 COMPARISONS: dict[str, list[tuple[str, str, Any, Any]]] = {
-    "quiet, again": [(*QUIET, _same, _same)],
+    "quiet, again": [(*QUIET, list, list)],
     "10/10 quiet": [(each, each, *_TENS) for each in QUIET],
     "10/10 disturbed": [(each, each, *_TENS) for each in BURNERS],
     "halves quiet": [(each, each, *_HALVES) for each in QUIET],
     "halves disturbed": [(each, each, *_HALVES) for each in BURNERS],
-    "quiet, 50 ms": [(QUIET[0], BURNERS[0], _same, _same)],
-    "quiet, 500 ms": [(QUIET[1], BURNERS[1], _same, _same)],
+    "quiet, 50 ms": [(QUIET[0], BURNERS[0], list, list)],
+    "quiet, 500 ms": [(QUIET[1], BURNERS[1], list, list)],
 }
 
 
@@ -290,11 +285,13 @@ def report(recordings: Sequence[Recording]) -> dict[str, Any]:
         quiet = recording.samples[QUIET[0]]
         times = np.array([np.median([s.seconds for s in quiet[name]]) for name in recording.kernels()])
         groups = {"all kernels": times > 0, "below 0.2 ms": times < SHORT_S, "from 0.2 ms on": times >= SHORT_S}
-        result["devices"].append({"device": recording.device, "seconds": [times.min(), times.max()], "groups": {}})
+        result["devices"].append({"device": recording.device, "groups": {}})
         for group, kernels in groups.items():
             if kernels.any():
                 result["devices"][-1]["groups"][group] = {
                     "kernels": int(kernels.sum()),
+                    "seconds": [float(times[kernels].min()), float(times[kernels].max())],
+                    "retaken": {name: _retaken(recording, kernels, name) for name in CANDIDATES},
                     "disturbed": _disturbed_shares(recording, kernels),
                     **{rule: _cells(found, number, kernels) for rule, found in sets.items()},
                 }
@@ -316,6 +313,19 @@ def _cells(found: Mapping[str, Any], number: int, kernels: NDArray[np.bool_]) ->
     }
 
 
+def _retaken(recording: Recording, kernels: NDArray[np.bool_], candidate: str) -> dict[str, Any]:
+    """Compare ten undisturbed samples with the next ten beside burners, as where disturbed ones are taken again."""
+    statistic = CANDIDATES[candidate]
+    found = []
+    for name in np.array(recording.kernels())[kernels]:
+        for condition in BURNERS:
+            samples = recording.samples[condition][name]
+            clean = np.array([sample.seconds for sample in samples])[~disturbed(samples)]
+            if len(clean) >= 20:
+                found.append(abs(float(np.log(statistic(clean[:10]) / statistic(clean[10:20])))))
+    return {"series": len(found), "cell": [float(value) for value in np.quantile(found or [np.nan], (0.5, 0.9, 1))]}
+
+
 def _disturbed_shares(recording: Recording, kernels: NDArray[np.bool_]) -> dict[str, float]:
     names = [name for name, counts in zip(recording.kernels(), kernels, strict=True) if counts]
     return {
@@ -330,7 +340,7 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
     for device in result["devices"]:
         lines += [device["device"], ""]
         for group, found in device["groups"].items():
-            low, high = device["seconds"]
+            low, high = found["seconds"]
             lines.append(f"{group}: {found['kernels']} (of {low:.2g} to {high:.2g} s); median / 90th / most, in %")
             rows = [["samples", "statistic", *COMPARISONS]]
             rows += [
@@ -339,7 +349,14 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
                 for name, cells in found[rule].items()
             ]
             shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found["disturbed"].items())
-            lines += [*table_lines(rows, left=(0, 1)), f"marked as disturbed: {shares}", ""]
+            retaken = ", ".join(
+                f"{name} {'/'.join(map(_percent, each['cell']))}" for name, each in found["retaken"].items()
+            )
+            series = found["retaken"]["median"]["series"]
+            lines += table_lines(rows, left=(0, 1))
+            lines.append(f"marked as disturbed: {shares}")
+            lines.append(f"ten undisturbed to the next ten beside burners ({series} series; no criterion): {retaken}")
+            lines.append("")
     lines.append(CRITERION)
     for rule, best in result["best"].items():
         wins = sorted(((share, name) for name, share in best["wins"].items() if share >= 0.05), reverse=True)

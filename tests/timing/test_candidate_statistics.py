@@ -83,7 +83,8 @@ def made_up(folder: Path) -> bench.Recording:
     return bench.read_recording(path)
 
 
-def test_report_finds_what_was_put_in(tmp_path: Path) -> None:
+def test_report_finds_what_was_put_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "RESAMPLES", 20)
     result = bench.report([made_up(tmp_path)])
     (device,) = result["devices"]
     assert {name: group["kernels"] for name, group in device["groups"].items()} == {
@@ -103,6 +104,9 @@ def test_report_finds_what_was_put_in(tmp_path: Path) -> None:
     # The short kernel is not disturbed: only the long one differs, and the maximum over both is its.
     assert device["groups"]["below 0.2 ms"]["all"]["median"]["quiet, 50 ms"] == pytest.approx([0] * 3)
     assert device["groups"]["all kernels"]["all"]["median"]["quiet, 50 ms"][2] == pytest.approx(math.log(2))
+    # Of the long kernel only 16 samples are undisturbed beside the first burner: three series have twice ten.
+    retaken = device["groups"]["all kernels"]["retaken"]["median"]
+    assert retaken == {"series": 3, "cell": pytest.approx([0] * 3)}
     assert result["best"]["all"]["name"] not in {"mean", "median"}
     assert "lower quartile" in "\n".join(bench.lines_of(result))
     json.dumps(result)
