@@ -14,14 +14,13 @@ import pytest
 from failing_kernels import good
 from perflex import Device, TimingOptions
 from perflex.features import SizedKernel
-from perflex.store import records
 from perflex.timing.executors import worker as executor_worker
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.isolation import affinity
 from perflex.timing.isolation.affinity import Affinity, affinity_of
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.isolation.process import WorkerProcess
-from perflex.timing.key import measurement_key, with_affinity
+from perflex.timing.key import MeasurementKey, measurement_key, with_affinity
 from perflex.timing.launch.backend import RunLimits
 from perflex.timing.measuring import measure
 from support.building import built
@@ -149,7 +148,7 @@ def test_the_process_gets_the_variables(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_samples_with_and_without_a_setting_are_apart() -> None:
-    key = records.MeasurementKey("k", (), "d", "v", "scheme=1 warmups=1 a=0.5")
+    key = MeasurementKey("k", (), "d", "v", "scheme=1 warmups=1 a=0.5")
     pinned = with_affinity(key, "POCL_AFFINITY=1")
     assert pinned.conditions == "scheme=1 warmups=1 a=0.5 affinity=POCL_AFFINITY=1"
     assert with_affinity(pinned, "POCL_AFFINITY=0").conditions.endswith("a=0.5 affinity=POCL_AFFINITY=0")

@@ -10,10 +10,9 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex.store.records import SystemActivity
 from perflex.timing.launch import clock_watch as module
 from perflex.timing.launch.backend import LaunchTimes
-from perflex.timing.launch.clock_watch import clock_watch, opencl_bus_ids
+from perflex.timing.launch.clock_watch import SystemActivity, clock_watch, opencl_bus_ids
 from perflex.timing.launch.cuda import CudaBackend
 from perflex.timing.launch.opencl import OpenCLBackend
 from support.building import built
@@ -38,7 +37,7 @@ class FakeNvml(ModuleType):
     class NVMLError(Exception):
         pass
 
-    class NVMLError_FunctionNotFound(NVMLError):  # noqa: N801, N818 - nvidia-ml-py's name
+    class NVMLError_FunctionNotFound(NVMLError):  # noqa: N801, N818
         pass
 
     def __init__(self) -> None:
