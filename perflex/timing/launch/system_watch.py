@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +17,15 @@ from typing import TYPE_CHECKING
 from perflex.store.records import SystemActivity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _ENOUGH_BYTES = 512
 # Columns of the first line of /proc/stat (proc(5)), in clock ticks.
 _BUSY_COLUMNS = (1, 2, 3, 6, 7)
 _STEAL_COLUMN = 8
+# A thread's processor clock is numbered so in Linux (include/linux/posix-timers.h): the thread's number, inverted,
+# before these bits: of one thread, by the scheduler.
+_THREAD_CLOCK_BITS, _OF_ONE_THREAD, _BY_SCHEDULER = 3, 4, 2
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,9 @@ class _Reading:
     """The state of the counters at one moment, times in seconds; None where the system does not report."""
 
     clock: float
-    processor: float
-    switches: int
+    used: Mapping[str, float] | None
     waits: Mapping[str, float] | None
+    switches: int
     busy: float | None
     stolen: float | None
 
@@ -54,29 +58,27 @@ class SystemWatch:
     def reading(self) -> _Reading:
         """Return the state of all counters now."""
         busy, stolen = self._machine()
-        waits = self._waits()
+        switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+        threads = self._threads()
+        waits = self._waits(threads)
+        used = _processor_times(threads)
         # Last, and first of all at the end: what reading takes is not part of the time between two readings.
-        return _Reading(
-            processor=time.process_time(),
-            switches=resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw,
-            waits=waits,
-            busy=busy,
-            stolen=stolen,
-            clock=time.perf_counter(),
-        )
+        return _Reading(time.perf_counter(), used, waits, switches, busy, stolen)
 
     def activity_since(self, before: _Reading) -> SystemActivity:
         """Return what went on since a reading."""
-        clock, processor = time.perf_counter(), time.process_time()
+        clock = time.perf_counter()
+        used_now = _processor_times(self._threads())
         now = self.reading()
-        waited = None
+        waited = used = None
+        # A thread that was not there before has used and waited as much as it says.
         if before.waits is not None and now.waits is not None:
-            # A thread that was not there before has waited for as long as it says.
             waited = max((wait - before.waits.get(name, 0.0) for name, wait in now.waits.items()), default=0.0)
-        used = processor - before.processor
+        if before.used is not None and used_now is not None:
+            used = sum(seconds - before.used.get(name, 0.0) for name, seconds in used_now.items())
         stolen = None if now.stolen is None or before.stolen is None else max(0.0, now.stolen - before.stolen)
         others = None
-        if now.busy is not None and before.busy is not None:
+        if now.busy is not None and before.busy is not None and used is not None:
             # The machine's counters go on by ticks, this process's do not: the difference may fall below zero.
             others = max(0.0, now.busy - before.busy - used)
         return SystemActivity(
@@ -94,13 +96,16 @@ class SystemWatch:
             os.close(descriptor)
         self._files.clear()
 
-    def _waits(self) -> dict[str, float] | None:
-        """Return by thread how long it has waited for a processor since it began, in seconds."""
+    def _threads(self) -> list[str]:
+        """Return the numbers of this process's threads; none where the system does not list them."""
         try:
             # Not pathlib's iterdir, which takes three times as long.
-            threads = os.listdir(self.proc / "self/task")  # noqa: PTH208
+            return os.listdir(self.proc / "self/task")  # noqa: PTH208
         except OSError:
-            return None
+            return []
+
+    def _waits(self, threads: Sequence[str]) -> dict[str, float] | None:
+        """Return by thread how long it has waited for a processor since it began, in seconds."""
         found = {}
         for thread in threads:
             # Time on a processor and time waiting, in ns, and the number of turns.
@@ -129,3 +134,18 @@ class SystemWatch:
             if name in self._files:
                 os.close(self._files.pop(name))
             return b""
+
+
+def _processor_times(threads: Sequence[str]) -> dict[str, float] | None:
+    """Return by thread how much processor time it has used since it began, in seconds; None where that is not known.
+
+    Thread by thread: the process's own clock leaves out what threads that run just now have used since the scheduler's
+    last tick, which is some milliseconds.
+    """
+    found = {}
+    for thread in threads:
+        number = (~int(thread) << _THREAD_CLOCK_BITS) | _OF_ONE_THREAD | _BY_SCHEDULER
+        # A thread that has ended meanwhile has no clock any more.
+        with suppress(OSError):
+            found[thread] = time.clock_gettime(number)
+    return found or None
