@@ -18,6 +18,7 @@ from perflex.timing.results import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -113,7 +114,7 @@ class _Kept:
         """Do nothing: the outcome says it, too."""
 
 
-def try_device(device: TimedDevice, seconds: float = 10.0) -> DeviceTrials:
+def try_device(device: TimedDevice, seconds: float = 10.0, root: Path | str = "/") -> DeviceTrials:
     """Time some kernels on a device in two or more blocks, each in a process of its own.
 
     Parameters
@@ -121,10 +122,13 @@ def try_device(device: TimedDevice, seconds: float = 10.0) -> DeviceTrials:
     device
         Where to run.
     seconds
-        About how long it may take. A driver that hangs is given up after this time.
+        About how long it may take. A kernel that does not run, or not within its share of the time, is not tried again.
+    root
+        Folder in which ``proc`` and ``sys`` lie.
     """
     start = time.perf_counter()
-    before = read_counters()
+    before = read_counters(root)
+    jobs = list(_jobs())
     blocks: list[tuple[Measured, Mapping[str, list[Sample]]]] = []
     failures: list[str] = []
     share = seconds / _FEWEST_BLOCKS
@@ -135,19 +139,21 @@ def try_device(device: TimedDevice, seconds: float = 10.0) -> DeviceTrials:
             break
         kept = _Kept()
         try:
-            outcomes = measure(_jobs(), device, _options(max(1.0, min(share, left)), len(blocks)), recorder=kept)
+            outcomes = measure(jobs, device, _options(max(1.0, min(share, left)), len(blocks)), recorder=kept)
         except PerflexError as error:
             # The device is lost, so that no other kernel can be timed either.
             failures.append(error.message)
             break
         blocks.append((outcomes, kept.samples))
         failures += [outcome.reason for outcome in outcomes if not isinstance(outcome, Timing)]
-        if not outcomes.timings:
+        timed = {timing.label for timing in outcomes.timings}
+        jobs = [job for job in jobs if job.label in timed]
+        if not jobs:
             break
     return DeviceTrials(
         trials=_trials(blocks),
         drift=max((outcomes.drift.size for outcomes, _ in blocks if outcomes.drift.found), default=1.0),
-        load=between(before, read_counters()),
+        load=between(before, read_counters(root)),
         failures=tuple(dict.fromkeys(failures)),
         seconds=time.perf_counter() - start,
     )
@@ -160,8 +166,9 @@ def _options(share: float, block: int) -> TimingOptions:
         min_trials=4,
         precision=0.0,
         budget_s=_LAUNCHING * share / len(_TRIALS),
-        limit_s=share,
-        build_limit_s=share,
+        # They end hangs. Compilers take seconds beside other work, also at a first launch, and that is no failure.
+        limit_s=max(4.0, share),
+        build_limit_s=max(8.0, share),
         seed=block,
     )
 
@@ -225,7 +232,7 @@ def two_heaps(values: NDArray[np.float64]) -> Heaps | None:
 def repeatability(trials: Sequence[Trial]) -> dict[str, float]:
     """Return for each kernel by which fraction its reported time differs from one block to the next, the median.
 
-    Kernels that were timed in one block only are left out.
+    Kernels that were timed in one block only are left out. Relative to the shorter one of two times.
     """
     found = {}
     for trial in trials:

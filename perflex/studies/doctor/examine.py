@@ -110,7 +110,7 @@ def examine(
             left_out.append(str(device))
             continue
         report(str(device))
-        tried.append((device, try_device(device, max(share, _LEAST_S))))
+        tried.append((device, try_device(device, max(share, _LEAST_S), root)))
     findings = system_findings(system, _together([found.load for _, found in tried]))
     reports = []
     for device, found in tried:
