@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 REPEATABILITY_LIMIT = 0.15
 """Fraction by which kernels' reported times may differ from one half of the samples to the other, the median."""
-# Of this share of disturbed samples on, results rest on few others.
-_MANY_DISTURBED = 0.25
+MANY_DISTURBED = 0.25
+"""Share of disturbed samples from which on there is something to say: results rest on the others."""
 _WHAT_TO_DO = "'perflex doctor' says what disturbs this machine"
 
 
@@ -39,7 +39,7 @@ def doubts(calibration: CalibrationRecord) -> list[str]:
     if not is_repeatable(calibration):
         found.append(f"{_how_bad(calibration)}; {_WHAT_TO_DO}")
     disturbed, samples = (calibration.options.get(name) or 0 for name in ("disturbed_samples", "samples"))
-    if samples and disturbed >= _MANY_DISTURBED * samples:
+    if samples and disturbed >= MANY_DISTURBED * samples:
         found.append(f"{disturbed} of {samples} samples were disturbed by other work on the machine; {_WHAT_TO_DO}")
     return found
 

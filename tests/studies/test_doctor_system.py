@@ -132,7 +132,7 @@ def idle(**changed: float) -> ReportedSystem:
 @pytest.mark.parametrize(
     ("system", "check", "state", "words"),
     [
-        (idle(busy=0.09), "other load", "good", "0.1 of 4 processors"),
+        (idle(busy=0.09), "other load", "good", "0.09 of 4 processors"),
         (idle(busy=0.9), "other load", "poor", "other processes use 0.9 of 4 processors"),
         (idle(busy=2.0), "other load", "bad", "2.0 of 4 processors"),
         # Half of a single processor is half of the machine.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -230,15 +231,16 @@ def two_heaps(values: NDArray[np.float64]) -> Heaps | None:
 
 
 def repeatability(trials: Sequence[Trial]) -> dict[str, float]:
-    """Return for each kernel by which fraction its reported time differs from one block to the next, the median.
+    """Return for each kernel by which fraction its reported time differs from one block to another.
 
-    Kernels that were timed in one block only are left out. Relative to the shorter one of two times.
+    It is the median over all pairs of blocks, relative to the shorter time; steps from each block to the next would
+    pass over a change that stays. Kernels that were timed in one block only are left out.
     """
     found = {}
     for trial in trials:
-        steps = np.abs(np.diff(np.log(trial.seconds)))
-        if len(steps):
-            found[trial.name] = float(np.expm1(np.median(steps)))
+        pairs = list(combinations(trial.seconds, 2))
+        if pairs:
+            found[trial.name] = float(np.median([max(pair) / min(pair) for pair in pairs])) - 1
     return found
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.acceptance import REPEATABILITY_LIMIT
+from perflex.calibration.acceptance import MANY_DISTURBED, REPEATABILITY_LIMIT
 from perflex.studies.doctor.device import (
     LAUNCH,
     common_change,
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 _LAUNCH_POOR_S = 2e-4
 _REPEATABILITY_POOR = 0.03
 _DRIFT_POOR = 0.03
-_DISTURBED_POOR, _DISTURBED_BAD = 0.1, 0.75
-_TAKEN = "something else takes the device's time: end other processes, or see the machine's checks above"
-_TAKEN_GPU = "something else uses the GPU: end it (nvidia-smi lists processes), or wait"
+_NO_CHANGE = 0.001
+_DISTURBED_BAD = 0.75
+_TAKEN = "end other processes, and see the checks of the machine"
+_TAKEN_GPU = "end what else uses the GPU (nvidia-smi lists processes), or wait"
 
 
 def device_findings(found: DeviceTrials, kind: str = "cpu") -> tuple[Finding, ...]:
@@ -106,7 +107,7 @@ def _heaps(kernels: Sequence[Trial], taken: str) -> Finding:
         f"{percent(heaps.share)} of the times are {heaps.ratio:.1f} times as long as the others "
         f"({name}; {len(known)} of {len(kernels)} kernels)"
     )
-    return Finding(check, "poor", found, f"part of the time the device has only part of itself; {taken}")
+    return Finding(check, "poor", found, f"part of the time the device has only a part of its cores; {taken}")
 
 
 def _drift(found: DeviceTrials, kernels: Sequence[Trial], kind: str) -> Finding:
@@ -114,7 +115,10 @@ def _drift(found: DeviceTrials, kernels: Sequence[Trial], kind: str) -> Finding:
     change = common_change(kernels or found.trials)
     size = max(found.drift, change, 1 / change) - 1
     state = graded(size, _DRIFT_POOR, REPEATABILITY_LIMIT)
-    words = f"all kernels became {percent(abs(change - 1))} {'slower' if change > 1 else 'faster'} from block to block"
+    words = "kernels took as long in the last block as in the first"
+    if abs(change - 1) >= _NO_CHANGE:
+        way = "slower" if change > 1 else "faster"
+        words = f"all kernels became {percent(abs(change - 1))} {way} from the first block to the last"
     if found.drift > 1:
         words += f", reference kernels varied by {percent(found.drift - 1)}"
     cause = "clock or memory of the device change with heat or other load"
@@ -128,7 +132,7 @@ def _disturbed(kernels: Sequence[Trial]) -> Finding:
     if share is None:
         return Finding(check, "unknown", "the system does not report how long the device's threads wait")
     found = f"{percent(share)} of the samples: threads of the device waited for a processor"
-    state = graded(share, _DISTURBED_POOR, _DISTURBED_BAD)
+    state = graded(share, MANY_DISTURBED, _DISTURBED_BAD)
     return Finding(check, state, found, "" if state == "good" else "end other processes or wait")
 
 

@@ -61,7 +61,9 @@ def _others(idle: Interference) -> Finding:
     check = "other load"
     if idle.busy is None or idle.processors is None:
         return Finding(check, "unknown", "the system does not report who uses its processors")
-    found = f"other processes use {idle.busy:.1f} of {idle.processors} processors"
+    # Next to nothing is not to look like a tenth, which is said to be too much.
+    digits = 1 if idle.busy >= _OTHERS_POOR else 2
+    found = f"other processes use {idle.busy:.{digits}f} of {idle.processors} processors"
     state = graded(idle.busy, _OTHERS_POOR, max(_OTHERS_POOR, _OTHERS_BAD * idle.processors))
     return Finding(check, state, found, "" if state == "good" else "end them or wait")
 
