@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.calibration.acceptance import warn_of_doubts
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.calibration_file import fitted_rows
 from perflex.calibration.gathering import Measuring, gather, target_on
@@ -98,7 +99,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     Returns
     -------
     Calibration
-        Parameters with units and uncertainties, the device's facts, and how they were obtained.
+        Parameters with units and uncertainties, the device's facts, and how they were obtained. Where the times repeat
+        so badly that ``perflex calibrate`` would not write its file, a `PerflexWarning` says so; ``save`` writes it.
 
     Raises
     ------
@@ -155,11 +157,11 @@ def calibration_from_table(
     nonnegative: bool = True,
     fit: FitResult | None = None,
 ) -> Calibration:
-    """Fit the model to values gathered before, unless that was done; arguments and errors as `calibrate`."""
+    """Fit the model to values gathered before, unless that was done; arguments, warnings, errors as `calibrate`."""
     if fit is None:
         scaled = scale_features_by_output(table) if relative else table
         fit = fit_model(model, scaled, nonnegative=nonnegative)
-    return Calibration(
+    found = Calibration(
         model=model,
         fit=fit,
         device=_facts(device),
@@ -173,6 +175,8 @@ def calibration_from_table(
         machine=table.machine,
         table=fitted_rows(model, table, scaled=fit.scaled),
     )
+    warn_of_doubts(found)
+    return found
 
 
 def _noise_floor(table: FeatureTable) -> float | None:

@@ -13,6 +13,7 @@ from perflex.cli.compare import compare
 from perflex.cli.demo import demo
 from perflex.cli.devices import devices
 from perflex.cli.diagnose import diagnose
+from perflex.cli.doctor import doctor
 from perflex.cli.evaluate import evaluate
 from perflex.cli.features import features
 from perflex.cli.layers import layers
@@ -66,6 +67,7 @@ def _options(
 _EXAMPLES: dict[Callable[..., None], str] = {
     demo: "perflex demo --out demo-out",
     devices: "perflex devices --json",
+    doctor: "perflex doctor --device pocl",
     catalog: "perflex catalog matmul_sq",
     features: "perflex features examples/matmul.py:naive n=1056",
     calibrate: "perflex calibrate matmul_sq -o matmul.yaml",

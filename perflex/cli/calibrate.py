@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.options import MachineOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import AcceptNoiseOption, MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from perflex.calibration.calibration import Calibration
+    from perflex.cli.terminal import Terminal
 
 
 class StatisticName(StrEnum):
@@ -65,9 +66,11 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     fixed_sizes: Annotated[
         bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
     ] = False,
+    accept_noise: AcceptNoiseOption = False,
     machine: MachineOption = None,
 ) -> None:
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
+    from perflex.calibration.acceptance import require_repeatable
     from perflex.calibration.calibrating import calibrate as run
     from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
     from perflex.cli.arguments import read_seconds, require_writable_file
@@ -77,6 +80,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     from perflex.models.kernel_sets import measurement_kernels
     from perflex.store.resume import recording
     from perflex.store.store import using_store
+    from perflex.studies.doctor.examine import warn_before_measuring
     from perflex.timing.options import TimingOptions
 
     terminal = terminal_of(context)
@@ -88,6 +92,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     stated = named or not is_wall_time(description.output)
     where = device_of(description.output) if stated else find_device(device or None)
     terminal.remarks.print(f"device: {where}", markup=False)
+    with terminal.warnings_shown():
+        warn_before_measuring(None if dask else where)  # its workers measure elsewhere
     # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
     fewest = min(3 if budget else 5, trials)
     timing = TimingOptions(
@@ -119,7 +125,14 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 executor=cluster,
                 measure_executor=cluster,
             )
-        calibration.save(out)
+    # Outside of what is recorded: a run that is begun again measures anew, and does not go on with disturbed times.
+    if not accept_noise:
+        require_repeatable(calibration, str(out))
+    calibration.save(out)
+    _show(terminal, calibration, scale, out)
+
+
+def _show(terminal: Terminal, calibration: Calibration, scale: float, out: Path) -> None:
     if not terminal.quiet:
         terminal.output.print(_parameters(calibration))
         terminal.output.print("\n".join(_remarks(calibration, scale)), markup=False, soft_wrap=True)

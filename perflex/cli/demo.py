@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.options import AcceptNoiseOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ def demo(
     device: Annotated[str, typer.Option("--device", help="Parts of a device's name; see 'perflex devices'.")] = "",
     sizes: Annotated[str, typer.Option("--sizes", help="Matrix sizes, multiples of 16, joined by commas.")] = "",
     trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 15,
+    accept_noise: AcceptNoiseOption = False,
 ) -> None:
     """Calibrate a matrix multiplication model without timing one, then predict two variants and measure them."""
     from perflex.cli.arguments import require_writable_folder
     from perflex.devices.listing import find_device
     from perflex.studies.demo import run_demo, write_demo
+    from perflex.studies.doctor.examine import warn_before_measuring
     from perflex.studies.evaluation.run import study_timing
 
     terminal = terminal_of(context)
@@ -37,9 +40,12 @@ def demo(
     require_writable_folder(out)
     where = find_device(device or None)
     terminal.remarks.print(f"device: {where}", markup=False)
+    with terminal.warnings_shown():
+        warn_before_measuring(where)
     with terminal.warnings_shown(), terminal.progress("demo:") as progress:
         evaluation = run_demo(where, sizes=chosen, timing=study_timing(trials), progress=progress)
-    paths = write_demo(evaluation, out)
+    with terminal.warnings_shown():
+        paths = write_demo(evaluation, out, accept_noise=accept_noise)
     if not terminal.quiet:
         terminal.output.print(_table(evaluation))
         terminal.output.print("\n".join(_remarks(evaluation, given=bool(chosen))), markup=False, soft_wrap=True)

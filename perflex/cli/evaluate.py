@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.options import AcceptNoiseOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -50,9 +51,11 @@ def evaluate(
         Overlap | None, typer.Option("--model", help="Use this model; by default the calibration data choose one.")
     ] = None,
     trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 15,
+    accept_noise: AcceptNoiseOption = False,
 ) -> None:
     """Calibrate, predict and measure the paper's studies; write tables and pictures."""
     from perflex.cli.arguments import require_writable_folder
+    from perflex.studies.doctor.examine import warn_before_measuring
     from perflex.studies.evaluation.files import write_evaluation
     from perflex.studies.evaluation.run import evaluate_device, study_timing
     from perflex.studies.evaluation.studies import STUDIES
@@ -65,13 +68,16 @@ def evaluate(
     evaluations = []
     for where in _devices(device or [], every=every_device):
         terminal.remarks.print(f"device: {where}", markup=False)
+        with terminal.warnings_shown():
+            warn_before_measuring(where)
         with terminal.warnings_shown(), terminal.progress("evaluate:") as progress:
             evaluations.append(
                 evaluate_device(
                     where, studies, timing=options, model=None if model is None else model.value, progress=progress
                 )
             )
-    paths = write_evaluation(evaluations, out)
+    with terminal.warnings_shown():
+        paths = write_evaluation(evaluations, out, accept_noise=accept_noise)
     _show(terminal, evaluations)
     terminal.output.print("\n".join(str(path) for path in paths), markup=False, soft_wrap=True)
 

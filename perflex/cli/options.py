@@ -15,3 +15,6 @@ RegistersOption = Annotated[
     int | None,
     typer.Option("--registers", min=1, help="32-bit registers per work-item, which may limit residency."),
 ]
+AcceptNoiseOption = Annotated[
+    bool, typer.Option("--accept-noise", help="Write calibrations whose times repeat to worse than 15 %, too.")
+]

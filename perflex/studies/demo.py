@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from perflex.calibration.acceptance import save_if_repeatable
 from perflex.errors import FileFormatError, MeasurementError
 from perflex.studies.evaluation.pictures import draw_study
 from perflex.studies.evaluation.run import evaluate_device
@@ -148,8 +149,11 @@ def demo_summary(evaluation: DeviceEvaluation) -> dict[str, Any]:
     }
 
 
-def write_demo(evaluation: DeviceEvaluation, folder: Path) -> list[Path]:
+def write_demo(evaluation: DeviceEvaluation, folder: Path, *, accept_noise: bool = False) -> list[Path]:
     """Write ``table.csv``, ``matmul.png``, ``calibration.yaml`` and ``summary.json`` into a folder; return their paths.
+
+    A calibration whose times do not repeat (`perflex.calibration.acceptance`) is not written unless `accept_noise` says
+    so; a `PerflexWarning` tells.
 
     Raises
     ------
@@ -171,5 +175,6 @@ def write_demo(evaluation: DeviceEvaluation, folder: Path) -> list[Path]:
     except OSError as error:
         msg = f"cannot write the demo's results to {folder}: {error.strerror or error}"
         raise FileFormatError(msg, path=folder) from error
-    result.calibrations[result.model].save(calibration)
+    if not save_if_repeatable(result.calibrations[result.model], calibration, accept_noise=accept_noise):
+        paths.remove(calibration)
     return paths

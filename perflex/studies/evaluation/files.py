@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.studies.evaluation.pictures import draw_overlap, draw_steps, draw_study
 from perflex.studies.evaluation.report import report_text
+from perflex.calibration.acceptance import save_if_repeatable
 from perflex.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ PARAMETERS = (
 CHOICES = ("device", "study", "chosen", "best_in_hindsight", "error_chosen", "error_best", "reason")
 
 
-def write_evaluation(evaluations: Sequence[DeviceEvaluation], folder: Path) -> list[Path]:
+def write_evaluation(
+    evaluations: Sequence[DeviceEvaluation], folder: Path, *, accept_noise: bool = False
+) -> list[Path]:
     """Write tables, pictures, calibrations and ``report.md`` into a folder.
 
     Parameters
@@ -36,6 +39,9 @@ def write_evaluation(evaluations: Sequence[DeviceEvaluation], folder: Path) -> l
         One per device.
     folder
         It exists.
+    accept_noise
+        Whether calibrations are written whose times do not repeat (`perflex.calibration.acceptance`); else a
+        `PerflexWarning` tells which are not.
 
     Returns
     -------
@@ -61,7 +67,7 @@ def write_evaluation(evaluations: Sequence[DeviceEvaluation], folder: Path) -> l
         report.write_text(report_text(evaluations, [path.name for path in pictures]), encoding="utf-8")
         for evaluation in evaluations:
             for result in evaluation.studies:
-                written += _calibrations(evaluation.device, result, folder)
+                written += _calibrations(evaluation.device, result, folder, accept_noise=accept_noise)
     except OSError as error:
         msg = f"cannot write the results to {folder}: {error.strerror or error}"
         raise FileFormatError(msg, path=folder) from error
@@ -140,12 +146,12 @@ def _pictures(evaluations: Sequence[DeviceEvaluation], folder: Path) -> list[Pat
     return paths
 
 
-def _calibrations(device: str, result: StudyResult, folder: Path) -> list[Path]:
+def _calibrations(device: str, result: StudyResult, folder: Path, *, accept_noise: bool) -> list[Path]:
     paths = []
     for model, calibration in result.calibrations.items():
         path = folder / f"calibration_{result.study.name}_{model}_{_slug(device)}.yaml"
-        calibration.save(path)
-        paths.append(path)
+        if save_if_repeatable(calibration, path, accept_noise=accept_noise):
+            paths.append(path)
     return paths
 
 

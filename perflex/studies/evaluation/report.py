@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from perflex.calibration.acceptance import doubts
 from perflex.fit.result import geometric_mean_error
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def _study(result: StudyResult) -> list[str]:
         f"Chosen: **{result.choice.name}** ({result.choice.reason}); best in hindsight: {result.best_in_hindsight}."
         + (f" Used instead, as asked for: {result.model}." if result.model != result.choice.name else ""),
         *failed,
+        *(f"**{doubt[0].upper()}{doubt[1:]}.**" for doubt in doubts(result.calibrations[result.model])),
         "Errors by model:",
         _table(("variant", *models), errors),
         f"Parameters of the model used, {result.model}:",

@@ -1,0 +1,78 @@
+"""Calibrations whose times do not repeat: who says so, and what is not written."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from perflex import Calibration, FeatureTable, Model
+from perflex.calibration.acceptance import doubts, is_repeatable, require_repeatable, save_if_repeatable
+from perflex.calibration.calibrating import calibration_from_table
+from perflex.calibration.record import TimingSummary
+from perflex.errors import CalibrationError, PerflexWarning
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODEL = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch")
+
+
+def calibration(**options: object) -> Calibration:
+    rows = np.array([[2e-6, 1.0], [2.1e-6, 1.0], [1.9e-6, 1.0]])
+    table = FeatureTable("f_cl_wall_time", ("f_cl_wall_time", "f_sync_kernel_launch"), ("a", "b", "c"), rows)
+    made = calibration_from_table(MODEL, table)
+    return replace(made, options={**made.options, **options})
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), 0.0, 0.15])
+def test_times_that_repeat_or_of_which_nothing_is_known_are_accepted(value: float | None, tmp_path: Path) -> None:
+    found = calibration(repeatability=value)
+    assert is_repeatable(found)
+    assert doubts(found) == []
+    require_repeatable(found)
+    assert save_if_repeatable(found, tmp_path / "c.yaml")
+    assert is_repeatable(calibration())
+
+
+def test_times_that_do_not_repeat_are_refused_with_number_limit_and_advice(tmp_path: Path) -> None:
+    found = calibration(repeatability=0.234)
+    words = r"mine.yaml is not written: .* repeat only to 23.4 %, the limit is 15 %; 'perflex doctor' .* --accept-noise"
+    with pytest.raises(CalibrationError, match=words):
+        require_repeatable(found, "mine.yaml")
+    file = tmp_path / "c.yaml"
+    with pytest.warns(PerflexWarning, match=r"c\.yaml is not written") as caught:
+        assert not save_if_repeatable(found, file)
+    assert "earlier run" not in str(caught[0].message)
+    assert not file.exists()
+    assert save_if_repeatable(found, file, accept_noise=True)
+    assert Calibration.load(file).options["repeatability"] == 0.234
+    # What is there is not touched, and it is said whose it is.
+    before = file.read_bytes()
+    with pytest.warns(PerflexWarning, match="the file that is there is of an earlier run"):
+        assert not save_if_repeatable(calibration(repeatability=0.5), file)
+    assert file.read_bytes() == before
+    # Whoever uses the API may save what they like.
+    found.save(file)
+
+
+def test_many_disturbed_samples_are_a_doubt_but_no_reason_to_refuse() -> None:
+    found = calibration(repeatability=0.05, samples=100, disturbed_samples=40)
+    assert is_repeatable(found)
+    (doubt,) = doubts(found)
+    assert doubt.startswith("40 of 100 samples were disturbed")
+    assert doubts(calibration(samples=100, disturbed_samples=4)) == []
+
+
+def test_making_a_calibration_from_noise_warns() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        noisy = calibration()
+    if "repeatability" not in {entry.name for entry in fields(TimingSummary)}:
+        pytest.skip("timing does not tell repeatability")
+    table = replace(noisy.table, timing=TimingSummary(repeatability=0.3))
+    with pytest.warns(PerflexWarning, match="repeat only to 30.0 %"):
+        calibration_from_table(MODEL, table)

@@ -1,0 +1,251 @@
+"""``perflex doctor``, and how the commands that measure warn and refuse by its rule."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from perflex import Calibration, calibrate
+from perflex.__main__ import main
+from perflex.errors import PerflexWarning
+from perflex.studies.demo import write_demo
+from perflex.studies.doctor.system import Interference, ReportedSystem
+from perflex.studies.evaluation.files import write_evaluation
+from perflex.studies.evaluation.run import DeviceEvaluation, Point, StudyResult
+from perflex.studies.evaluation.studies import STUDIES
+from perflex.testing import FakeDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+QUIET = ReportedSystem(
+    online=2, usable=2, idle=Interference(busy=0.0, processors=2, stolen=0.0, throttled=0, waiting=0.0, hot=0)
+)
+BUSY = replace(QUIET, idle=replace(QUIET.idle, busy=0.9))
+
+
+class Cpu(FakeDevice):
+    """A fake device that says it is a CPU, so that the machine's load matters for it."""
+
+    kind = "cpu"
+
+
+def law(label: str, sizes: dict[str, int]) -> float:
+    return 1e-5 + 2e-11 * sizes.get("nelements", 0) * sizes.get("m", 1)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """A made-up machine: what its system reports, and its one device."""
+    made = SimpleNamespace(system=QUIET, devices=[Cpu(law)], asked=[])
+
+    def devices(names: list[str]) -> list[FakeDevice]:
+        made.asked += names
+        return made.devices
+
+    monkeypatch.setattr("perflex.cli.doctor._devices", devices)
+    monkeypatch.setattr("perflex.devices.listing.find_device", lambda _: made.devices[0])
+    monkeypatch.setattr("perflex.studies.doctor.examine.observe_system", lambda *_, **__: made.system)
+    # Of the test machine itself nothing is read.
+    monkeypatch.setattr("perflex.studies.doctor.device.read_counters", lambda *_: SimpleNamespace())
+    monkeypatch.setattr("perflex.studies.doctor.device.between", lambda *_: Interference(stolen=0.0))
+    return made
+
+
+def unsteady() -> Callable[[str, dict[str, int]], float]:
+    """Return a law by which all kernels take half as long again each time they are built."""
+    built: list[str] = []
+
+    def slower(label: str, sizes: dict[str, int]) -> float:
+        built.append(label)
+        return law(label, sizes) * 1.5 ** built.count(label)
+
+    return slower
+
+
+def test_a_machine_that_is_fit(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--seconds", "5", "--device", "mine", "--device", "other"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert machine.asked == ["mine", "other"]
+    assert lines[0] == "this machine"
+    assert "fake device (fake platform): fit to measure on" in lines
+    assert lines[-1] == "fit to measure on"
+    checks = [line.split()[1] for line in lines if line.startswith("  ") and "->" not in line]
+    assert checks == [
+        "processors", "other", "waiting", "steal", "quota", "clock",
+        "launch", "repeatability", "two", "drift", "disturbed",
+    ]  # fmt: skip
+
+
+def test_care_and_what_to_do(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
+    machine.system = BUSY
+    assert main(["doctor", "--seconds", "5"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    (place,) = [number for number, line in enumerate(lines) if "other processes use 0.9 of 2 processors" in line]
+    assert lines[place].split()[0] == "poor"
+    assert lines[place + 1] == "    -> end them or wait"
+    assert lines[-1] == "measure with care"
+
+
+def test_a_machine_that_is_not_fit_as_json(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
+    machine.devices = [Cpu(unsteady())]
+    assert main(["doctor", "--seconds", "5", "--json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert found["verdict"] == "not fit"
+    assert found["machine"]["system"]["idle"]["processors"] == 2
+    (device,) = found["devices"]
+    states = {finding["check"]: finding["state"] for finding in device["findings"]}
+    assert (states["repeatability"], states["launch cost"]) == ("bad", "good")
+    assert min(kernel["repeatability"] for kernel in device["kernels"]) > 0.499
+    assert device["disturbed"] is None
+
+
+def test_a_short_time_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--seconds", "1"]) == 2
+    assert "--seconds" in capfd.readouterr().err
+
+
+@pytest.mark.device
+def test_a_real_device(
+    capfd: pytest.CaptureFixture[str], default_device: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perflex.cli.doctor._devices", lambda _: [default_device])
+    code = main(["doctor", "--seconds", "5", "--json"])
+    found = json.loads(capfd.readouterr().out)
+    # How busy the test machine is, is not for tests to say; but what was looked at is.
+    assert code == (found["verdict"] == "not fit")
+    (device,) = found["devices"]
+    assert [kernel["kernel"] for kernel in device["kernels"]] == [
+        "launch", "arithmetic, short", "arithmetic, long", "memory",
+    ]  # fmt: skip
+    assert all(len(kernel["seconds_by_block"]) >= 2 and kernel["samples"] >= 8 for kernel in device["kernels"])
+    launch, *others = [kernel["seconds_by_block"][0] for kernel in device["kernels"]]
+    assert launch < min(others)
+    assert found["seconds"] < 30
+
+
+def with_repeatability(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+    """Make `perflex calibrate` find times that repeat so badly."""
+
+    def noisy(*words: Any, **named: Any) -> Calibration:
+        found = calibrate(*words, **named)
+        return replace(found, options={**found.options, "repeatability": value})
+
+    monkeypatch.setattr("perflex.calibration.calibrating.calibrate", noisy)
+
+
+CALIBRATE = ["calibrate", "madd_only", "--fixed-sizes", "--store", "off"]
+
+
+def test_calibrate_warns_of_a_busy_machine_before_it_measures(
+    machine: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    machine.system = BUSY
+    assert main([*CALIBRATE, "-o", str(tmp_path / "c.yaml")]) == 0
+    device, warning, *_ = capfd.readouterr().err.splitlines()
+    assert device == "device: fake device (fake platform)"
+    assert warning.startswith("warning: other processes use 0.9 of 2 processors: end them or wait")
+    machine.system = QUIET
+    assert main([*CALIBRATE, "-o", str(tmp_path / "c.yaml")]) == 0
+    assert "other processes" not in capfd.readouterr().err
+
+
+def test_calibrate_refuses_what_does_not_repeat_unless_told_to(
+    machine: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "c.yaml"
+    with_repeatability(monkeypatch, 0.21)
+    assert main([*CALIBRATE, "-o", str(out)]) == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert f"{out} is not written: the measured times repeat only to 21.0 %, the limit is 15 %" in error
+    assert "perflex doctor" in error
+    assert not out.exists()
+    assert main([*CALIBRATE, "-o", str(out), "--accept-noise"]) == 0
+    assert Calibration.load(out).params.keys() == {"p_f32madd"}
+    with_repeatability(monkeypatch, 0.15)
+    assert main([*CALIBRATE, "-o", str(out)]) == 0
+
+
+def test_times_that_scatter_are_refused_from_end_to_end(
+    machine: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "c.yaml"
+    # Up to thirty times the law and more: no statistic of a few such times comes again.
+    machine.devices = [Cpu(law, noise=10.0)]
+    words = [*CALIBRATE, "-o", str(out), "--trials", "6"]
+    assert main([*words, "--accept-noise"]) == 0
+    known = Calibration.load(out).options
+    if known.get("repeatability") is None:
+        pytest.skip("timing does not tell repeatability")
+    assert known["repeatability"] > 0.15
+    out.unlink()
+    assert main(words) == 1
+    assert "is not written" in capfd.readouterr().err
+    assert not out.exists()
+
+
+@pytest.fixture
+def evaluation() -> DeviceEvaluation:
+    """A study's result whose calibration rests on noise; one model, one point of each variant."""
+    from perflex.models import load_model
+    from perflex.models.kernel_sets import measurement_kernels
+
+    description = load_model("madd_only")
+    made = calibrate(
+        description.model(), measurement_kernels(description, 1.0)[:4], device=FakeDevice(law), store="off"
+    )
+    noisy = replace(made, options={**made.options, "repeatability": 0.3})
+    study = replace(STUDIES["matmul"], name="demo", models={"matmul_sq": "matmul_sq"})
+    points = tuple(Point(variant, 96, 1e-3, 0.0, {"matmul_sq": 1e-3}) for variant in study.variants)
+    choice = SimpleNamespace(name="matmul_sq", candidates=(), reason="there is no other")
+    result = StudyResult(study, choice, "matmul_sq", {"matmul_sq": noisy}, points)
+    return DeviceEvaluation("fake", (result,), (), None)
+
+
+def write_one(evaluation: DeviceEvaluation, folder: Path, **how: bool) -> list[Path]:
+    return write_evaluation([evaluation], folder, **how)
+
+
+@pytest.mark.parametrize("write", [write_demo, write_one])
+def test_results_on_noise_are_written_and_their_calibrations_are_not(
+    write: Callable[..., list[Path]], evaluation: DeviceEvaluation, tmp_path: Path
+) -> None:
+    with pytest.warns(PerflexWarning, match=r"calibration.*\.yaml is not written: .* 30\.0 %"):
+        paths = write(evaluation, tmp_path)
+    assert sorted(paths) == sorted(tmp_path.iterdir())
+    assert not list(tmp_path.glob("*.yaml"))
+    assert list(tmp_path.glob("*.csv"))
+    report = tmp_path / "report.md"
+    if report in paths:
+        assert "repeat only to 30.0 %, the limit is 15 %" in report.read_text()
+    accepted = write(evaluation, tmp_path, accept_noise=True)
+    assert len(accepted) == len(paths) + 1
+    assert len(list(tmp_path.glob("*.yaml"))) == 1
+
+
+@pytest.mark.parametrize("words", [["demo"], ["evaluate", "matmul"]])
+def test_demo_and_evaluate_warn_and_pass_on_what_is_accepted(
+    words: list[str],
+    machine: SimpleNamespace,
+    evaluation: DeviceEvaluation,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine.system = BUSY
+    monkeypatch.setattr("perflex.studies.demo.run_demo", lambda *_, **__: evaluation)
+    monkeypatch.setattr("perflex.studies.evaluation.run.evaluate_device", lambda *_, **__: evaluation)
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    shown, remarks = capfd.readouterr()
+    assert "96" in shown or "demo" in shown
+    assert "warning: other processes use 0.9 of 2 processors" in remarks
+    assert "yaml is not written" in remarks
+    assert not list(tmp_path.glob("*.yaml"))
+    assert main([*words, "--out", str(tmp_path), "--accept-noise"]) == 0
+    assert "not written" not in capfd.readouterr().err
+    assert list(tmp_path.glob("*.yaml"))
