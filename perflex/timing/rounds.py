@@ -14,7 +14,7 @@ from perflex.errors import DeviceError, MeasurementError, PerflexError
 from perflex.store.records import Failure, Sample
 from perflex.timing.disturbance import disturbed
 from perflex.timing.drift import reference_count
-from perflex.timing.launch.backend import LaunchTimes
+from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.launch.request import request_for
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.statistics import estimate

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.machines.resources import Resources, most_of, resources_in_log
-from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.launch.building import BoundKernel, build_failure, check_built
 from perflex.timing.launch.cuda_context import CudaContext
+from perflex.timing.launch.launch_times import LaunchTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -15,10 +15,10 @@ from perflex.devices.listing import list_devices
 from perflex.devices.opencl import names_of, opencl_devices
 from perflex.errors import DeviceError, MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
-from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.launch.buffers import BufferPool
 from perflex.timing.launch.building import POOL_SHARE, BoundKernel, build_failure, check_built, memory_failure
 from perflex.timing.launch.clock_watch import clock_watch, opencl_bus_ids
+from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.launch.memory import OpenCLMemory, returns_what_was_written
 from perflex.timing.launch.system_watch import SystemWatch
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.devices.device import Device
-    from perflex.timing.launch.backend import Watch
     from perflex.timing.launch.buffers import Slot
+    from perflex.timing.launch.launch_times import Watch
     from perflex.timing.launch.request import LaunchRequest
 
 # Said by pyopencl where a build fails.

@@ -30,7 +30,7 @@ from perflex.timing.executors.rounds import measure_on
 from perflex.timing.executors.worker import device_here, time_portion
 from perflex.timing.fake import FakeBackend
 from perflex.timing.key import measurement_key
-from perflex.timing.launch.backend import LaunchTimes
+from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
 

@@ -30,7 +30,7 @@ from perflex.timing.executors.dask import DEVICE_RESOURCE
 from perflex.timing.executors.portions import Item, ItemResult, PortionResult
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.key import measurement_key
-from perflex.timing.launch.backend import LaunchTimes
+from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
 
