@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from perflex.errors import MeasurementError
-from perflex.timing.statistics import STATISTICS, Statistic
+
+Statistic: TypeAlias = Literal["median", "mean", "lower_quartile", "minimum"]
+STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,14 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Statistic: TypeAlias = Literal["median", "mean", "lower_quartile", "minimum"]
-STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
+    from perflex.timing.options import Statistic
 
 # Statistics that are quantiles of the distribution of timings; their intervals need to know nothing else of it.
 _QUANTILES = {"median": 0.5, "lower_quartile": 0.25}
@@ -58,7 +57,7 @@ def estimate(samples: NDArray[np.float64], statistic: Statistic, level: float = 
     samples
         Times in seconds in the order taken, shape ``(n,)`` with n at least 1.
     statistic
-        One of `STATISTICS`.
+        One of `perflex.timing.options.STATISTICS`.
     level
         Confidence level of the interval.
     """
@@ -96,7 +95,7 @@ def interval_of(samples: NDArray[np.float64], statistic: Statistic, level: float
     samples
         Times in seconds, shape ``(n,)``.
     statistic
-        One of `STATISTICS`.
+        One of `perflex.timing.options.STATISTICS`.
     level
         Confidence level, between 0 and 1.
 
@@ -132,7 +131,7 @@ def repeatability_of(samples: NDArray[np.float64], statistic: Statistic) -> floa
     samples
         Times in seconds in the order taken, shape ``(n,)``.
     statistic
-        One of `STATISTICS`.
+        One of `perflex.timing.options.STATISTICS`.
 
     Returns
     -------
