@@ -63,8 +63,8 @@ class SoftL1:
     def pseudo_residual(self, residual: Array, parameters: int) -> Array:
         """Return what least squares would have to see for the same estimates with the right variances.
 
-        ``K psi(r) / mean(psi'(r))`` with Huber's correction ``K = 1 + (p/m) var(psi') / mean(psi')**2`` for p parameters
-        and m residuals. They are orthogonal to the model's derivatives as residuals of least squares are.
+        ``K psi(r) / mean(psi'(r))`` with Huber's correction ``K = 1 + (p/m) var(psi') / mean(psi')**2`` for p
+        parameters and m residuals. They are orthogonal to the model's derivatives as residuals of least squares are.
         """
         slope = np.hypot(1.0, residual / self.scale) ** -3.0
         mean = float(np.mean(slope))
