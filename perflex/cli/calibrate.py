@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from perflex.calibration.calibration import Calibration
+
+
+class LossName(StrEnum):
+    """What a fit minimises."""
+
+    SQUARED = "squared"
+    SOFT_L1 = "soft_l1"
 
 
 def calibrate(  # noqa: PLR0913 - one parameter per option
@@ -50,6 +58,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     ] = True,
     minimum: Annotated[bool, typer.Option("--minimum", help="Use the fastest timing, not the median.")] = False,
     allow_negative: Annotated[bool, typer.Option("--allow-negative", help="Let costs become negative.")] = False,
+    loss: Annotated[
+        LossName, typer.Option("--loss", help="What the fit minimises: squares, or soft_l1 that few bad rows move.")
+    ] = LossName.SQUARED,
     fixed_sizes: Annotated[
         bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
     ] = False,
@@ -100,6 +111,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 device=where,
                 timing=timing,
                 nonnegative=not allow_negative,
+                loss=loss.value,
                 machine=machine,
                 progress=progress,
                 budget_s=budget_s,
