@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,6 +11,9 @@ from perflex import Calibration, FeatureTable, Model, diagnose
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.interval import interval_at
 from perflex.errors import FileFormatError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OUTPUT = "f_cl_wall_time_test"
 MODEL = Model(OUTPUT, "p_a * f_thread_groups + p_b * f_waves + p_launch")
@@ -70,7 +73,7 @@ def test_the_file_keeps_the_loss(tmp_path: Path) -> None:
     read = Calibration.load(tmp_path / "c.yaml")
     for name in ("loss", "loss_scale", "robust_deviation", "residual_norm"):
         assert getattr(read.fit, name) == getattr(made.fit, name)
-    at = {name: 1e5 for name in MODEL.input_features()}
+    at = dict.fromkeys(MODEL.input_features(), 100000.0)
     assert interval_at(read, at) == interval_at(made, at)
 
 
