@@ -155,6 +155,8 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
     fit = calibration.fit
     overall = f"geometric mean of relative error {100 * fit.geometric_mean_error:.1f} %"
     lines = [f"{len(fit.kernels)} measurement kernels, {overall}, residual {fit.residual_norm:.3g}"]
+    if fit.loss != "squared":
+        lines.append(f"loss {fit.loss}: rows that are off by more than {100 * (fit.loss_scale or 0):.2g} % count less")
     by_generator: dict[str, list[float]] = {}
     for kernel, error in zip(fit.kernels, fit.relative_errors, strict=True):
         by_generator.setdefault(kernel.partition("(")[0], []).append(error)
