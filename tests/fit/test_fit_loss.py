@@ -66,7 +66,7 @@ def rms(values: np.ndarray) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
-@pytest.mark.parametrize(("model", "moved"), [(LINEAR, 0.02), (OVERLAP, 0.04)], ids=["linear", "overlap"])
+@pytest.mark.parametrize(("model", "moved"), [(LINEAR, 0.02), (OVERLAP, 0.05)], ids=["linear", "overlap"])
 @pytest.mark.parametrize("factors", ["doubled", "halved", "any"])
 def test_three_wrong_rows_in_fifty_move_predictions_little(model: Model, factors: str, moved: float) -> None:
     with warnings.catch_warnings():
@@ -126,7 +126,9 @@ def test_estimates_are_scipys_at_the_same_scale(scaled: bool, seed: int) -> None
 
     scale = fit.loss_scale if scaled else fit.loss_scale / seconds.max()  # type: ignore[operator]
     found = least_squares(residual, [1.1, 0.9, 1.05], loss="soft_l1", f_scale=scale, xtol=1e-15, ftol=1e-15, gtol=1e-15)
-    np.testing.assert_allclose(found.x, 1.0, rtol=2e-6)
+    # Beside what is known of each: in seconds, the launch is next to nothing.
+    deviation = np.array([p.standard_error for p in fit.parameters])
+    assert (np.abs((found.x - 1) * values) < 1e-4 * deviation).all()
 
 
 def test_a_plain_table_has_no_logarithms() -> None:
