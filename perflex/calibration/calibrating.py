@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.expression.model import Model
+    from perflex.fit.loss import Loss
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
     from perflex.machines.machine import Machine
@@ -58,6 +59,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     guess: Mapping[str, float] | None = None,
     recorder: Recorder | None = None,
     measure_executor: Executor | None = None,
+    loss: Loss = "squared",
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
 
@@ -95,6 +97,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         What keeps samples, as for `gather_feature_values`.
     measure_executor
         Where kernels are timed, as for `gather_feature_values`; not with a budget, which decides while it measures.
+    loss
+        What the fit minimises, as for `fit_model`: ``"squared"``, or ``"soft_l1"``, which a few wrong timings do not
+        move.
 
     Returns
     -------
@@ -127,11 +132,11 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
             from perflex.calibration.budget.sequential import measure_within_budget
 
             table, bought = measure_within_budget(
-                model, kernels, budget_s, measuring, guess=guess, relative=relative, nonnegative=nonnegative
+                model, kernels, budget_s, measuring, guess=guess, relative=relative, nonnegative=nonnegative, loss=loss
             )
             spent = bought.facts()
     found = calibration_from_table(
-        model, table, device=where, timing=options, relative=relative, nonnegative=nonnegative
+        model, table, device=where, timing=options, relative=relative, nonnegative=nonnegative, loss=loss
     )
     return replace(found, options={**found.options, **spent})
 
@@ -156,11 +161,12 @@ def calibration_from_table(
     relative: bool = True,
     nonnegative: bool = True,
     fit: FitResult | None = None,
+    loss: Loss = "squared",
 ) -> Calibration:
     """Fit the model to values gathered before, unless that was done; arguments, warnings, errors as `calibrate`."""
     if fit is None:
         scaled = scale_features_by_output(table) if relative else table
-        fit = fit_model(model, scaled, nonnegative=nonnegative)
+        fit = fit_model(model, scaled, nonnegative=nonnegative, loss=loss)
     found = Calibration(
         model=model,
         fit=fit,

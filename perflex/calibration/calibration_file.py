@@ -11,6 +11,7 @@ import numpy as np
 
 from perflex.errors import PerflexError
 from perflex.expression.model import Model
+from perflex.fit.loss import Loss  # noqa: TC001 - msgspec reads the annotations
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
 from perflex.fit.table import FeatureInfo, FeatureTable, scale_features_by_output
 from perflex.fit.units import output_unit
@@ -66,6 +67,10 @@ class _Fit(Fields, frozen=True, kw_only=True, omit_defaults=True):
     residual_norm: _Quantity[Finite, str]
     scaled_by_output: bool
     nonnegative: bool | None = None
+    # Files of earlier versions, and sums of squares, have none of these three.
+    loss: Loss = "squared"
+    loss_scale: _Quantity[Finite, str] | None = None
+    robust_deviation: _Quantity[Finite, str] | None = None
     sub_group_size: _Quantity[int, Literal["work-item"]]
     condition_number: _Quantity[float, Literal["1"]]
     degrees_of_freedom: int
@@ -133,6 +138,9 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
             residual_norm=_Quantity(float(fit.residual_norm), _residual_unit(fit.scaled, model)),
             scaled_by_output=fit.scaled,
             nonnegative=fit.nonnegative,
+            loss=fit.loss,
+            loss_scale=_optional(fit.loss_scale, _residual_unit(fit.scaled, model)),
+            robust_deviation=_optional(fit.robust_deviation, _residual_unit(fit.scaled, model)),
             sub_group_size=_Quantity(fit.sub_group_size, "work-item"),
             condition_number=_Quantity(float(fit.condition_number), "1"),
             degrees_of_freedom=fit.degrees_of_freedom,
@@ -170,6 +178,10 @@ def _parameter(estimate: ParameterEstimate) -> _Parameter:
         estimate.determined,
         None if estimate.rate is None else _Quantity(float(estimate.rate), estimate.rate_unit),
     )
+
+
+def _optional(value: float | None, unit: str) -> _Quantity[float, str] | None:
+    return None if value is None else _Quantity(float(value), unit)
 
 
 def _residual_unit(fit_is_scaled: bool, model: Model) -> str:
@@ -245,9 +257,14 @@ def _read_fit(top: Section, file: _CalibrationFile, model: Model) -> FitResult:
         msg = f"the parameters must be those of the model: {', '.join(names)}"
         raise top.error(msg, "parameters")
     unit = _residual_unit(fit.scaled_by_output, model)
-    if fit.residual_norm.unit != unit:
-        msg = f"the unit must be {unit!r}, not {fit.residual_norm.unit!r}"
-        raise top.error(msg, "fit", "residual_norm", "unit")
+    in_it = {"residual_norm": fit.residual_norm, "loss_scale": fit.loss_scale, "robust_deviation": fit.robust_deviation}
+    for field, quantity in in_it.items():
+        if quantity is not None and quantity.unit != unit:
+            msg = f"the unit must be {unit!r}, not {quantity.unit!r}"
+            raise top.error(msg, "fit", field, "unit")
+    if (fit.loss == "squared") != (fit.loss_scale is None) or not (fit.loss_scale is None or fit.loss_scale.value > 0):
+        msg = f"the loss {fit.loss} has {'no scale' if fit.loss == 'squared' else 'a scale above zero'}"
+        raise top.error(msg, "fit", "loss")
     rows = fit.covariance.rows
     if len(rows) != len(names) or any(len(row) != len(names) for row in rows):
         msg = f"{len(names)} rows of {len(names)} numbers must stand here"
@@ -266,6 +283,9 @@ def _read_fit(top: Section, file: _CalibrationFile, model: Model) -> FitResult:
         fit.undetermined,
         fit.sub_group_size.value,
         fit.nonnegative,
+        fit.loss,
+        None if fit.loss_scale is None else fit.loss_scale.value,
+        None if fit.robust_deviation is None else fit.robust_deviation.value,
     )
 
 

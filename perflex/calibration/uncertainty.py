@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.fit.loss import SoftL1
 from perflex.fit.problem import pose
 
 if TYPE_CHECKING:
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.record import CalibrationRecord
+    from perflex.expression.model import Model
     from perflex.fit.problem import Problem
     from perflex.fit.result import FitResult
+    from perflex.fit.table import FeatureTable
 
     Array = NDArray[np.float64]
 
@@ -48,6 +51,11 @@ class FreedParameter:
     mean_square: float
 
 
+def posed_as_fitted(model: Model, table: FeatureTable, fit: FitResult) -> Problem:
+    """Return the problem that a fit solved, with its loss; errors as `pose`."""
+    return pose(model, table).under(None if fit.loss_scale is None else SoftL1(fit.loss_scale))
+
+
 def vector(fit: FitResult) -> Array:
     """Return the parameters' values, shape ``(n,)``."""
     return np.array(list(fit.values()), dtype=np.float64)
@@ -61,16 +69,25 @@ def free_parameters(fit: FitResult) -> list[int]:
 def residual_deviation(fit: FitResult) -> float:
     """Return the standard deviation of a residual: relative to the output, or in its unit.
 
+    Under a robust loss that of the good rows, which a few wrong ones raise little.
+
     Raises
     ------
     CalibrationError
         There were no more kernels than parameters, so that residuals say nothing.
     """
+    known = fit.robust_deviation
+    freedom = require_spare(fit)
+    return fit.residual_norm / math.sqrt(freedom) if known is None else known
+
+
+def require_spare(fit: FitResult) -> int:
+    """Return how many more kernels than parameters there were; if none, `residual_deviation`'s error."""
     if fit.degrees_of_freedom <= 0:
         cause = f"{len(fit.kernels)} measurement kernels leave nothing over to judge {len(fit)} parameters by"
         msg = f"{cause}; calibrate with more measurement kernels"
         raise CalibrationError(msg)
-    return fit.residual_norm / math.sqrt(fit.degrees_of_freedom)
+    return fit.degrees_of_freedom
 
 
 def student_quantile(probability: float, freedom: int) -> float:
@@ -89,7 +106,7 @@ def predictive_covariance(calibration: CalibrationRecord) -> Array:
     fit = calibration.fit
     covariance = np.nan_to_num(fit.covariance, nan=0.0)
     if calibration.table is not None and fit.at_bound:
-        problem = pose(calibration.model, calibration.table)
+        problem = posed_as_fitted(calibration.model, calibration.table, fit)
         free = free_parameters(fit)
         for index, parameter in enumerate(fit.parameters):
             if parameter.at_bound and (freed := without_bound(problem, fit, free, index)) is not None:
@@ -111,7 +128,7 @@ def without_bound(problem: Problem, fit: FitResult, free: Sequence[int], index: 
     index
         The parameter at its bound.
     """
-    jacobian, residual = problem.jacobian(vector(fit)), problem.residual(vector(fit))
+    jacobian, residual = problem.regression(vector(fit), len(free))
     column = jacobian[:, index]
     direction = np.zeros(len(fit))
     direction[index] = 1.0
@@ -127,7 +144,9 @@ def without_bound(problem: Problem, fit: FitResult, free: Sequence[int], index: 
         return None
     # Frisch, Waugh and Lovell: regression on what is left of a column gives its coefficient beside the other columns.
     value = -float(rest @ residual) / size**2
-    deviation = residual_deviation(fit) / size
+    # Under a loss pseudo-residuals, not the spread of good rows, decide how sure its estimates are.
+    spread = float(np.linalg.norm(residual)) / math.sqrt(require_spare(fit))
+    deviation = (residual_deviation(fit) if problem.loss is None else spread) / size
     return FreedParameter(value, deviation, direction, _mean_square_above_zero(value, deviation))
 
 

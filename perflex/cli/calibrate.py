@@ -31,6 +31,13 @@ class StatisticName(StrEnum):
     minimum = "minimum"
 
 
+class LossName(StrEnum):
+    """What a fit minimises."""
+
+    SQUARED = "squared"
+    SOFT_L1 = "soft_l1"
+
+
 def calibrate(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="A model's YAML file, or the name of a shipped one.")],
@@ -63,6 +70,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
         StatisticName, typer.Option("--statistic", help="What a kernel's time is of its timings.")
     ] = StatisticName.median,
     allow_negative: Annotated[bool, typer.Option("--allow-negative", help="Let costs become negative.")] = False,
+    loss: Annotated[
+        LossName, typer.Option("--loss", help="What the fit minimises: squares, or soft_l1 that few bad rows move.")
+    ] = LossName.SQUARED,
     fixed_sizes: Annotated[
         bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
     ] = False,
@@ -118,6 +128,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 device=where,
                 timing=timing,
                 nonnegative=not allow_negative,
+                loss=loss.value,
                 machine=machine,
                 progress=progress,
                 budget_s=budget_s,
@@ -168,6 +179,8 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
     fit = calibration.fit
     overall = f"geometric mean of relative error {100 * fit.geometric_mean_error:.1f} %"
     lines = [f"{len(fit.kernels)} measurement kernels, {overall}, residual {fit.residual_norm:.3g}"]
+    if fit.loss != "squared":
+        lines.append(f"loss {fit.loss}: rows that are off by more than {100 * (fit.loss_scale or 0):.2g} % count less")
     by_generator: dict[str, list[float]] = {}
     for kernel, error in zip(fit.kernels, fit.relative_errors, strict=True):
         by_generator.setdefault(kernel.partition("(")[0], []).append(error)

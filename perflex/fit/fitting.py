@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from perflex.errors import CalibrationError, PerflexWarning
 from perflex.expression.roles import Roles, find_roles
 from perflex.fit.identify import Identification, ambiguous, covariance, identify
+from perflex.fit.loss import Loss, robust_loss
 from perflex.fit.minimise import minimise
 from perflex.fit.problem import Problem, pose
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
+from perflex.fit.robust import solve_robustly
 from perflex.fit.scaled import Solution
 from perflex.fit.starts import cost_columns, start_points
 from perflex.fit.units import parameter_units
@@ -40,12 +42,14 @@ def fit_model(
     starts: Sequence[Mapping[str, float]] = (),
     on_undetermined: Literal["error", "warn"] = "error",
     max_starts: int = 8,
+    loss: Loss = "squared",
 ) -> FitResult:
     """Fit a model's parameters to measured and counted features.
 
     Minimises the Euclidean norm of the residual (model minus output, each row times ``table.scale`` if that
     is set) by Levenberg-Marquardt with the symbolic Jacobian (paper Section 7.2), from several deterministic
-    starts if the model is not linear in its parameters; the lowest residual wins.
+    starts if the model is not linear in its parameters; the lowest residual wins. With ``loss="soft_l1"`` a few
+    wrong measurements do not move the result: large residuals count in proportion to their size, not its square.
 
     Parameters
     ----------
@@ -65,6 +69,10 @@ def fit_model(
         on it either: it is listed in ``undetermined`` with a warning.
     max_starts
         At most this many automatic starts.
+    loss
+        ``"squared"``, the paper's sum of squares; or ``"soft_l1"``, which a few wrong measurements do not move.
+        Where rows are scaled by their output, that is taken of logarithms of model over output, so that
+        noise does not pull predictions down. Its scale comes from the residuals (`perflex.fit.loss`).
 
     Returns
     -------
@@ -85,13 +93,19 @@ def fit_model(
     if on_undetermined not in {"error", "warn"}:
         msg = f'on_undetermined must be "error" or "warn", not {on_undetermined!r}'
         raise ValueError(msg)
+    if loss not in get_args(Loss):
+        msg = f"loss must be one of {', '.join(get_args(Loss))}, not {loss!r}"
+        raise ValueError(msg)
     problem = pose(model, table)
     roles = find_roles(model.tree)
     points = _starts(problem, roles, starts, max_starts)
     # The sign of any other parameter, such as an exponent or a free offset, is not known.
     bounded = np.array([name in roles.costs or name in (*roles.edges, *roles.shapes) for name in model.params()])
-    solutions = _solve(problem, points, bounded if nonnegative else None)
-    best = _refined(problem, min(solutions, key=lambda solution: solution.norm), bounded if nonnegative else None)
+    held = bounded if nonnegative else None
+    solutions = _solve(problem, points, held)
+    if loss != "squared":
+        problem, solutions = _robust(problem, solutions, points, held)
+    best = _refined(problem, min(solutions, key=lambda solution: solution.norm), held)
     found = _identify(problem, roles, best, solutions)
     best, identification = _judge(problem, roles, best, found, strict=on_undetermined == "error")
     result = replace(_result(problem, roles, table, solutions, best, identification), nonnegative=nonnegative)
@@ -130,10 +144,22 @@ def _solve(
         except ArithmeticError as error:
             causes.append(str(error))
     if not solutions:
-        cause = causes[0] if causes else "the model is not finite at any automatic start"
-        msg = f"the fit of {problem.model.expression!r} cannot begin: {cause}; give starts=[{{parameter: value}}]"
-        raise CalibrationError(msg, model=problem.model)
+        raise _no_beginning(problem, causes[0] if causes else "the model is not finite at any automatic start")
     return solutions
+
+
+def _no_beginning(problem: Problem, cause: str) -> CalibrationError:
+    msg = f"the fit of {problem.model.expression!r} cannot begin: {cause}; give starts=[{{parameter: value}}]"
+    return CalibrationError(msg, model=problem.model)
+
+
+def _robust(
+    problem: Problem, ends: list[Solution], points: list[NDArray[np.float64]], nonnegative: NDArray[np.bool_] | None
+) -> tuple[Problem, list[Solution]]:
+    try:
+        return solve_robustly(problem, ends, points, nonnegative)
+    except ArithmeticError as error:
+        raise _no_beginning(problem, str(error)) from error
 
 
 def _refined(problem: Problem, rough: Solution, nonnegative: NDArray[np.bool_] | None) -> Solution:
@@ -166,11 +192,12 @@ def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[So
     considered = [i for i in range(len(length)) if not decided[i]]
     found = identify(best.jacobian, reference, considered)
     free = [i for i in considered if i not in found.undetermined and not best.at_bound[i]]
+    jacobian, residual = problem.regression(best.x, len(free))
     allowed = _as_good(problem, best)
     flat = ambiguous(
         best.x,
         [solution.x for solution in solutions if solution.norm <= allowed],
-        np.sqrt(np.diag(covariance(best.jacobian, best.residual, free))),
+        np.sqrt(np.diag(covariance(jacobian, residual, free))),
         lambda x: float(np.linalg.norm(problem.residual(x))),
         allowed,
     )
@@ -245,7 +272,7 @@ def _result(
     undetermined = found.undetermined
     determined = [i for i in range(len(names)) if i not in undetermined and not best.at_bound[i]]
     # Parameters that nothing determines, or that a bound holds, use up no degrees of freedom and have no covariance.
-    matrix = covariance(best.jacobian, best.residual, determined)
+    matrix = covariance(*problem.regression(best.x, len(determined)), determined)
     units = parameter_units(names, roles, problem.model.output_feature, table.info)
     estimates = []
     for index, name in enumerate(names):
@@ -278,18 +305,23 @@ def _result(
         # Ends of rough runs beside the refined one: `_SAME_OPTIMUM` is far above the rough tolerance.
         sum(solution.norm <= _as_good(problem, best) for solution in solutions),
     )
+    plain = problem.plain_residual(best.x)
+    freedom = len(plain) - len(determined)
     return FitResult(
         tuple(estimates),
-        best.norm,
+        float(np.linalg.norm(plain)),
         table.scale is not None,
         problem.kernels,
         tuple(map(float, errors)),
         status,
         matrix,
         found.condition_number,
-        len(problem.kernels) - len(determined),
+        freedom,
         tuple(names[i] for i in undetermined),
         table.sub_group_size,
+        loss="squared" if problem.loss is None else "soft_l1",
+        loss_scale=None if problem.loss is None else problem.loss.scale,
+        robust_deviation=None if problem.loss is None else robust_loss(plain, freedom, 0.0)[1],
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +15,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.expression.model import Model
+    from perflex.fit.loss import SoftL1
     from perflex.fit.table import FeatureTable
+
+# Below this share of the output the logarithm goes on as its tangent: it has no value at zero and below, where the
+# way to the minimum may lead. No kernel whose prediction is worth anything lies there.
+_LEAST_RATIO = 1e-3
+# Scaling by the output is told from other factors to rounding.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Residuals of a model over the rows of a table (paper Section 7.2).
+    """Residuals of a model over the rows of a table (paper Section 7.2), as its loss sees them.
+
+    Least squares takes model minus output, times the weight. A loss takes that, too, or, where rows are divided by
+    their output, the logarithm of their ratio: a ratio of measured outputs to half and to double is then as far off
+    either way, so that noise in the output does not pull predictions down.
 
     Attributes
     ----------
@@ -33,6 +45,8 @@ class Problem:
         Values of the output feature, shape ``(m,)``.
     weight
         Factor on each row's residual, shape ``(m,)``.
+    loss
+        What is minimised; None for the sum of squares.
     """
 
     model: Model
@@ -40,6 +54,7 @@ class Problem:
     inputs: dict[str, NDArray[np.float64]]
     output: NDArray[np.float64]
     weight: NDArray[np.float64]
+    loss: SoftL1 | None = None
 
     @property
     def parameters(self) -> list[str]:
@@ -59,15 +74,59 @@ class Problem:
         """Return the model's output for each row, shape ``(m,)``."""
         return as_column(self.model.compiled.value(self.values(x)), len(self.kernels))
 
+    @cached_property
+    def logarithmic(self) -> bool:
+        """Whether residuals under a loss are logarithms: rows are divided by their output, which is positive."""
+        return bool((self.output > 0).all()) and bool(np.all(np.abs(self.weight * self.output - 1) <= _ROUNDING))
+
+    def under(self, loss: SoftL1 | None) -> Problem:
+        """Return the same problem with another loss."""
+        return replace(self, loss=loss)
+
     def residual(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weighted residual, shape ``(m,)``."""
-        residual: NDArray[np.float64] = self.weight * (self.predict(x) - self.output)
-        return residual
+        """Return the residual whose sum of squares is minimised, shape ``(m,)``."""
+        if self.loss is None:
+            residual: NDArray[np.float64] = self.weight * (self.predict(x) - self.output)
+            return residual
+        return self.loss.signed_root(self.plain_residual(x))
 
     def jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return its derivatives, shape ``(m, n)``."""
+        if self.loss is None:
+            return self._derivatives(x, self.weight)
+        slope = self.loss.slope_of_root(self.plain_residual(x))
+        return self._derivatives(x, slope * self._slope_of_plain(x))
+
+    def plain_residual(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what the loss is taken of, shape ``(m,)``: without a loss, the residual itself."""
+        if self.loss is None or not self.logarithmic:
+            residual: NDArray[np.float64] = self.weight * (self.predict(x) - self.output)
+            return residual
+        ratio = self.predict(x) / self.output
+        low = ratio < _LEAST_RATIO
+        tangent = np.log(_LEAST_RATIO) + (ratio / _LEAST_RATIO - 1)
+        logarithm: NDArray[np.float64] = np.where(low, tangent, np.log(np.where(low, 1.0, ratio)))
+        return logarithm
+
+    def regression(self, x: NDArray[np.float64], used: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return Jacobian and residual of the linear least-squares problem with the same estimates and variances.
+
+        At a solution from which `used` parameters were determined; under a loss its pseudo-residuals.
+        """
+        residual = self.plain_residual(x)
+        jacobian = self._derivatives(x, self._slope_of_plain(x))
+        return jacobian, residual if self.loss is None else self.loss.pseudo_residual(residual, used)
+
+    def _slope_of_plain(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the derivative of each plain residual by the model's value, shape ``(m,)``."""
+        if self.loss is None or not self.logarithmic:
+            return self.weight
+        slope: NDArray[np.float64] = 1.0 / np.maximum(self.predict(x), _LEAST_RATIO * self.output)
+        return slope
+
+    def _derivatives(self, x: NDArray[np.float64], factor: NDArray[np.float64]) -> NDArray[np.float64]:
         rows = len(self.kernels)
-        jacobian: NDArray[np.float64] = self.weight[:, None] * self.model.compiled.derivatives(self.values(x), rows)
+        jacobian: NDArray[np.float64] = factor[:, None] * self.model.compiled.derivatives(self.values(x), rows)
         return jacobian
 
 

@@ -14,6 +14,8 @@ from perflex.text_table import table_lines
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from perflex.fit.loss import Loss
+
 _LEAST_ERROR = 1e-6
 
 
@@ -114,7 +116,8 @@ class FitResult(Mapping[str, float]):
         One estimate per parameter, in the model's order.
     residual_norm
         Euclidean norm of the residual at the solution (paper Section 7.2); of relative errors if the table
-        was scaled by its output, else in the output's unit.
+        was scaled by its output, else in the output's unit. Under the loss soft_l1 that is the norm of what the
+        loss was taken of: logarithms of predicted over measured if the table was scaled by its output.
     scaled
         Whether it was.
     kernels, relative_errors
@@ -134,6 +137,13 @@ class FitResult(Mapping[str, float]):
     nonnegative
         Whether costs, edges and hidden fractions were kept at or above zero; None where that is not known, as
         in files of earlier versions.
+    loss
+        What was minimised, as for `fit_model`.
+    loss_scale
+        Size of residual beyond which the loss grows in proportion; None for the sum of squares.
+    robust_deviation
+        Standard deviation of the residuals that is right where they are normal, and that a few wrong rows raise
+        little (Huber's Proposal 2); None for the sum of squares, or where it is not known.
     """
 
     parameters: tuple[ParameterEstimate, ...]
@@ -148,6 +158,9 @@ class FitResult(Mapping[str, float]):
     undetermined: tuple[str, ...] = ()
     sub_group_size: int = 32
     nonnegative: bool | None = None
+    loss: Loss = "squared"
+    loss_scale: float | None = None
+    robust_deviation: float | None = None
 
     def __getitem__(self, name: str) -> float:
         """Return the value of a parameter."""
@@ -204,6 +217,7 @@ class FitResult(Mapping[str, float]):
             rows.append((p.name, f"{p.value:.6g}", f"{p.standard_error:.2g}", p.unit or "?", rate, p.flags))
         lines = table_lines(rows, left={0, 3, 4, 5})
         kind = "relative residual" if self.scaled else "residual"
+        kind += "" if self.loss == "squared" else f" ({self.loss})"
         lines.append(
             f"{kind} {self.residual_norm:.4g} over {len(self.kernels)} kernels, "
             f"geometric mean of relative error {100 * self.geometric_mean_error:.3g} %, "

@@ -110,13 +110,17 @@ measurement_kernels:
   - tags: [empty, "ngroups:16"]
 """)
     out = tmp_path / "c.yaml"
-    code, text, _ = run(capfd, "calibrate", str(model), "-o", str(out), "--trials", "3", "--fixed-sizes")
+    code, text, _ = run(
+        capfd, "calibrate", str(model), "-o", str(out), "--trials", "3", "--fixed-sizes", "--loss", "soft_l1"
+    )
     assert code == 0
     assert "p_madd" in text
     assert "noise floor" in text
     assert str(out) in text.replace("\n", "")
     loaded = Calibration.load(out)
     assert loaded.params["p_madd"] > 0
+    assert loaded.fit.loss == "soft_l1"
+    assert "loss soft_l1" in text
     assert loaded.device["name"] == default_device.name
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from perflex.calibration.budget.measured import KernelPool
     from perflex.expression.model import Model
+    from perflex.fit.loss import Loss
     from perflex.progress import Progress
     from perflex.timing.options import TimingOptions
 
@@ -67,7 +68,7 @@ class SequentialDesign:
         How kernels are timed.
     budget_s
         Device time in seconds, all batches together.
-    relative, nonnegative
+    relative, nonnegative, loss
         As `perflex.calibrate`.
     """
 
@@ -80,6 +81,7 @@ class SequentialDesign:
         *,
         relative: bool,
         nonnegative: bool,
+        loss: Loss,
     ) -> None:
         self.model = model
         self.pool = pool
@@ -87,6 +89,7 @@ class SequentialDesign:
         self.budget_s = budget_s
         self.relative = relative
         self.nonnegative = nonnegative
+        self.loss = loss
         self.parameters: dict[str, float] = {}
         self.misfit = _FIRST_MISFIT
         roles = find_roles(model.tree)
@@ -234,7 +237,12 @@ class SequentialDesign:
                 # That few kernels leave parameters open is expected here, and no news to the user.
                 warnings.simplefilter("ignore", PerflexWarning)
                 fit = fit_model(
-                    self.model, scaled, nonnegative=self.nonnegative, starts=[rough], on_undetermined="warn"
+                    self.model,
+                    scaled,
+                    nonnegative=self.nonnegative,
+                    starts=[rough],
+                    on_undetermined="warn",
+                    loss=self.loss,
                 )
         except CalibrationError:
             # Too few kernels for a fit as yet: the rescaled guess chooses the next batch.

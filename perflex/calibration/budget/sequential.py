@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from perflex.calibration.gathering import Measuring
     from perflex.expression.model import Model
+    from perflex.fit.loss import Loss
     from perflex.fit.table import FeatureTable
 
 
@@ -81,6 +82,7 @@ def measure_within_budget(
     guess: Mapping[str, float] | None = None,
     relative: bool = True,
     nonnegative: bool = True,
+    loss: Loss = "squared",
 ) -> tuple[FeatureTable, BudgetReport]:
     """Count all kernels, and time those that tell most about the model for their device time.
 
@@ -98,7 +100,7 @@ def measure_within_budget(
         back: which kernels are measured next depends on the timings.
     guess
         Parameter values to choose the first batch with, for those that are known better than roughly.
-    relative, nonnegative
+    relative, nonnegative, loss
         As `perflex.calibrate`.
 
     Returns
@@ -123,7 +125,9 @@ def measure_within_budget(
     jobs = [rows[label] for label in counted.kernels]
     with recording(str(measuring.device), counted.kernels, measuring.recorder) as keeps:
         pool = KernelPool(counted, jobs, measuring.device, None if keeps is None else RecordOnly(keeps))
-        design = SequentialDesign(model, pool, measuring.timing, budget_s, relative=relative, nonnegative=nonnegative)
+        design = SequentialDesign(
+            model, pool, measuring.timing, budget_s, relative=relative, nonnegative=nonnegative, loss=loss
+        )
         design.parameters = rough_parameters(model, counted, guess or {})
         batches, ended = design.run(measuring.progress)
     if not pool.done:

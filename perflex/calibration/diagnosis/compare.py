@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from perflex.calibration.record import CalibrationRecord
     from perflex.expression.model import Model
+    from perflex.fit.loss import Loss
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
 
@@ -62,7 +63,8 @@ def aicc(fit: FitResult) -> float:
 
     ``m log(|r|**2 / m) + 2 k m / (m - k - 1)`` with m kernels and k counting the determined parameters off
     their bound and the residual variance (Hurvich and Tsai, Biometrika 76, 1989; a parameter at a bound uses up no
-    measurement). Lower is better; only differences between fits to the same measurements mean something.
+    measurement). Lower is better; only differences between fits to the same measurements mean something. Under a
+    robust loss ``|r|**2`` is that of good rows, from the robust deviation.
 
     Returns
     -------
@@ -73,13 +75,15 @@ def aicc(fit: FitResult) -> float:
     used = count - fit.degrees_of_freedom + 1
     if count <= used + 1:
         return math.nan
-    if fit.residual_norm == 0:
+    robust = fit.robust_deviation
+    norm = fit.residual_norm if robust is None else robust * math.sqrt(fit.degrees_of_freedom)
+    if norm == 0:
         return -math.inf
-    return count * math.log(fit.residual_norm**2 / count) + 2.0 * used * count / (count - used - 1)
+    return count * math.log(norm**2 / count) + 2.0 * used * count / (count - used - 1)
 
 
 def compare_models(
-    models: Mapping[str, Model], table: FeatureTable, *, nonnegative: bool = True
+    models: Mapping[str, Model], table: FeatureTable, *, nonnegative: bool = True, loss: Loss = "squared"
 ) -> tuple[ModelComparison, ...]:
     """Fit models to the same measurements and compare them.
 
@@ -89,7 +93,7 @@ def compare_models(
         By name.
     table
         Measured outputs and a column for each feature of each model.
-    nonnegative
+    nonnegative, loss
         As for `fit_model`.
 
     Returns
@@ -98,7 +102,7 @@ def compare_models(
         The lowest criterion first, models that could not be fitted last.
     """
     scaled = scale_features_by_output(table)
-    compared = [_compared(name, model, scaled, nonnegative=nonnegative) for name, model in models.items()]
+    compared = [_compared(name, model, scaled, nonnegative=nonnegative, loss=loss) for name, model in models.items()]
     known = [entry.aicc for entry in compared if not math.isnan(entry.aicc)]
     least = min(known, default=math.nan)
     total = sum(_likelihood(value, least) for value in known)
@@ -115,14 +119,14 @@ def compare_models(
     return tuple(sorted(finished, key=lambda entry: math.inf if math.isnan(entry.aicc) else entry.aicc))
 
 
-def _compared(name: str, model: Model, table: FeatureTable, *, nonnegative: bool) -> ModelComparison:
+def _compared(name: str, model: Model, table: FeatureTable, *, nonnegative: bool, loss: Loss) -> ModelComparison:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerflexWarning)  # the comparison is there to tell
-            fit = fit_model(model, table, nonnegative=nonnegative)
+            fit = fit_model(model, table, nonnegative=nonnegative, loss=loss)
     except CalibrationError as error:
         return ModelComparison(name, model, None, reason=error.message)
-    held_out = held_out_by_generator(model, table, nonnegative=nonnegative, start=fit)
+    held_out = held_out_by_generator(model, table, nonnegative=nonnegative, start=fit, loss=loss)
     errors = [error for entry in held_out for error in entry.errors]
     return ModelComparison(
         name, model, fit, aicc(fit), held_out_error=root_mean_square(errors), held_out_kernels=len(errors)
@@ -161,6 +165,8 @@ def _require_same(calibrations: Sequence[tuple[str, CalibrationRecord]]) -> None
             table.kernels == first.kernels
             and np.array_equal(table.values[:, 0], first.values[:, 0])
             and calibration.fit.scaled == calibrations[0][1].fit.scaled
+            # A sum of squares and the spread of good rows are not of one kind.
+            and calibration.fit.loss == calibrations[0][1].fit.loss
         )
         if not same:
             cause = f"{name} and {calibrations[0][0]} were not fitted to the same measurements"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from perflex.expression.model import Model
-    from perflex.fit.result import FitResult
+    from perflex.fit.loss import Loss
     from perflex.fit.table import FeatureTable
 
-# A refit begins where the fit to all kernels ended, and at one point besides.
+# Automatic starts of a refit, beside where the fit to all kernels ended.
 _STARTS = 1
 
 
@@ -71,6 +71,7 @@ def held_out_by_generator(
     nonnegative: bool = True,
     start: Mapping[str, float] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    loss: Loss = "squared",
 ) -> tuple[HeldOut, ...]:
     """Hold out one generator after another.
 
@@ -86,6 +87,8 @@ def held_out_by_generator(
         Parameters of the fit to the whole table, where refits begin; by default they find their own starts.
     progress
         Called with (done, total, generator) as work proceeds.
+    loss
+        As for `fit_model`.
 
     Returns
     -------
@@ -95,13 +98,15 @@ def held_out_by_generator(
     """
     owners = np.array(generators_of(table.kernels, table))
     names = list(dict.fromkeys(owners.tolist()))
+    starts = {} if start is None else {"starts": [start], "max_starts": _STARTS}
+    options = {"nonnegative": nonnegative, "loss": loss, **starts}
     found = []
     for done, name in enumerate(names):
         if progress is not None:
             progress(done, len(names), name)
         own = np.flatnonzero(owners == name).tolist()
         rest = np.flatnonzero(owners != name).tolist()
-        found.append(_held_out(name, model, table.take(rest), table.take(own), nonnegative=nonnegative, start=start))
+        found.append(_held_out(name, model, table.take(rest), table.take(own), options))
     return tuple(found)
 
 
@@ -110,14 +115,14 @@ def _held_out(
     model: Model,
     rest: FeatureTable,
     own: FeatureTable,
-    *,
-    nonnegative: bool,
-    start: Mapping[str, float] | None,
+    options: Mapping[str, Any],
 ) -> HeldOut:
     if not len(rest):
         return HeldOut(name, (), reason="there is no other generator")
     try:
-        fit = _fitted(model, rest, nonnegative=nonnegative, start=start)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PerflexWarning)  # of a fit to a part of the kernels nobody needs to know
+            fit = fit_model(model, rest, **options)
         return HeldOut(name, relative_errors(model, fit, own), fit.undetermined)
     except CalibrationError as error:
         parameters = error.context.get("parameters")
@@ -125,11 +130,3 @@ def _held_out(
         return HeldOut(name, (), concerned, "the others do not determine them" if concerned else error.message)
     except PerflexError as error:  # the refitted model is not finite for these kernels
         return HeldOut(name, (), reason=error.message)
-
-
-def _fitted(model: Model, table: FeatureTable, *, nonnegative: bool, start: Mapping[str, float] | None) -> FitResult:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerflexWarning)  # of a fit to a part of the kernels nobody needs to know
-        if start is None:
-            return fit_model(model, table, nonnegative=nonnegative)
-        return fit_model(model, table, nonnegative=nonnegative, starts=[start], max_starts=_STARTS)

@@ -26,9 +26,14 @@ from perflex.calibration.diagnosis.result import (
     KernelDiagnosis,
     ParameterDiagnosis,
 )
-from perflex.calibration.uncertainty import free_parameters, student_quantile, vector, without_bound
+from perflex.calibration.uncertainty import (
+    free_parameters,
+    posed_as_fitted,
+    student_quantile,
+    vector,
+    without_bound,
+)
 from perflex.errors import CalibrationError
-from perflex.fit.problem import pose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,15 +78,20 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
     problem = linear = None
     held_out: dict[str, HeldOut] = {}
     if table is not None:
-        problem = pose(calibration.model, table)
+        problem = posed_as_fitted(calibration.model, table, fit)
         linear = _linear(calibration, table, problem)
         # By generator, not by kernel: kernels of one generator are so alike that the others would give each away.
         found = held_out_by_generator(
-            calibration.model, table, nonnegative=bool(fit.nonnegative), start=fit, progress=progress
+            calibration.model,
+            table,
+            nonnegative=bool(fit.nonnegative),
+            start=fit,
+            progress=progress,
+            loss=fit.loss,
         )
         held_out = {entry.generator: entry for entry in found}
     owners = generators_of(fit.kernels, table)
-    kernels = _kernels(fit, table, linear, owners)
+    kernels = _kernels(fit, table, problem, linear, owners)
     facts = Diagnosis(
         findings=(),
         parameters=_parameters(fit, problem, linear, owners),
@@ -122,15 +132,23 @@ def _linear(calibration: CalibrationRecord, table: FeatureTable, problem: Proble
         msg = f"{cause}; its parts do not belong together, calibrate again"
         raise CalibrationError(msg, kernel=worst)
     free = free_parameters(fit)
-    jacobian = problem.jacobian(vector(fit))
+    jacobian, pseudo = problem.regression(vector(fit), len(free))
     if not np.isfinite(jacobian).all():
         msg = f"the model {calibration.model.expression!r} has no finite derivatives at its parameters; fit it again"
         raise CalibrationError(msg, model=calibration.model)
-    return LinearFit(jacobian[:, free], problem.residual(vector(fit))) if free else None
+    if not free:
+        return None
+    if problem.loss is None:
+        return LinearFit(jacobian[:, free], pseudo)
+    return LinearFit(jacobian[:, free], problem.plain_residual(vector(fit)), pseudo, fit.robust_deviation)
 
 
 def _kernels(
-    fit: FitResult, table: FeatureTable | None, linear: LinearFit | None, owners: Sequence[str]
+    fit: FitResult,
+    table: FeatureTable | None,
+    problem: Problem | None,
+    linear: LinearFit | None,
+    owners: Sequence[str],
 ) -> tuple[KernelDiagnosis, ...]:
     errors = np.array(fit.relative_errors)
     nothing = np.full(len(errors), np.nan)
@@ -140,8 +158,10 @@ def _kernels(
         spread = nothing if table.spread is None else table.spread
     if linear is not None:
         leverage, studentised, cooks = linear.leverage, linear.studentised, linear.cooks_distance
-        # Residuals of a relative fit are relative errors; others are divided by the output.
+        # Residuals of a relative fit are relative errors, or logarithms; others are divided by the output.
         left_out = linear.left_out if fit.scaled else linear.left_out / measured
+        if problem is not None and problem.loss is not None and problem.logarithmic:
+            left_out = np.expm1(left_out)
     columns = (errors, left_out, measured, measured * (1 + errors), spread, leverage, studentised, cooks)
     return tuple(
         KernelDiagnosis(name, owner, *map(float, row))

@@ -157,11 +157,11 @@ def held_out_logs(calibration: Calibration) -> Array:
         msg = "the calibration's file keeps no measured values; calibrate again, or give measured variants"
         raise CalibrationError(msg)
     start = dict(calibration.params)
-    found = held_out_by_generator(calibration.model, table, start=start)
+    found = held_out_by_generator(calibration.model, table, start=start, loss=calibration.fit.loss)
     if any(part.reason for part in found):
         owners = np.random.default_rng(0).permutation(len(table)) % min(5, len(table))
         parts = replace(table, groups=tuple(f"part {owner}" for owner in owners))
-        found = held_out_by_generator(calibration.model, parts, start=start)
+        found = held_out_by_generator(calibration.model, parts, start=start, loss=calibration.fit.loss)
     # Errors are predicted / measured - 1; a prediction of zero or less has no logarithm.
     ratios = np.array([1 + error for part in found for error in part.errors])
     logs: Array = -np.log(ratios[np.isfinite(ratios) & (ratios > 0)])
