@@ -57,8 +57,7 @@ def disturbed(samples: Sequence[Sample]) -> NDArray[np.bool_]:
     """
     lacking = lacking_seconds(samples)
     duration = np.array([sample.seconds * sample.launches for sample in samples], dtype=np.float64)
-    throttled = np.array([sample.activity is not None and bool(sample.activity.throttled) for sample in samples])
-    found: NDArray[np.bool_] = (lacking > _SHARE * duration + _LEAST_S) | throttled
+    found: NDArray[np.bool_] = (lacking > _SHARE * duration + _LEAST_S) | _throttled(samples)
     return found
 
 
@@ -83,7 +82,14 @@ def usable(samples: Sequence[Sample], fewest: int) -> tuple[NDArray[np.intp], bo
         return clean, False
     duration = np.array([sample.seconds * sample.launches for sample in samples], dtype=np.float64)
     share = lacking_seconds(samples) / np.maximum(duration, 1e-12)
-    return np.sort(np.argsort(share, kind="stable")[: min(fewest, len(samples))]), True
+    # Undisturbed ones before all others; a lowered clock is no lack of processors, but no better.
+    order = np.lexsort((share, _throttled(samples), marked))
+    return np.sort(order[: min(fewest, len(samples))]), True
+
+
+def _throttled(samples: Sequence[Sample]) -> NDArray[np.bool_]:
+    """Return during which samples the device is known to have lowered its clock, shape ``(n,)``."""
+    return np.array([sample.activity is not None and bool(sample.activity.throttled) for sample in samples], dtype=bool)
 
 
 def _use(sample: Sample) -> float:
