@@ -22,6 +22,7 @@ _ENOUGH_BYTES = 512
 # Columns of the first line of /proc/stat (proc(5)), in clock ticks.
 _BUSY_COLUMNS = (1, 2, 3, 6, 7)
 _STEAL_COLUMN = 8
+_MACHINE = "stat"
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,13 @@ class SystemWatch:
         except OSError:
             return None
         found = {}
-        for thread in threads:
+        names = {thread: f"self/task/{thread}/schedstat" for thread in threads}
+        # Nobody asks for threads that have ended: their files would stay open.
+        for name in self._files.keys() - names.values() - {_MACHINE}:
+            os.close(self._files.pop(name))
+        for thread, name in names.items():
             # Time on a processor and time waiting, in ns, and the number of turns.
-            words = self._read(f"self/task/{thread}/schedstat").split()
+            words = self._read(name).split()
             if len(words) == 3:
                 found[thread] = int(words[1]) * 1e-9
         # Kernels without the counters have no such files.
@@ -112,7 +117,7 @@ class SystemWatch:
 
     def _machine(self) -> tuple[float | None, float | None]:
         """Return the time that all processors have worked, and that was stolen from them, in seconds."""
-        words = self._read("stat").split(b"\n", 1)[0].split()
+        words = self._read(_MACHINE).split(b"\n", 1)[0].split()
         if len(words) <= _STEAL_COLUMN or words[0] != b"cpu":
             return None, None
         tick = os.sysconf("SC_CLK_TCK")
