@@ -15,7 +15,7 @@ from perflex.store.records import Sample, SystemActivity
 from perflex.timing.measuring import outcomes_of
 from perflex.timing.results import Timing
 from perflex.timing.rounds import Entry
-from perflex.timing.statistics import estimate, interval_ranks
+from perflex.timing.statistics import interval_ranks
 from perflex.timing.stopping import RISK, level_of_look, looks
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ def test_a_spent_budget_ends_between_looks() -> None:
     assert [entry([0.04] * count).is_known(options) for count in (11, 12)] == [False, True]
 
 
-Draw = "Callable[[np.random.Generator, tuple[int, int]], np.ndarray]"
 # Relative times, and their true median: one-sided noise, skewed, a heavy tail, and two ways in which a kernel runs.
 SHAPES: dict[str, tuple[Callable[[np.random.Generator, tuple[int, int]], np.ndarray], float]] = {
     "one-sided normal": (lambda rng, size: 1 + 0.05 * np.abs(rng.standard_normal(size)), 1 + 0.05 * norm.ppf(0.75)),
@@ -116,18 +115,6 @@ def covered(samples: np.ndarray, ends: np.ndarray, truth: float) -> float:
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
-def naive_coverage(samples: np.ndarray, precision: float, truth: float) -> float:
-    """Return the coverage of intervals of 95 % where every sample is followed by a look."""
-    held = 0
-    for values in samples:
-        for count in range(6, 61):
-            found = estimate(values[:count], "median")
-            if found.known_to(precision) or count == 60:
-                held += found.interval[0] <= truth <= found.interval[1]
-                break
-    return held / len(samples)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_keep_their_word_though_timing_ends_when_they_are_narrow(shape: str) -> None:
     check_coverage(shape, kernels=300, seed=1)
@@ -148,11 +135,3 @@ def check_coverage(shape: str, kernels: int, seed: int) -> None:
     assert len(set(ends)) >= 3
     standard_error = math.sqrt(0.05 * 0.95 / kernels)
     assert covered(samples, ends, 1e-3 * truth) >= 0.95 - 2 * standard_error
-
-
-@pytest.mark.slow
-def test_a_look_after_every_sample_breaks_it() -> None:
-    for shape, (draw, truth) in SHAPES.items():
-        samples = 1e-3 * draw(np.random.default_rng(3), (500, 60))
-        found = naive_coverage(samples, PRECISIONS[shape], 1e-3 * truth)
-        print(shape, found)
