@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflex.store.records import Sample, SystemActivity
 from perflex.timing.disturbance import disturbed, lacking_seconds, usable
+from support.timing_samples import Sample, SystemActivity
 
 # A kernel of 10 ms that has two processors to itself.
 QUIET = SystemActivity(elapsed_s=0.01, processor_s=0.02, waited_s=0.0, stolen_s=0.0, others_s=0.0, switches=0)

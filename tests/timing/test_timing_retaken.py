@@ -13,16 +13,16 @@ import pytest
 
 from perflex import TimingOptions
 from perflex.features import SizedKernel
-from perflex.store.records import SystemActivity
 from perflex.testing import FakeDevice
 from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.measuring import measure
 from perflex.timing.rounds import _launches, _midmean
+from support.timing_samples import SystemActivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from perflex.store.records import Failure, MeasurementKey, Sample
+    from support.timing_samples import Failure, MeasurementKey, Sample
 
 KERNEL: Any = None
 

@@ -11,12 +11,12 @@ from scipy.stats import norm, t
 
 from perflex import TimingOptions
 from perflex.features import SizedKernel
-from perflex.store.records import Sample, SystemActivity
 from perflex.timing.measuring import outcomes_of
 from perflex.timing.results import Timing
 from perflex.timing.rounds import Entry
 from perflex.timing.statistics import interval_ranks
 from perflex.timing.stopping import RISK, level_of_look, looks
+from support.timing_samples import Sample, SystemActivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

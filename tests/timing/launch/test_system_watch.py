@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex.store.records import SystemActivity
 from perflex.timing.launch.backend import LaunchTimes
 from perflex.timing.launch.system_watch import SystemWatch
+from support.timing_samples import SystemActivity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
