@@ -62,8 +62,7 @@ def disturbed(samples: Sequence[Sample]) -> NDArray[np.bool_]:
     """
     lacking = lacking_seconds(samples)
     duration = np.array([sample.seconds * sample.launches for sample in samples], dtype=np.float64)
-    throttled = np.array([sample.activity is not None and bool(sample.activity.throttled) for sample in samples])
-    found: NDArray[np.bool_] = (lacking > _SHARE * duration + _LEAST_S) | throttled
+    found: NDArray[np.bool_] = (lacking > _SHARE * duration + _LEAST_S) | _throttled(samples)
     return found
 
 
@@ -102,9 +101,11 @@ def used_samples(samples: Sequence[Sample], full: float) -> tuple[list[Sample], 
     clean = [sample for sample, bad in zip(samples, disturbed(samples), strict=True) if not bad]
     if len(clean) >= min(_ENOUGH, len(samples)):
         return clean, False
+    # A lowered clock cannot be corrected for; its samples count only where there are no others.
+    left = [sample for sample, slow in zip(samples, _throttled(samples), strict=True) if not slow] or list(samples)
     own = max((use for sample in samples if math.isfinite(use := _use(sample))), default=math.nan)
     # Where no sample is long enough to tell what others use, the kernel's own best must do.
-    return [_without_lack(sample, own, full if math.isfinite(full) else own) for sample in samples], True
+    return [_without_lack(sample, own, full if math.isfinite(full) else own) for sample in left], True
 
 
 def _without_lack(sample: Sample, own: float, full: float) -> Sample:
@@ -113,6 +114,11 @@ def _without_lack(sample: Sample, own: float, full: float) -> Sample:
         return sample
     lacking = max(1 - use / own, min(1 - use / full, (activity.waited_s or 0.0) / activity.elapsed_s), 0.0)
     return replace(sample, seconds=sample.seconds * (1 - lacking))
+
+
+def _throttled(samples: Sequence[Sample]) -> NDArray[np.bool_]:
+    """Return during which samples the device is known to have lowered its clock, shape ``(n,)``."""
+    return np.array([sample.activity is not None and bool(sample.activity.throttled) for sample in samples], dtype=bool)
 
 
 def _use(sample: Sample) -> float:

@@ -78,10 +78,12 @@ def assess_drift(labels: Sequence[str], samples: Sequence[Sequence[Sample]]) -> 
     found = _trend(series) > _STANDARD_DEVIATIONS and size > _LEAST_SIZE
     if not found:
         return Corrected(plain, Drift(size=size, rounds=len(series), references=names))
-    factors = dict(zip(timed, np.exp(smooth), strict=True))
+    # Rounds in which no reference has a sample of use lie between those in which one has.
+    places = {moment: place for place, moment in enumerate(moments)}
+    between = np.interp(range(len(moments)), [places[moment] for moment in timed], smooth)
+    factors = dict(zip(moments, np.exp(between), strict=True))
     corrected = tuple(
-        # Rounds without a reference kernel stay as they are.
-        values / np.array([factors.get((sample.session, sample.round), 1.0) for sample in own])
+        values / np.array([factors[sample.session, sample.round] for sample in own])
         for own, values in zip(samples, plain, strict=True)
     )
     gain, is_enough = _gain([plain[i] for i in others], [corrected[i] for i in others])

@@ -17,7 +17,7 @@ from perflex.timing.drift import reference_count
 from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.launch.request import request_for
 from perflex.timing.results import MeasurementFailure
-from perflex.timing.statistics import estimate
+from perflex.timing.statistics import is_known_to
 from perflex.timing.stopping import level_of_look, looks
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class Entry:
     runnable: Runnable | None = None
     launches: int = 1
     seconds: float = math.nan
+    # Every round asks again, of kernels that have no new sample, too.
+    _verdict: tuple[int, TimingOptions, bool] | None = None
 
     @property
     def label(self) -> str:
@@ -109,20 +111,25 @@ class Entry:
             return False
         if count >= _RETAKEN * options.trials:
             return True
+        if self._verdict is None or self._verdict[:2] != (count, options):
+            self._verdict = count, options, self._told_by_samples(options)
+        return self._verdict[2]
+
+    def _told_by_samples(self, options: TimingOptions) -> bool:
+        """Return whether enough samples are undisturbed, their budget is spent, or the last look saw enough."""
         clean = [sample.seconds for sample, bad in zip(self.samples, disturbed(self.samples), strict=True) if not bad]
         if len(clean) >= options.trials:
             return True
         # With the next sample, as long as the mean of those before; the sum's rounding must not decide.
         spent = math.fsum(sample.seconds * (sample.launches + options.warmups) for sample in self.samples)
         allowed = options.budget_s * (_RETAKEN if len(clean) < options.min_trials else 1)
-        if spent * (1 + 1 / count) > allowed * (1 + 1e-9):
+        if spent * (1 + 1 / len(self.samples)) > allowed * (1 + 1e-9):
             return True
         # Only as many samples as the last look had: looking at any number would make chance stop it.
         seen = max((look for look in looks(options.trials) if look <= len(clean)), default=0)
         if seen < options.min_trials:
             return False
-        values = np.array(clean[:seen])
-        return estimate(values, options.statistic, level_of_look(options.trials)).known_to(options.precision)
+        return is_known_to(options.precision, np.array(clean[:seen]), options.statistic, level_of_look(options.trials))
 
     def is_due(self, options: TimingOptions) -> bool:
         """Return whether it is to be timed: it did not fail, and more samples are wanted."""
@@ -171,7 +178,7 @@ def _launches(seconds: float, backend: Backend) -> int:
     if seconds >= wanted:
         return 1
     # A launch shorter than the timer's resolution can be timed as 0 s.
-    return min(_MOST_LAUNCHES, math.ceil(wanted / max(seconds, resolution)))
+    return min(_MOST_LAUNCHES, math.ceil(wanted / max(seconds, resolution, 1e-9)))
 
 
 def time_in_rounds(

@@ -35,6 +35,7 @@ def calibration(*, relative: bool = True, groups: bool = True) -> Calibration:
         spread=np.where(np.arange(9) == 2, np.nan, random.random(9)),
         info={OUTPUT: FeatureInfo("s"), "f_op_float32_add": FeatureInfo("sub-group operation", 32, "op")},
         sub_group_size=16,
+        repeatability=np.where(np.arange(9) == 4, np.nan, random.random(9) / 10),
     )
     return calibration_from_table(MODEL, table, relative=relative)
 
@@ -53,6 +54,7 @@ def test_values_come_back_bit_by_bit(tmp_path: Path, relative: bool, groups: boo
     np.testing.assert_array_equal(loaded.table.values, made.table.values)
     assert loaded.table.groups == made.table.groups
     np.testing.assert_array_equal(loaded.table.spread, made.table.spread)
+    np.testing.assert_array_equal(loaded.table.repeatability, made.table.repeatability)
     assert (loaded.table.scale is None) == (not relative)
     if relative:
         np.testing.assert_array_equal(loaded.table.scale, made.table.scale)
@@ -61,6 +63,32 @@ def test_values_come_back_bit_by_bit(tmp_path: Path, relative: bool, groups: boo
     assert diagnose(loaded).as_dict() == diagnose(made).as_dict()
     loaded.save(tmp_path / "again.yaml")
     assert (tmp_path / "again.yaml").read_bytes() == path.read_bytes()
+
+
+def test_noise_floor_is_the_median_repeatability_of_the_kernels() -> None:
+    made = calibration()
+    assert made.table is not None
+    assert made.table.repeatability is not None
+    assert made.noise_floor == np.nanmedian(made.table.repeatability) < 0.1
+    # Where no kernel has samples enough the spread of single timings takes its place.
+    column = made.table.repeatability
+    column[:] = np.nan
+    again = calibration_from_table(MODEL, made.table, relative=False)
+    assert made.table.spread is not None
+    assert again.noise_floor == np.nanmedian(made.table.spread)
+
+
+def test_files_of_earlier_versions_have_no_repeatability(tmp_path: Path) -> None:
+    path = tmp_path / "kept.yaml"
+    calibration().save(path)
+    text = path.read_text(encoding="utf-8")
+    older = re.sub(r"\n +repeatability: \S+", "", text)
+    assert older.count("repeatability") == 0 < text.count("repeatability")
+    path.write_text(older, encoding="utf-8")
+    loaded = Calibration.load(path)
+    assert loaded.table is not None
+    assert loaded.table.repeatability is None
+    assert loaded.table.spread is not None
 
 
 def test_every_column_has_its_unit(tmp_path: Path) -> None:
@@ -75,6 +103,7 @@ def test_every_column_has_its_unit(tmp_path: Path) -> None:
     entry = content["measurement_kernels"]["kernels"][2]
     assert entry["generator"] == "empty"
     assert "spread" not in entry
+    assert "repeatability" not in content["measurement_kernels"]["kernels"][4]
     assert re.fullmatch(r"\S+ \d+ 1", entry["values"])
 
 

@@ -105,6 +105,20 @@ def test_kernels_that_took_part_in_few_rounds_are_corrected_for_those() -> None:
     assert middle == pytest.approx(0.5, rel=0.02)  # the kernels' own ratio is 1 to 2; uncorrected it is 1
 
 
+def test_rounds_in_which_all_references_were_disturbed_are_corrected_by_their_neighbours() -> None:
+    samples = series(lambda r: 1 + 0.02 * r, 0.001)
+    # The references lost every third round; the other kernels have samples of these.
+    thinned = [own if index < 6 else [one for one in own if one.round % 3] for index, own in enumerate(samples)]
+    # The longest are references all the same, for the others took part in even fewer rounds.
+    thinned[:6] = [[one for one in own if one.round % 2 == 0] for own in thinned[:6]]
+    found = assess_drift(LABELS, thinned)
+    assert found.drift.references == ("k8", "k7", "k6")
+    assert found.drift.corrected
+    for values in found.samples[:6]:
+        # Uncorrected, the time changes by 80 %; a running median lags behind by two rounds at the ends.
+        assert np.ptp(values) / np.median(values) < 0.1
+
+
 def test_sessions_come_one_after_the_other_whatever_the_clock_does() -> None:
     def shifted(sample: Sample, session: str, by: float) -> Sample:
         return Sample(sample.seconds, sample.launches, sample.started + by, session, sample.round)

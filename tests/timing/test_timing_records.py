@@ -99,7 +99,7 @@ def test_a_new_kernel_among_known_ones_is_measured_beside_a_reference() -> None:
     measure(jobs(100, 200, 2000, 90_000), FakeDevice(law), recorder=kept)
     before = kept.labels.copy()
     measure(jobs(100, 200, 2000, 90_000, 300), FakeDevice(law), recorder=kept)
-    assert dict(kept.labels - before) == {"n=300": 5, "n=2000": 5, "n=200": 5}
+    assert dict(kept.labels - before) == {"n=300": 8, "n=2000": 8, "n=200": 8}
 
 
 def test_interrupted_at_any_moment_ends_like_an_undisturbed_run() -> None:

@@ -5,8 +5,19 @@ from __future__ import annotations
 from perflex.errors import MeasurementError
 from perflex.timing.results import Drift, Measured, MeasurementFailure, Timing, TimingSummary
 
-FAST = Timing("fast", 1e-6, 0.01, (1e-6, 1e-6, 9e-6), "median", launches=100, outliers=1, precise=True)
-SLOW = Timing("slow", 2.0, 0.3, (2.0, 2.5), "minimum", outliers=3)
+FAST = Timing(
+    "fast",
+    1e-6,
+    0.01,
+    (1e-6, 1e-6, 9e-6),
+    "median",
+    launches=100,
+    strays=1,
+    precise=True,
+    repeatability=0.01,
+    disturbed_samples=1,
+)
+SLOW = Timing("slow", 2.0, 0.3, (2.0, 2.5), "minimum", strays=3, disturbed_samples=2, disturbed=True)
 FAILED = MeasurementFailure("bad", "does not build", "prepare", MeasurementError("bad: does not build"))
 
 
@@ -21,7 +32,15 @@ def test_timings_are_the_outcomes_without_failures_in_order() -> None:
 
 def test_the_summary_adds_up_the_kernels_that_did_not_fail() -> None:
     summary = Measured([FAST, FAILED, SLOW, FAST], samples_resumed=12).summary()
-    assert summary == TimingSummary(outliers_excluded=5, kernels_precise=2, samples_resumed=12)
+    assert summary == TimingSummary(
+        stray_samples=5,
+        kernels_precise=2,
+        samples_resumed=12,
+        samples=8,
+        disturbed_samples=4,
+        kernels_disturbed=1,
+        repeatability=0.01,
+    )
     assert Measured([FAILED]).summary() == Measured().summary() == TimingSummary(1.0, drift_corrected=False)
 
 

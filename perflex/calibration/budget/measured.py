@@ -88,7 +88,9 @@ class KernelPool:
                 self._keep(row, outcome)
 
     def _keep(self, row: int, timing: Timing) -> None:
-        before, now = self.trials[row], len(timing.samples)
+        before = self.trials[row]
+        # Disturbed samples tell nothing, unless there are no others.
+        now = len(timing.samples) - (0 if timing.disturbed else timing.disturbed_samples)
         if not before:
             self.seconds[row], self.spread[row] = timing.seconds, timing.spread
         else:

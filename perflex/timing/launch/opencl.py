@@ -173,8 +173,11 @@ class OpenCLRunnable(BoundKernel):
         """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
         try:
             buffers = self._bound()
+            # What restores the arrays is no part of what is watched, as far as that can be.
+            self._restore(buffers)
+            self._queue.finish()
             before = None if self._watch is None else self._watch.reading()
-            events = [self._launch(buffers) for _ in range(launches)]
+            events = [self._launch(buffers, restored=launch == 0) for launch in range(launches)]
             self._queue.finish()
             activity = None if self._watch is None or before is None else self._watch.activity_since(before)
             return LaunchTimes(((last.profile.end - first.profile.start) * 1e-9 for first, last in events), activity)
@@ -194,10 +197,11 @@ class OpenCLRunnable(BoundKernel):
                 kernel.set_arg(index, buffers[self._request.slots[name][0]] if scalar is None else scalar)
         return buffers
 
-    def _launch(self, buffers: dict[Slot, Any]) -> tuple[Any, Any]:
-        """Enqueue all device programs in order; return the first and the last event."""
+    def _launch(self, buffers: dict[Slot, Any], *, restored: bool) -> tuple[Any, Any]:
+        """Enqueue all device programs in order, after what restores arrays; return the first and the last event."""
         # Commands of this queue run in order: restoring ends before the first program begins.
-        self._restore(buffers)
+        if not restored:
+            self._restore(buffers)
         events = [
             cl.enqueue_nd_range_kernel(self._queue, kernel, grid.items, grid.work_group)
             for kernel, grid in zip(self._kernels, self._request.launch.grids, strict=True)

@@ -26,6 +26,7 @@ _STEAL_COLUMN = 8
 # A thread's processor clock is numbered so in Linux (include/linux/posix-timers.h): the thread's number, inverted,
 # before these bits: of one thread, by the scheduler.
 _THREAD_CLOCK_BITS, _OF_ONE_THREAD, _BY_SCHEDULER = 3, 4, 2
+_MACHINE = "stat"
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,13 @@ class SystemWatch:
     def _waits(self, threads: Sequence[str]) -> dict[str, float] | None:
         """Return by thread how long it has waited for a processor since it began, in seconds."""
         found = {}
-        for thread in threads:
+        names = {thread: f"self/task/{thread}/schedstat" for thread in threads}
+        # Nobody asks for threads that have ended: their files would stay open.
+        for name in self._files.keys() - names.values() - {_MACHINE}:
+            os.close(self._files.pop(name))
+        for thread, name in names.items():
             # Time on a processor and time waiting, in ns, and the number of turns.
-            words = self._read(f"self/task/{thread}/schedstat").split()
+            words = self._read(name).split()
             if len(words) == 3:
                 found[thread] = int(words[1]) * 1e-9
         # Kernels without the counters have no such files.
@@ -117,7 +122,7 @@ class SystemWatch:
 
     def _machine(self) -> tuple[float | None, float | None]:
         """Return the time that all processors have worked, and that was stolen from them, in seconds."""
-        words = self._read("stat").split(b"\n", 1)[0].split()
+        words = self._read(_MACHINE).split(b"\n", 1)[0].split()
         if len(words) <= _STEAL_COLUMN or words[0] != b"cpu":
             return None, None
         tick = os.sysconf("SC_CLK_TCK")

@@ -142,7 +142,7 @@ def _unreadable() -> Exception:
 def test_a_real_device(executor: DaskExecutor, default_device: Device) -> None:
     mixed = [*jobs(2**14, 2**16, 2**18), SizedKernel(crashing(), {"n": 64}, "crashing")]
     measured = measure_on(executor, mixed, default_device, EXACT)
-    assert all(isinstance(outcome, Timing) and len(outcome.samples) == 9 for outcome in measured[:3])
+    assert all(isinstance(outcome, Timing) and 9 <= len(outcome.samples) <= 18 for outcome in measured[:3])
     assert isinstance(measured[3], MeasurementFailure)
     assert (measured[3].label, measured[3].kind) == ("crashing", "crash")
 
@@ -183,7 +183,9 @@ def check_store(store: MeasurementStore, asked: list[Any], device: Any, measured
     counts = Counter(key for key, _, _ in rows)
     assert len(counts) == len(asked)
     assert min(counts.values()) == EXACT.trials
-    assert sum(count > EXACT.trials for count in counts.values()) <= 9  # references of the portions
+    more = sum(count > EXACT.trials for count in counts.values())
+    # References of the portions; on real devices also kernels the samples of which others disturbed.
+    assert more <= 9 + sum(bool(outcome.disturbed_samples) for outcome in measured.timings)
     for job, outcome in zip(asked, measured, strict=True):
         kept = store.earlier(measurement_key(job, device, EXACT))
         assert tuple(sample.seconds for sample in kept) == getattr(outcome, "samples", ())

@@ -1,0 +1,190 @@
+"""The operating system's counters, made up and real."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import pickle
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from perflex.timing.launch.backend import LaunchTimes
+from perflex.timing.launch.system_watch import SystemWatch
+from support.timing_samples import SystemActivity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Proc:
+    """A made-up folder like /proc."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def stat(self, busy: int = 0, idle: int = 0, steal: int = 0) -> None:
+        # user, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice
+        self.folder.joinpath("stat").write_text(f"cpu  {busy} 0 0 {idle} {idle} 0 0 {steal} 0 0\ncpu0 1 2 3\nintr 5\n")
+
+    def thread(self, name: int, waited_ns: int, ran_ns: int = 12345) -> None:
+        path = self.folder / f"self/task/{name}/schedstat"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{ran_ns} {waited_ns} 17\n")
+
+    def end(self, name: int) -> None:
+        self.folder.joinpath(f"self/task/{name}/schedstat").unlink()
+        self.folder.joinpath(f"self/task/{name}").rmdir()
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    return Proc(tmp_path)
+
+
+@pytest.fixture
+def watch(proc: Proc) -> Iterator[SystemWatch]:
+    made = SystemWatch(proc.folder)
+    yield made
+    made.close()
+
+
+def test_counters_before_and_after_give_the_activity(proc: Proc, watch: SystemWatch) -> None:
+    proc.stat(busy=1000, idle=50, steal=7)
+    proc.thread(1, 5_000_000)
+    proc.thread(2, 100)
+    before = watch.reading()
+    proc.stat(busy=1000 + 3 * TICKS, idle=90_000, steal=7 + TICKS // 2)
+    proc.thread(1, 6_000_000)
+    proc.thread(2, 2_500_100)
+    found = watch.activity_since(before)
+    # The longest wait of a thread, not their sum.
+    assert found.waited_s == pytest.approx(0.0025)
+    assert found.stolen_s == pytest.approx(0.5, abs=1 / TICKS)
+    assert found.elapsed_s is not None
+    assert found.processor_s is not None
+    assert 0 < found.elapsed_s < 10
+    # All work of the machine less that of this process.
+    assert found.others_s == pytest.approx(3 - found.processor_s)
+    assert found.switches is not None
+    assert found.switches >= 0
+    assert found.throttled is None
+
+
+def test_threads_come_and_go(proc: Proc, watch: SystemWatch) -> None:
+    proc.stat()
+    for name in (1, 2):
+        proc.thread(name, 9_000_000)
+    before = watch.reading()
+    proc.end(2)
+    proc.thread(3, 4_000_000)
+    # That of a new thread since it began.
+    assert watch.activity_since(before).waited_s == pytest.approx(0.004)
+
+
+def test_files_of_threads_that_ended_are_closed(proc: Proc, watch: SystemWatch) -> None:
+    proc.stat()
+    proc.thread(1, 0)
+    watch.reading()
+    opened = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0  # noqa: PTH208
+    for name in range(100, 200):
+        proc.thread(name, 0)
+        watch.reading()
+        proc.end(name)
+    watch.reading()
+    assert len(watch._files) == 2
+    if opened:
+        assert len(os.listdir("/proc/self/fd")) == opened  # noqa: PTH208
+    watch.close()
+    assert not watch._files
+
+
+def test_nothing_reported_is_not_known(proc: Proc, watch: SystemWatch) -> None:
+    found = watch.activity_since(watch.reading())
+    assert (found.waited_s, found.stolen_s, found.others_s) == (None, None, None)
+    assert found.elapsed_s is not None
+    # A kernel without the counters has threads, but no such files.
+    proc.folder.joinpath("self/task/7").mkdir(parents=True)
+    proc.folder.joinpath("stat").write_text("cpu 1 2 3\n")
+    found = watch.activity_since(watch.reading())
+    assert (found.waited_s, found.stolen_s, found.others_s) == (None, None, None)
+
+
+def test_counters_of_ticks_never_give_less_than_nothing(proc: Proc, watch: SystemWatch) -> None:
+    proc.stat(busy=5, steal=5)
+    before = watch.reading()
+    end = time.process_time() + 0.02
+    while time.process_time() < end:
+        pass
+    proc.stat(busy=5, steal=4)
+    found = watch.activity_since(before)
+    assert (found.others_s, found.stolen_s) == (0.0, 0.0)
+    assert found.processor_s is not None
+    assert found.processor_s >= 0.02
+
+
+def burn(processor: int, seconds: float) -> None:
+    os.sched_setaffinity(0, {processor})
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def watched(processor: int, pipe: object) -> None:
+    watch = SystemWatch()
+    before = watch.reading()
+    burn(processor, 0.5)
+    pipe.send(watch.activity_since(before))  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system reports no waiting of threads")
+def test_two_processes_on_one_processor_wait_for_each_other() -> None:
+    context = multiprocessing.get_context("spawn")
+    processor = min(os.sched_getaffinity(0))
+    other = context.Process(target=burn, args=(processor, 20))
+    receiving, sending = context.Pipe(duplex=False)
+    other.start()
+    measured = context.Process(target=watched, args=(processor, sending))
+    measured.start()
+    assert receiving.poll(60)
+    found = receiving.recv()
+    other.terminate()
+    for process in (other, measured):
+        process.join()
+    # Half of the time each, if nobody else is there.
+    assert found.waited_s > 0.05
+    assert found.processor_s < 0.95 * found.elapsed_s
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system reports no waiting of threads")
+def test_real_threads_that_end_leave_no_files_open() -> None:
+    watch = SystemWatch()
+    watch.reading()
+    for _ in range(20):
+        release = threading.Event()
+        thread = threading.Thread(target=release.wait)
+        thread.start()
+        watch.reading()
+        release.set()
+        thread.join()
+    watch.reading()
+    assert len(watch._files) <= len(os.listdir("/proc/self/task")) + 2  # noqa: PTH208
+    watch.close()
+
+
+def test_launch_times_travel_between_processes() -> None:
+    activity = SystemActivity(0.1, 0.2, 0.0, None, 0.3, 4)
+    times = LaunchTimes((1.0, 2.0), activity)
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        copy = pickle.loads(pickle.dumps(times, protocol))
+        assert isinstance(copy, LaunchTimes)
+        assert copy == (1.0, 2.0)
+        assert copy.activity == activity
+    assert LaunchTimes([0.5]).activity is None
+    assert math.fsum(times) == 3

@@ -1,0 +1,152 @@
+"""Which samples others disturbed, from made-up reports of the system."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflex.timing.disturbance import disturbed, lacking_seconds, usable
+from support.timing_samples import Sample, SystemActivity
+
+# A kernel of 10 ms that has two processors to itself.
+QUIET = SystemActivity(elapsed_s=0.01, processor_s=0.02, waited_s=0.0, stolen_s=0.0, others_s=0.0, switches=0)
+
+
+def sample(activity: SystemActivity | None, seconds: float = 0.01, launches: int = 1) -> Sample:
+    return Sample(seconds, launches, 0.0, "s", 0, activity)
+
+
+def marks(*activities: SystemActivity | None, **shape: Any) -> list[bool]:
+    return disturbed([sample(activity, **shape) for activity in activities]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "lacking"),
+    [
+        ({"waited_s": 0.004}, 0.004),
+        ({"stolen_s": 0.01}, 0.01),
+        # One of two workers never ran, and so has not been reported to wait: 10 ms of one processor instead of two.
+        ({"processor_s": 0.01}, 0.005),
+        # The largest counts, not the sum: these tell of the same lack.
+        ({"processor_s": 0.01, "waited_s": 0.003, "stolen_s": 0.004}, 0.005),
+    ],
+)
+def test_samples_that_lacked_processors_are_disturbed(changes: dict[str, float], lacking: float) -> None:
+    poor = replace(QUIET, **changes)  # type: ignore[arg-type]
+    own = [sample(QUIET)] * 9 + [sample(poor)]
+    assert lacking_seconds(own)[-1] == pytest.approx(lacking)
+    assert lacking_seconds(own)[:-1].tolist() == [0] * 9
+    assert disturbed(own).tolist() == [False] * 9 + [True]
+
+
+def test_a_lack_of_a_tenth_and_of_what_waking_takes_is_allowed() -> None:
+    # 10 ms: a tenth is 1 ms, and waking threads up 0.1 ms.
+    within, beyond = (replace(QUIET, waited_s=seconds) for seconds in (0.00109, 0.00111))
+    assert marks(*[QUIET] * 8, within, beyond) == [False] * 9 + [True]
+    # Short samples: waiting for 0.1 ms is not more than what waking threads takes.
+    short = SystemActivity(elapsed_s=1e-4, processor_s=2e-4, waited_s=1e-4)
+    assert marks(*[short] * 5, seconds=1e-4) == [False] * 5
+    # All launches of a sample count.
+    assert marks(within, beyond, seconds=0.001, launches=10) == [False, True]
+
+
+def test_other_work_elsewhere_on_the_machine_is_no_disturbance() -> None:
+    assert marks(*[QUIET] * 5, replace(QUIET, others_s=0.5, switches=7)) == [False] * 6
+
+
+def test_a_lowered_clock_is_a_disturbance_with_nothing_else_known() -> None:
+    assert marks(SystemActivity(throttled=True), SystemActivity(throttled=False), SystemActivity(), None) == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_nothing_known_is_not_disturbed() -> None:
+    assert (
+        marks(None, SystemActivity(), SystemActivity(elapsed_s=0.01), SystemActivity(processor_s=0.01)) == [False] * 4
+    )
+    # No time at all has passed by a coarse clock.
+    assert marks(SystemActivity(elapsed_s=0.0, processor_s=0.0, waited_s=0.0)) == [False]
+    assert disturbed([]).tolist() == []
+
+
+def test_samples_of_which_nothing_is_known_stand_beside_others() -> None:
+    assert marks(None, QUIET, replace(QUIET, waited_s=0.005), None) == [False, False, True, False]
+
+
+def test_kernels_that_use_one_processor_only_lack_none() -> None:
+    single = replace(QUIET, processor_s=0.01)
+    assert marks(*[single] * 10) == [False] * 10
+
+
+@given(st.lists(st.floats(0, 1e3), min_size=1, max_size=30))
+def test_long_samples_are_not_disturbed_by_their_length(seconds: list[float]) -> None:
+    for activity in (None, QUIET, SystemActivity()):
+        assert not disturbed([sample(activity, value) for value in seconds]).any()
+
+
+ACTIVITIES = st.builds(
+    SystemActivity,
+    elapsed_s=st.none() | st.floats(0, 0.1),
+    processor_s=st.none() | st.floats(0, 0.4),
+    waited_s=st.none() | st.floats(0, 0.1),
+    stolen_s=st.none() | st.sampled_from([0.0, 0.01, 0.02]),
+    throttled=st.none() | st.booleans(),
+)
+SAMPLES = st.lists(
+    st.builds(sample, st.none() | ACTIVITIES, st.floats(1e-6, 0.1), st.integers(1, 5)), min_size=1, max_size=15
+)
+
+
+@given(SAMPLES, st.floats(1, 100))
+def test_undisturbed_samples_would_be_so_if_they_were_longer(samples: list[Sample], factor: float) -> None:
+    before = disturbed(samples)
+    after = disturbed([replace(one, seconds=one.seconds * factor) for one in samples])
+    assert not (after & ~before).any()
+    # What the system reports is not changed by it.
+    np.testing.assert_array_equal(
+        lacking_seconds(samples), lacking_seconds([replace(one, seconds=one.seconds * factor) for one in samples])
+    )
+
+
+@given(SAMPLES, st.randoms(use_true_random=False))
+def test_marks_do_not_depend_on_the_order(samples: list[Sample], order: Any) -> None:
+    places = list(range(len(samples)))
+    order.shuffle(places)
+    np.testing.assert_array_equal(disturbed([samples[i] for i in places]), disturbed(samples)[places])
+
+
+@given(SAMPLES, st.integers(1, 8))
+def test_undisturbed_samples_are_used_first(samples: list[Sample], fewest: int) -> None:
+    places, poor = usable(samples, fewest)
+    clean = np.flatnonzero(~disturbed(samples))
+    assert places.tolist() == sorted(set(places.tolist()))
+    assert len(places) >= min(fewest, len(samples))
+    if poor:
+        assert len(clean) < len(places) == min(fewest, len(samples))
+        assert set(clean) < set(places)
+    else:
+        np.testing.assert_array_equal(places, clean)
+
+
+def test_where_all_are_disturbed_the_least_disturbed_are_used_and_it_is_said() -> None:
+    waits = (0.008, 0.002, 0.006, 0.003, 0.007)
+    own = [sample(replace(QUIET, waited_s=seconds)) for seconds in waits]
+    places, poor = usable(own, 3)
+    assert (places.tolist(), poor) == ([1, 2, 3], True)
+    assert usable(own, 9)[0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_throttled_sample_is_not_better_than_one_that_waited_a_little() -> None:
+    waited, hot = replace(QUIET, waited_s=0.0005), replace(QUIET, throttled=True)
+    own = [sample(hot), sample(waited), sample(hot), sample(replace(QUIET, waited_s=0.002))]
+    places, poor = usable(own, 2)
+    # The one that waited within the allowed tenth, then the one that waited longer.
+    assert (places.tolist(), poor) == ([1, 3], True)
