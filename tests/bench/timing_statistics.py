@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -33,7 +34,7 @@ from perflex.models.kernel_sets import measurement_kernels
 from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
 from perflex.studies.evaluation.studies import STUDIES
 from perflex.text_table import table_lines
-from perflex.timing.disturbance import disturbed, usable
+from perflex.timing.disturbance import disturbed, used_samples
 from perflex.timing.measuring import measure
 from perflex.version import __version__
 
@@ -65,8 +66,6 @@ CHOSEN = {
 OTHERS = {"matmul_sq": (0, 2), "dg_linear": (0, 6), "fdiff_linear": (0, 6)}
 LONGEST_S = 0.1
 TRIALS, FEWEST = 40, 20
-# As few samples as timing goes by (`TimingOptions.min_trials`).
-MIN_CLEAN = 5
 SHORT_S = 2e-4
 RESAMPLES = 1000
 
@@ -188,8 +187,9 @@ def read_recording(path: Path) -> Recording:
 
 def seconds_of(samples: Sequence[Sample], *, undisturbed: bool) -> NDArray[np.float64]:
     """Return the samples' times, all or those that timing would use."""
-    values = np.array([sample.seconds for sample in samples])
-    return values[usable(samples, MIN_CLEAN)[0]] if undisturbed else values
+    # Without other kernels in view, processors that all samples lacked cannot be told.
+    used = used_samples(samples, math.nan)[0] if undisturbed else samples
+    return np.array([sample.seconds for sample in used])
 
 
 def _rounds(rest: int) -> Callable[[list[Sample]], list[Sample]]:

@@ -14,7 +14,7 @@ import pytest
 from perflex import TimingOptions
 from perflex.features import SizedKernel
 from perflex.testing import FakeDevice
-from perflex.timing.launch.backend import LaunchTimes
+from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.measuring import measure
 from perflex.timing.rounds import _launches, _midmean
 from support.timing_samples import SystemActivity
