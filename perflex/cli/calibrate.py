@@ -104,11 +104,10 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     terminal.remarks.print(f"device: {where}", markup=False)
     with terminal.warnings_shown():
         warn_before_measuring(None if dask else where)  # its workers measure elsewhere
-    # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
-    fewest = min(3 if budget else 5, trials)
     timing = TimingOptions(
         trials=trials,
-        min_trials=fewest,
+        # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
+        min_trials=min(3 if budget else 5, trials),
         budget_s=per_kernel,
         statistic=statistic.value,
         precision=precision,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflex.store.records import Sample, SystemActivity
+from support.timing_samples import Sample, SystemActivity
 
 BENCH = Path(__file__).parents[1] / "bench"
 sys.path.append(str(BENCH))  # benchmarks are scripts, which import what lies beside them

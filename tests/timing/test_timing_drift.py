@@ -8,11 +8,11 @@ import pytest
 
 from perflex import TimingOptions
 from perflex.features import SizedKernel
-from perflex.store.records import Sample
 from perflex.testing import FakeDevice
 from perflex.timing.drift import assess_drift, reference_count
 from perflex.timing.measuring import measure
 from perflex.timing.results import Timing
+from support.timing_samples import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -22,7 +22,7 @@ from perflex.timing.results import MeasurementFailure, Timing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from perflex.store.records import Failure, MeasurementKey, Sample
+    from support.timing_samples import Failure, MeasurementKey, Sample
 
 
 class Kept:
