@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from perflex.store.records import Sample
 
 # A sample is disturbed if its threads lacked processors for more than this share of its time, and for longer than it
-# takes to wake threads up.
+# takes to wake threads up for each launch, and the counters to be read.
 _SHARE = 0.1
+_WAKING_S = 2e-5
 _LEAST_S = 1e-4
 # What counts as all the processors that a kernel uses is the use in its best samples: this quantile of them.
 _FULL_USE = 0.9
@@ -62,7 +63,9 @@ def disturbed(samples: Sequence[Sample]) -> NDArray[np.bool_]:
     """
     lacking = lacking_seconds(samples)
     duration = np.array([sample.seconds * sample.launches for sample in samples], dtype=np.float64)
-    found: NDArray[np.bool_] = (lacking > _SHARE * duration + _LEAST_S) | _throttled(samples)
+    launches = np.array([sample.launches for sample in samples], dtype=np.float64)
+    allowed = _SHARE * duration + _WAKING_S * launches + _LEAST_S
+    found: NDArray[np.bool_] = (lacking > allowed) | _throttled(samples)
     return found
 
 

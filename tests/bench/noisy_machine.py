@@ -5,7 +5,8 @@ the time, and alone again. For each run it prints what was disturbed, the errors
 trivial baselines with the same knowledge, the order of the variants, and how much each kernel's reported time differs
 from that of the first run. Nothing else should run meanwhile: the burner is started and ended here.
 
-``--device PARTS`` (may be repeated), ``--only demo|evaluate``, ``--period SECONDS`` of the burner, ``--json FILE``.
+``--device PARTS`` (may be repeated), ``--only demo|evaluate``, ``--period SECONDS`` of the burner, ``--rounds N`` of
+alone and beside the burner, ``--json FILE``.
 """
 
 from __future__ import annotations
@@ -147,9 +148,11 @@ def one_run(device: Device, what: str, condition: str) -> Run:
         baselines["one cost per multiply-add"] = errors_of(flop_baseline(result, linear), measured)
     if what != "demo" and (scaled := scaling_baseline(result, kept)) is not None:
         baselines["trial size scaled by n^3"] = errors_of(scaled, measured)
-    table = calibration.table
-    assert table is not None
-    times = dict(zip(table.kernels, table.column(table.output or "").tolist(), strict=True))
+    times: dict[str, float] = {}
+    for fitted in result.calibrations.values():
+        if fitted.table is not None:
+            seconds_column = fitted.table.column(fitted.table.output or "").tolist()
+            times |= dict(zip(fitted.table.kernels, seconds_column, strict=True))
     times |= {f"{p.variant} n={p.size}": p.measured_s for p in result.points}
     pairs, right = result.pairs(result.model)
     timing = calibration.timing
@@ -193,6 +196,18 @@ def report(runs: Sequence[Run]) -> str:
             figures = (f"{value:.1f}" for value in np.quantile(off, (0.5, 0.9, 1.0)))
             ratios.append((run.device[:28], run.what, run.condition, str(len(shared)), *figures))
     lines += table_lines(ratios, left={0, 1, 2})
+    lines += ["", "Median over the runs of one condition, and of those beside the burner over those alone:"]
+    summary: list[tuple[str, ...]] = [("device", "what", "alone %", "burner %", "ratio", "rms alone", "rms burner")]
+    for device, what in first:
+        own = [run for run in runs if (run.device, run.what) == (device, what)]
+        alone, beside = (
+            [run.model_errors for run in own if (run.condition == "alone") is quiet] for quiet in (True, False)
+        )
+        quiet_error, burner_error = (median(errors.geomean for errors in part) for part in (alone, beside))
+        quiet_rms, burner_rms = (median(errors.rms for errors in part) for part in (alone, beside))
+        figures = (f"{100 * quiet_error:.1f}", f"{100 * burner_error:.1f}", f"{burner_error / quiet_error:.2f}")
+        summary.append((device[:28], what, *figures, f"{100 * quiet_rms:.1f}", f"{100 * burner_rms:.1f}"))
+    lines += table_lines(summary, left={0, 1})
     return "\n".join(lines)
 
 
@@ -202,13 +217,15 @@ def main() -> None:
     parser.add_argument("--device", action="append", default=[])
     parser.add_argument("--only", choices=("demo", "evaluate"))
     parser.add_argument("--period", type=float, default=0.1, help="of the burner, in seconds: half on, half off")
+    parser.add_argument("--rounds", type=int, default=1, help="how often alone and beside the burner")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     devices = [find_device(name) for name in options.device] or [
         info.device for info in list_devices() if info.usable and not info.device.is_simulator
     ]
     half = options.period / 2
-    conditions = (("alone", None), (f"burner {1e3 * half:.0f}/{1e3 * half:.0f} ms", half), ("alone again", None))
+    conditions = (("alone", None), (f"burner {1e3 * half:.0f}/{1e3 * half:.0f} ms", half)) * options.rounds
+    conditions = (*conditions, ("alone", None))
     runs: list[Run] = []
     print(f"{os.cpu_count()} processors, {time.strftime('%Y-%m-%d %H:%M')}", flush=True)
     for device in devices:
