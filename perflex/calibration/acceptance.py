@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.record import CalibrationRecord
+    from perflex.fit.table import FeatureTable
 
 REPEATABILITY_LIMIT = 0.15
 """Fraction by which kernels' reported times may differ from one half of the samples to the other, the median."""
@@ -31,12 +32,23 @@ def is_repeatable(calibration: CalibrationRecord) -> bool:
 
 def repeatability_of(calibration: CalibrationRecord) -> float | None:
     """Return by which fraction the reported times differ when they are taken again; None where it is not known."""
-    table = calibration.table
-    if table is not None and table.repeatability is not None and np.isfinite(table.repeatability).any():
-        return float(np.nanmedian(table.repeatability))
+    known = None if calibration.table is None else median_repeatability(calibration.table)
+    if known is not None:
+        return known
     # Of all kernels that were measured together, where the rows of the fit do not say it.
     value = calibration.options.get("repeatability")
     return None if value is None or math.isnan(value) else float(value)
+
+
+def median_repeatability(table: FeatureTable) -> float | None:
+    """Return the median repeatability of a table's rows; None where less than half of them know theirs.
+
+    Kernels that were disturbed most have most samples: where few are asked for, they alone would speak for all.
+    """
+    column = table.repeatability
+    if column is None or 2 * np.isfinite(column).sum() < len(column) or not len(column):
+        return None
+    return float(np.nanmedian(column))
 
 
 def doubts(calibration: CalibrationRecord) -> list[str]:
@@ -48,9 +60,10 @@ def doubts(calibration: CalibrationRecord) -> list[str]:
         calibration.options.get(name) or 0 for name in ("disturbed_samples", "samples", "kernels_disturbed")
     )
     if samples and disturbed >= MANY_DISTURBED * samples:
-        rest = f"the times of {kernels} kernels had to be corrected for it" if kernels else "they are not used"
+        rest = f"used for {kernels} of the kernels for lack of others" if kernels else "they are not used"
         found.append(
-            f"{disturbed} of {samples} samples were disturbed by other work on the machine, {rest}; {_WHAT_TO_DO}"
+            f"{disturbed} of {samples} samples were disturbed (by other work on the machine, or a lowered clock), "
+            f"{rest}; {_WHAT_TO_DO}"
         )
     return found
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.acceptance import warn_of_doubts
+from perflex.calibration.acceptance import median_repeatability, warn_of_doubts
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.calibration_file import fitted_rows
 from perflex.calibration.gathering import Measuring, gather, target_on
@@ -106,6 +106,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     Calibration
         Parameters with units and uncertainties, the device's facts, and how they were obtained. Where the times repeat
         so badly that ``perflex calibrate`` would not write its file, a `PerflexWarning` says so; ``save`` writes it.
+        Another one says so where a quarter of the samples or more were disturbed.
 
     Raises
     ------
@@ -135,10 +136,10 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
                 model, kernels, budget_s, measuring, guess=guess, relative=relative, nonnegative=nonnegative, loss=loss
             )
             spent = bought.facts()
-    found = calibration_from_table(
-        model, table, device=where, timing=options, relative=relative, nonnegative=nonnegative, loss=loss
-    )
-    return replace(found, options={**found.options, **spent})
+    found = _made(model, table, device=where, timing=options, relative=relative, nonnegative=nonnegative, loss=loss)
+    found = replace(found, options={**found.options, **spent})
+    warn_of_doubts(found)
+    return found
 
 
 def _require_measurable(model: Model) -> None:
@@ -164,10 +165,28 @@ def calibration_from_table(
     loss: Loss = "squared",
 ) -> Calibration:
     """Fit the model to values gathered before, unless that was done; arguments, warnings, errors as `calibrate`."""
+    found = _made(
+        model, table, device=device, timing=timing, relative=relative, nonnegative=nonnegative, fit=fit, loss=loss
+    )
+    warn_of_doubts(found)
+    return found
+
+
+def _made(
+    model: Model,
+    table: FeatureTable,
+    *,
+    device: Any,
+    timing: TimingOptions | None,
+    relative: bool,
+    nonnegative: bool,
+    fit: FitResult | None = None,
+    loss: Loss,
+) -> Calibration:
     if fit is None:
         scaled = scale_features_by_output(table) if relative else table
         fit = fit_model(model, scaled, nonnegative=nonnegative, loss=loss)
-    found = Calibration(
+    return Calibration(
         model=model,
         fit=fit,
         device=_facts(device),
@@ -181,17 +200,15 @@ def calibration_from_table(
         machine=table.machine,
         table=fitted_rows(model, table, scaled=fit.scaled),
     )
-    warn_of_doubts(found)
-    return found
 
 
 def _noise_floor(table: FeatureTable) -> float | None:
     """Return the median repeatability of the rows, or their spread where nothing else is known; None without either."""
-    for column in (table.repeatability, table.spread):
-        if column is not None and np.isfinite(column).any():
-            # The median: some kernels that cannot be timed well do not raise the floor.
-            return float(np.nanmedian(column))
-    return None
+    known = median_repeatability(table)
+    if known is None and table.spread is not None and np.isfinite(table.spread).any():
+        # The median: some kernels that cannot be timed well do not raise the floor.
+        known = float(np.nanmedian(table.spread))
+    return known
 
 
 def _facts(device: Any) -> dict[str, Any]:

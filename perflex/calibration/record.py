@@ -37,8 +37,9 @@ class CalibrationRecord:
         How the measurement kernels were timed: trials, statistic and so on.
     noise_floor
         By which fraction the time of a kernel differs from one such measurement to the next, the median over the
-        measurement kernels: errors below it mean nothing. None if not known; in files of earlier versions the relative
-        spread of single timings.
+        measurement kernels: errors below it mean nothing. None if not known. The relative spread of single timings
+        where only that is known, as in files of earlier versions and where less than half of the kernels have four
+        timings.
     dropped
         Label and reason of each measurement kernel that was left out.
     machine
@@ -68,8 +69,10 @@ class CalibrationRecord:
     def timing(self) -> TimingSummary | None:
         """How measuring went; None where that is not known, as in files of earlier versions."""
         known = {entry.name: self.options[entry.name] for entry in fields(TimingSummary) if entry.name in self.options}
-        # Calibrations within a budget keep where the workers ran, and nothing else that sums up all measuring.
-        return TimingSummary(**known) if known.keys() - {"affinity"} else None
+        if "outliers_excluded" in self.options:  # as files of earlier versions call them
+            known.setdefault("stray_samples", self.options["outliers_excluded"])
+        # Calibrations within a budget keep some of it: their batches have no drift and no precision in common.
+        return TimingSummary(**known) if "kernels_precise" in known else None
 
     @property
     def sub_group_size(self) -> int:

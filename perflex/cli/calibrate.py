@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.noise_floor import noise_floor_lines
 from perflex.cli.options import AcceptNoiseOption, MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
@@ -44,7 +45,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     *,
     out: Annotated[Path, typer.Option("-o", "--out", help="Calibration file to write.")],
     device: Annotated[str, typer.Option("-D", "--device", help="Parts of a device's name.")] = "",
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 60,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Most undisturbed timings of one kernel.")] = 60,
     precision: Annotated[
         float,
         typer.Option("--precision", min=0.0, help="A kernel is timed until its time is known so well (0.02: 2 %)."),
@@ -190,9 +191,7 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
     if calibration.options.get("device_time_budget_s") is not None:
         lines.append(_spending(calibration))
     lines += _timing(calibration)
-    if calibration.noise_floor is not None:
-        floor = 100 * calibration.noise_floor
-        lines.append(f"noise floor: {floor:.1f} % (by which a kernel's time differs from one measurement to the next)")
+    lines += noise_floor_lines(calibration)
     if scale != 1.0:
         lines.append(f"sizes suit a device {scale:.2g} times as fast as the model file's (--fixed-sizes keeps them)")
     lines += [f"left out: {label}: {reason}" for label, reason in calibration.dropped]
@@ -205,25 +204,33 @@ def _timing(calibration: Calibration) -> list[str]:
     if affinity := calibration.options.get("affinity"):
         lines.append(f"workers' processors: {affinity}")
     if timed is None:
-        return lines
+        return [*lines, *_disturbance(calibration)]
     if timed.samples_resumed:
         lines.append(f"{timed.samples_resumed} samples are from a run of this calibration that was cut short")
     kernels, precision = len(calibration.fit.kernels), 100 * calibration.options["precision"]
     statistic = str(calibration.options["statistic"]).replace("_", " ")
     lines.append(f"{statistic} known to {precision:g} % for {timed.kernels_precise} of {kernels} kernels")
-    if timed.disturbed_samples:
-        share = 100 * timed.disturbed_samples / timed.samples
-        lines.append(
-            f"disturbed by other work on the machine: {timed.disturbed_samples} of {timed.samples} samples "
-            f"({share:.0f} %), not used"
-        )
-    if timed.kernels_disturbed:
-        lines.append(f"kernels for which disturbed samples had to be used: {timed.kernels_disturbed} of {kernels}")
+    lines += _disturbance(calibration)
     if timed.stray_samples:
         lines.append(f"stray samples: {timed.stray_samples}")
     if timed.drift_ratio != 1.0:
         done = "corrected" if timed.drift_corrected else "not corrected, for that would not narrow the spread"
         lines.append(f"drift: reference kernels varied by {100 * (timed.drift_ratio - 1):.1f} % over time; {done}")
+    return lines
+
+
+def _disturbance(calibration: Calibration) -> list[str]:
+    disturbed, samples, used = (
+        calibration.options.get(name) or 0 for name in ("disturbed_samples", "samples", "kernels_disturbed")
+    )
+    lines = []
+    if disturbed:
+        lines.append(
+            f"disturbed (by other work on the machine, or a lowered clock): {disturbed} of {samples} samples "
+            f"({100 * disturbed / samples:.0f} %), not used where there are enough others"
+        )
+    if used:
+        lines.append(f"kernels for which disturbed samples had to be used: {used} of {len(calibration.fit.kernels)}")
     return lines
 
 

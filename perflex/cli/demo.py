@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.noise_floor import noise_floor_lines
 from perflex.cli.options import AcceptNoiseOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
@@ -24,7 +25,7 @@ def demo(
     ),
     device: Annotated[str, typer.Option("--device", help="Parts of a device's name; see 'perflex devices'.")] = "",
     sizes: Annotated[str, typer.Option("--sizes", help="Matrix sizes, multiples of 16, joined by commas.")] = "",
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 15,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Most undisturbed timings of one kernel.")] = 15,
     accept_noise: AcceptNoiseOption = False,
 ) -> None:
     """Calibrate a matrix multiplication model without timing one, then predict two variants and measure them."""
@@ -101,9 +102,8 @@ def _remarks(evaluation: DeviceEvaluation, *, given: bool) -> list[str]:
         f"geometric mean of relative error: {errors}",
         f"{ranked} at which the variants differ by over {100 * DIFFERENT:.0f} %",
     ]
-    if found["noise_floor"] is not None:
-        floor = 100 * found["noise_floor"]
-        lines.append(f"noise floor: {floor:.1f} % (by which a kernel's time differs from one measurement to the next)")
+    result = evaluation.studies[0]
+    lines += noise_floor_lines(result.calibrations[result.model])
     if found["drift"] is not None:
         lines.append(
             f"drift {100 * found['drift']:+.1f} %: change of measurement kernels' times from the calibration to the "

@@ -50,7 +50,7 @@ def evaluate(
     model: Annotated[
         Overlap | None, typer.Option("--model", help="Use this model; by default the calibration data choose one.")
     ] = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Most timings of one kernel.")] = 15,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Most undisturbed timings of one kernel.")] = 15,
     accept_noise: AcceptNoiseOption = False,
 ) -> None:
     """Calibrate, predict and measure the paper's studies; write tables and pictures."""

@@ -46,7 +46,7 @@ class SystemActivity:
     waited_s
         The longest time for which one of its threads was ready to run and waited for a processor, in seconds.
     stolen_s
-        Time that a hypervisor took from this machine's processors, in seconds; known to 0.01 s.
+        Time that a hypervisor took from the processor that it took most from, in seconds; known to 0.01 s.
     others_s
         Processor time that other processes used, in seconds; known to about 0.01 s.
     switches
@@ -83,8 +83,8 @@ class Sample:
     activity
         What else went on meanwhile; None where nothing is known of it.
     disturbed
-        The system shows that others used the processors, or the driver that the clock was lowered: the sample is kept,
-        but not used for the kernel's time.
+        Mark of when the sample was taken: the system showed that others used the processors, or the driver that the
+        clock was lowered. Later samples may tell more, so that a kernel's time goes by `activity`, not by the mark.
     """
 
     seconds: float

@@ -18,7 +18,8 @@ class TimingOptions:
     Attributes
     ----------
     trials
-        Most timings of one kernel; 60 are the paper's (Section 6.1.4).
+        Most undisturbed timings of one kernel, disturbed ones included at most twice as many; 60 are the paper's
+        (Section 6.1.4). Reference kernels may get more.
     min_trials
         Fewest timings of one kernel, whatever they cost.
     warmups
@@ -29,7 +30,7 @@ class TimingOptions:
         ``"lower_quartile"`` or ``"minimum"``.
     precision
         A kernel is timed no further when half the width of its interval is at most this fraction of its time;
-        0 for as many timings as the limits allow. It is looked at after 8, 12, 18, 27, 41 and 60 timings.
+        0 for as many timings as the limits allow. It is looked at after 8, 12, 18, 27, 41 and 60 undisturbed timings.
     budget_s
         Device time for one kernel in seconds, warm-ups included; long kernels get fewer trials. Timings that others
         disturbed are taken again within it; up to twice that time while fewer than `min_trials` are undisturbed.

@@ -25,9 +25,9 @@ class Timing:
     label
         Which kernel and sizes.
     seconds
-        Time of one launch: the chosen statistic of the undisturbed samples, in seconds.
+        Time of one launch: the chosen statistic of the samples that are used, in seconds.
     spread
-        Interquartile range of the undisturbed samples without strays, divided by their median.
+        Interquartile range of the samples that are used, without strays, divided by their median; nan for one sample.
     samples
         Every timing in seconds per launch, in the order taken, strays and disturbed ones included, without correction
         of drift.
@@ -36,22 +36,24 @@ class Timing:
     launches
         Launches averaged in one sample: 1 unless the kernel is too short for the device's timer.
     interval
-        Confidence interval of `seconds`, in seconds; nan where there are too few samples for one. It holds the true
-        value for 95 % of the kernels though timing ends when it is narrow (`perflex.timing.stopping`).
+        Confidence interval of `seconds`, in seconds; nan where there are too few samples for one. That of a quantile
+        holds the true value for at least 95 % of the kernels though timing ends when it is narrow
+        (`perflex.timing.stopping`), if their samples are undisturbed and independent. A mean's is Student's, and a
+        minimum's is that of the lower decile (`perflex.timing.statistics.interval_of`).
     strays
-        How many samples lie so far above the others that they are accidents. They move no quantile; a mean leaves them
-        out.
+        How many samples lie so far above the others that they are accidents. They hardly move a quantile; a mean
+        leaves them out.
     second_mode
         Whether so many samples lie above the others that they are a way the kernel runs and not strays.
     precise
         Whether the interval is as narrow as was asked for.
     repeatability
         By which fraction `seconds` is expected to differ from one such measurement to the next; nan where fewer than 4
-        samples are undisturbed.
+        samples are used.
     disturbed_samples
-        How many samples others disturbed, by what the system reports (`perflex.timing.disturbance`); they are not used.
+        How many samples others disturbed, by what the system reports (`perflex.timing.disturbance`).
     disturbed
-        Whether disturbed samples are used all the same, since too few others could be had.
+        Whether disturbed samples are used all the same, less what they lacked, since too few others could be had.
     """
 
     label: str
@@ -139,14 +141,14 @@ class TimingSummary:
     samples_resumed
         How many samples are of an earlier run that was cut short.
     samples
-        How many samples were taken, all kernels together.
+        How many samples were taken, all kernels together; 0 where that was not counted, as by earlier versions.
     disturbed_samples
         How many of them were disturbed.
     kernels_disturbed
         How many kernels' times rest on disturbed samples.
     repeatability
         By which fraction a kernel's time is expected to differ from one such measurement to the next, the median over
-        the kernels; None where no kernel has samples enough.
+        the kernels; None where less than half of them have samples enough.
     affinity
         What decided on the processors of a CPU device's workers, or why nothing did (`Affinity.said`).
     """
@@ -208,7 +210,8 @@ class Measured(list["Timing | MeasurementFailure"]):
             samples=sum(len(timing.samples) for timing in timings),
             disturbed_samples=sum(timing.disturbed_samples for timing in timings),
             kernels_disturbed=sum(timing.disturbed for timing in timings),
-            # The median: a few kernels that cannot be timed well say nothing of the machine.
-            repeatability=statistics.median(repeated) if repeated else None,
+            # The median: a few kernels that cannot be timed well say nothing of the machine. Nor do a few that have
+            # more samples than the others, which are those that were disturbed.
+            repeatability=statistics.median(repeated) if repeated and 2 * len(repeated) >= len(timings) else None,
             affinity=self.affinity,
         )

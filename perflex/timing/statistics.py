@@ -65,7 +65,8 @@ def estimate(samples: NDArray[np.float64], statistic: Statistic, level: float = 
     return Estimate(
         seconds=time_of(samples, statistic),
         interval=interval_of(samples, statistic, level),
-        spread=float((high - low) / middle) if middle > 0 else math.nan,
+        # One sample has no width, which is not the same as none.
+        spread=float((high - low) / middle) if middle > 0 and len(kept) > 1 else math.nan,
         repeatability=repeatability_of(samples, statistic),
         strays=int(strays.sum()),
         second_mode=second_mode,
@@ -83,7 +84,7 @@ def _is_narrow(interval: tuple[float, float], allowed: float) -> bool:
 
 
 def time_of(samples: NDArray[np.float64], statistic: Statistic) -> float:
-    """Return a statistic of samples; the mean leaves stray samples out, which move no quantile."""
+    """Return a statistic of samples; the mean leaves stray samples out, which hardly move a quantile."""
     if statistic == "minimum":
         return float(samples.min())
     if statistic == "mean":

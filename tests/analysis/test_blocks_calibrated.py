@@ -22,7 +22,7 @@ from uipick import ALL_GENERATORS, KernelCollection
 
 KiB = 1024
 SIZES = {"nx": 64, "ny": 64, "nz": 32}
-TIMING = TimingOptions(trials=3, min_trials=3, precision=0.0)
+TIMING = TimingOptions(trials=4, min_trials=4, precision=0.0)
 COSTS = {
     "f_block_points": 1e-10,
     "f_block_runs": 2e-9,
@@ -110,6 +110,12 @@ def test_memory_traffic_of_layers(star, machine) -> None:
     # One plane per layer, and planes of both cores' tiles fit: three planes are loaded for each.
     assert found[0] == pytest.approx(8 * points * (held + 3 * (1 - held) + 2), rel=1e-12)
     assert found[1] == pytest.approx(8 * points * (1 + 2 / 32 + 2), rel=1e-12)
+
+
+def test_how_well_the_times_repeat_is_kept(calibration) -> None:
+    assert calibration.table.repeatability.tolist() == [0.0] * len(calibration.table)
+    assert calibration.timing.samples == 4 * len(calibration.table)
+    assert calibration.noise_floor == 0
 
 
 def test_the_costs_are_found_and_the_fastest_block_is_chosen(star, machine, calibration) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from perflex import Calibration, FeatureTable, Model
-from perflex.calibration.acceptance import doubts, is_repeatable, require_repeatable, save_if_repeatable
+from perflex.calibration.acceptance import (
+    doubts,
+    is_repeatable,
+    repeatability_of,
+    require_repeatable,
+    save_if_repeatable,
+)
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.record import TimingSummary
 from perflex.errors import CalibrationError, PerflexWarning
@@ -38,6 +45,19 @@ def test_times_that_repeat_or_of_which_nothing_is_known_are_accepted(value: floa
     assert is_repeatable(calibration())
 
 
+def test_the_kernels_of_the_fit_count_before_all_that_were_measured_together() -> None:
+    found = calibration(repeatability=0.5)
+    assert found.table is not None
+    rows = replace(found.table, repeatability=np.array([0.02, np.nan, 0.06]))
+    assert repeatability_of(replace(found, table=rows)) == pytest.approx(0.04)
+    # One of three is one that was disturbed and therefore has more samples: it does not speak for all.
+    for few in ([np.nan] * 3, [0.3, np.nan, np.nan]):
+        table = replace(found.table, repeatability=np.array(few))
+        assert repeatability_of(replace(found, table=table)) == 0.5
+        assert is_repeatable(replace(found, table=table, options={}))
+    assert repeatability_of(replace(found, table=None)) == 0.5
+
+
 def test_times_that_do_not_repeat_are_refused_with_number_limit_and_advice(tmp_path: Path) -> None:
     found = calibration(repeatability=0.234)
     words = r"mine.yaml is not written: .* repeat only to 23.4 %, the limit is 15 %; 'perflex doctor' .* --accept-noise"
@@ -63,7 +83,9 @@ def test_many_disturbed_samples_are_a_doubt_but_no_reason_to_refuse() -> None:
     found = calibration(repeatability=0.05, samples=100, disturbed_samples=40)
     assert is_repeatable(found)
     (doubt,) = doubts(found)
-    assert doubt.startswith("40 of 100 samples were disturbed")
+    assert re.fullmatch(r"40 of 100 samples were disturbed \(.*clock\), they are not used; 'perflex doctor'.*", doubt)
+    (doubt,) = doubts(calibration(samples=100, disturbed_samples=40, kernels_disturbed=3))
+    assert "used for 3 of the kernels for lack of others;" in doubt
     assert doubts(calibration(samples=100, disturbed_samples=4)) == []
 
 
@@ -71,8 +93,6 @@ def test_making_a_calibration_from_noise_warns() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         noisy = calibration()
-    if "repeatability" not in {entry.name for entry in fields(TimingSummary)}:
-        pytest.skip("timing does not tell repeatability")
     table = replace(noisy.table, timing=TimingSummary(repeatability=0.3))
     with pytest.warns(PerflexWarning, match="repeat only to 30.0 %"):
         calibration_from_table(MODEL, table)

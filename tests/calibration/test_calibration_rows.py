@@ -91,6 +91,13 @@ def test_files_of_earlier_versions_have_no_repeatability(tmp_path: Path) -> None
     assert loaded.table.spread is not None
 
 
+def test_strays_of_earlier_versions_are_not_forgotten() -> None:
+    older = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
+    assert older.timing is not None
+    assert older.timing.stray_samples == older.options["outliers_excluded"] > 0
+    assert (older.timing.samples, older.timing.disturbed_samples, older.timing.repeatability) == (0, 0, None)
+
+
 def test_every_column_has_its_unit(tmp_path: Path) -> None:
     calibration().save(tmp_path / "kept.yaml")
     content = yaml.safe_load((tmp_path / "kept.yaml").read_text(encoding="utf-8"))

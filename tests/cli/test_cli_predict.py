@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from perflex import Calibration, load_calibration
 from perflex.__main__ import main
+from perflex.cli.noise_floor import noise_floor_lines
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 
@@ -111,8 +115,10 @@ measurement_kernels:
 """)
     out = tmp_path / "c.yaml"
     code, text, _ = run(
-        capfd, "calibrate", str(model), "-o", str(out), "--trials", "3", "--fixed-sizes", "--loss", "soft_l1"
-    )
+        capfd, "calibrate", str(model), "-o", str(out), "--trials", "3", "--fixed-sizes", "--loss", "soft_l1",
+        # How busy the test machine is, is not for tests to say.
+        "--accept-noise",
+    )  # fmt: skip
     assert code == 0
     assert "p_madd" in text
     assert "noise floor" in text
@@ -122,6 +128,17 @@ measurement_kernels:
     assert loaded.fit.loss == "soft_l1"
     assert "loss soft_l1" in text
     assert loaded.device["name"] == default_device.name
+
+
+def test_what_the_noise_floor_is_is_said() -> None:
+    older = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
+    assert older.table is not None
+    (line,) = noise_floor_lines(older)
+    assert re.fullmatch(r"noise floor: \S+ % \(median spread of single timings; too few .*\)", line)
+    table = replace(older.table, repeatability=np.full(len(older.table), 0.012))
+    (line,) = noise_floor_lines(replace(older, table=table, noise_floor=0.012))
+    assert line == "noise floor: 1.2 % (by which a kernel's time differs from one measurement to the next)"
+    assert noise_floor_lines(replace(older, noise_floor=None)) == []
 
 
 @pytest.mark.parametrize("place", ["before", "after"])

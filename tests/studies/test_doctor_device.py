@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +22,7 @@ from perflex.studies.doctor.device_verdict import device_findings
 from perflex.studies.doctor.examine import examine
 from perflex.studies.doctor.finding import verdict
 from perflex.testing import FakeDevice
+from support.timing_samples import Sample, SystemActivity
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 RANDOM = np.random.default_rng(5)
 
 
-def sample(seconds: float, waited: float | None = 0.0, throttled: bool | None = None, launches: int = 1) -> object:
-    activity = SimpleNamespace(waited_s=waited, throttled=throttled)
-    return SimpleNamespace(seconds=seconds, launches=launches, activity=activity)
+def sample(seconds: float, waited: float | None = 0.0, throttled: bool | None = None, launches: int = 1) -> Sample:
+    # How much time passed is known on any system.
+    activity = SystemActivity(elapsed_s=launches * seconds, waited_s=waited, throttled=throttled)
+    return Sample(seconds, launches, 0.0, "s", 0, activity)
 
 
 def trial(name: str, *blocks: float, **activity: object) -> Trial:
@@ -79,13 +80,13 @@ def test_repeatability_is_the_change_from_block_to_block() -> None:
 
 
 def test_disturbed_and_throttled_samples_are_counted_where_they_are_known() -> None:
-    half = Trial("a", (1e-3,), ((sample(1e-3, 2e-4), sample(1e-3, 1e-6), sample(1e-3, None, True), sample(1e-3)),))
+    half = Trial("a", (1e-3,), ((sample(1e-3, 3e-4), sample(1e-3, 1e-6), sample(1e-3, None, True), sample(1e-3)),))
     assert disturbed_share([half]) == pytest.approx(1 / 3)
     # Ten launches may wait ten times as long as one.
-    assert disturbed_share([trial("a", 1e-4, waited=4e-5, launches=10)]) == 0.0
-    assert disturbed_share([trial("a", 1e-4, waited=4e-5, launches=1)]) == 1.0
+    assert disturbed_share([trial("a", 1e-4, waited=1.5e-4, launches=10)]) == 0.0
+    assert disturbed_share([trial("a", 1e-4, waited=1.5e-4, launches=1)]) == 1.0
     assert throttled_share([half]) == 1.0
-    nothing = Trial("a", (1e-3,), ((SimpleNamespace(seconds=1e-3, launches=1, activity=None),),))
+    nothing = Trial("a", (1e-3,), ((Sample(1e-3, 1, 0.0, "s", 0),),))
     assert disturbed_share([nothing]) is None
     assert throttled_share([nothing]) is None
 
@@ -123,6 +124,14 @@ def test_what_is_said_of_made_up_trials(
     assert finding.state == state
     assert words in finding.found
     assert finding.advice or state == "unknown"
+
+
+def test_times_of_nothing_by_a_coarse_timer_tell_nothing() -> None:
+    none, some = trial("a", 0.0, 0.0), trial("b", 1e-3, 1e-3)
+    assert two_heaps(np.repeat([0.0, 1e-3], 10)) is None
+    assert repeatability([none, some, trial("c", 0.0, 1e-6)]) == {"b": 0.0}
+    assert common_change([none, some]) == common_change([none]) == 1.0
+    assert said(DeviceTrials((none,)))["repeatability"].state == "unknown"
 
 
 def test_two_heaps_are_said() -> None:

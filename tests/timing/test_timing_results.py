@@ -44,6 +44,11 @@ def test_the_summary_adds_up_the_kernels_that_did_not_fail() -> None:
     assert Measured([FAILED]).summary() == Measured().summary() == TimingSummary(1.0, drift_corrected=False)
 
 
+def test_few_kernels_do_not_speak_for_all_of_how_times_repeat() -> None:
+    assert Measured([FAST, SLOW]).summary().repeatability == 0.01
+    assert Measured([FAST, SLOW, SLOW]).summary().repeatability is None
+
+
 def test_the_drift_counts_only_where_it_was_found() -> None:
     found = Drift(found=True, size=1.25, rounds=9, references=("fast",))
     assert Measured([FAST], found).summary().drift_ratio == 1.25

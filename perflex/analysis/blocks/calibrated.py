@@ -97,16 +97,19 @@ def calibrate_blocks(
     options = timing or TimingOptions(min_trials=20, precision=0.0)
     outcomes = measure(jobs, chosen, options)
     timed = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Timing)]
+    timings = outcomes.timings
     if len(timed) <= len(names):
         msg = f"{len(timed)} of {len(jobs)} blocks could be timed, for {len(names)} parameters; give more of them"
         raise CalibrationError(msg)
-    rows = [[outcome.seconds, *counts[i]] for i, outcome in enumerate(outcomes) if isinstance(outcome, Timing)]
+    rows = [[one.seconds, *counts[index]] for index, one in zip(timed, timings, strict=True)]
     table = FeatureTable(
         _OUTPUT,
         (_OUTPUT, *names),
         tuple(labels[index] for index in timed),
         np.array(rows),
-        spread=np.array([outcome.spread for outcome in outcomes if isinstance(outcome, Timing)]),
+        spread=np.array([one.spread for one in timings]),
+        repeatability=np.array([one.repeatability for one in timings]),
+        timing=outcomes.summary(),
         info=block_info(where),
         device=str(getattr(chosen, "name", "")),
         machine=where.name,

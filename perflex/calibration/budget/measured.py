@@ -51,6 +51,10 @@ class KernelPool:
         Reason by row number.
     spent_s
         Device time so far.
+    samples, disturbed_samples
+        How many were taken of all kernels, and how many of them were disturbed.
+    rest_on_disturbed
+        Rows whose times rest on disturbed samples.
     affinity
         What decided on the processors of the device's workers, as `TimingSummary` says it.
     """
@@ -61,6 +65,9 @@ class KernelPool:
     recorder: RecordOnly | None = None
     failed: dict[int, str] = field(default_factory=dict)
     spent_s: float = 0.0
+    samples: int = 0
+    disturbed_samples: int = 0
+    rest_on_disturbed: set[int] = field(default_factory=set)
     affinity: str = ""
 
     def __post_init__(self) -> None:
@@ -89,6 +96,9 @@ class KernelPool:
 
     def _keep(self, row: int, timing: Timing) -> None:
         before = self.trials[row]
+        self.samples += len(timing.samples)
+        self.disturbed_samples += timing.disturbed_samples
+        self.rest_on_disturbed |= {row} if timing.disturbed else set()
         # Disturbed samples tell nothing, unless there are no others.
         now = len(timing.samples) - (0 if timing.disturbed else timing.disturbed_samples)
         if not before:
@@ -99,7 +109,10 @@ class KernelPool:
             # The minimum of all samples needs only the two minima; a median cannot be had from two medians.
             minimum = timing.statistic == "minimum"
             self.seconds[row] = min(self.seconds[row], timing.seconds) if minimum else merged
-            self.spread[row] = (before * self.spread[row] + now * timing.spread) / (before + now)
+            # One timing has no spread.
+            widths, counts = np.array([self.spread[row], timing.spread]), np.array([before, now])
+            known = np.isfinite(widths)
+            self.spread[row] = np.average(widths[known], weights=counts[known]) if known.any() else np.nan
         self.trials[row] = before + now
 
     def table(self, output: str) -> FeatureTable:

@@ -46,8 +46,8 @@ class BudgetReport:
         Number of batches.
     ended
         Why no more were timed.
-    affinity
-        What decided on the processors of the device's workers, as `TimingSummary` says it.
+    samples, disturbed_samples, kernels_disturbed, affinity
+        As in `TimingSummary`.
     """
 
     budget_s: float
@@ -56,6 +56,9 @@ class BudgetReport:
     chosen: int
     batches: int
     ended: str
+    samples: int
+    disturbed_samples: int
+    kernels_disturbed: int
     affinity: str
 
     def facts(self) -> dict[str, Any]:
@@ -69,6 +72,9 @@ class BudgetReport:
             "chosen_kernels": self.chosen,
             "batches": self.batches,
             "ended": self.ended,
+            "samples": self.samples,
+            "disturbed_samples": self.disturbed_samples,
+            "kernels_disturbed": self.kernels_disturbed,
             "affinity": self.affinity,
         }
 
@@ -136,5 +142,14 @@ def measure_within_budget(
         raise CalibrationError(msg)
     table = pool.table(model.output_feature)
     return table, BudgetReport(
-        budget_s, pool.spent_s, Counter(counted.groups), len(table), batches, ended, pool.affinity
+        budget_s,
+        pool.spent_s,
+        Counter(counted.groups),
+        len(table),
+        batches,
+        ended,
+        pool.samples,
+        pool.disturbed_samples,
+        len(pool.rest_on_disturbed),
+        pool.affinity,
     )

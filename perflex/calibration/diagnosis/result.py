@@ -209,7 +209,7 @@ class Diagnosis:
     aicc
         Akaike's criterion of the residuals, corrected for few kernels: for models of the same measurements only.
     noise_floor
-        Relative spread of repeated timings: errors below it mean nothing; nan if not known.
+        As in `CalibrationRecord`: errors below it mean nothing; nan if not known.
     missing
         What could not be judged and why, or empty.
     title

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.store.records import Failure, MeasurementKey, Sample
+    from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
     from perflex.studies.doctor.system import Interference
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.results import Measured
@@ -222,6 +222,9 @@ def two_heaps(values: NDArray[np.float64]) -> Heaps | None:
     if len(values) < 8:
         return None
     fast = float(np.quantile(values, 0.1))
+    # A timer too coarse for the kernel gives 0 s, and then no ratio.
+    if fast <= 0:
+        return None
     slow, near = values > 1.5 * fast, values <= 1.25 * fast
     between_them = ~slow & ~near
     if slow.mean() < 0.1 or 3 * between_them.sum() > min(slow.sum(), near.sum()):
@@ -233,32 +236,40 @@ def repeatability(trials: Sequence[Trial]) -> dict[str, float]:
     """Return for each kernel by which fraction its reported time differs from one block to another.
 
     It is the median over all pairs of blocks, relative to the shorter time; steps from each block to the next would
-    pass over a change that stays. Kernels that were timed in one block only are left out.
+    pass over a change that stays. Kernels that were timed in one block only are left out, and those with a time of 0 s.
     """
     found = {}
     for trial in trials:
         pairs = list(combinations(trial.seconds, 2))
-        if pairs:
+        if pairs and min(trial.seconds) > 0:
             found[trial.name] = float(np.median([max(pair) / min(pair) for pair in pairs])) - 1
     return found
 
 
 def common_change(trials: Sequence[Trial]) -> float:
-    """Return by which factor all kernels took longer in the last block than in the first: the median over kernels."""
-    ratios = [trial.seconds[-1] / trial.seconds[0] for trial in trials]
+    """Return by which factor all kernels took longer in the last block than in the first: the median over kernels.
+
+    Kernels with a time of 0 s are left out; 1 where there are no others.
+    """
+    ratios = [trial.seconds[-1] / trial.seconds[0] for trial in trials if min(trial.seconds) > 0]
     return float(np.median(ratios)) if ratios else 1.0
 
 
 def disturbed_share(trials: Sequence[Trial]) -> float | None:
-    """Return the share of samples during which the device's threads waited for a processor; None if not known."""
+    """Return the share of samples during which the device's threads lacked processors; None if not known."""
     known = [verdict for trial in trials for block in trial.samples for verdict in _disturbed(block)]
     return float(np.mean(known)) if known else None
 
 
 def _disturbed(samples: Sequence[Sample]) -> list[bool]:
-    """Return which samples were disturbed, of those that the system reports anything of."""
-    known = [sample for sample in samples if sample.activity is not None]
+    """Return which samples were disturbed, of those of which the system reports waiting or processor time."""
+    known = [sample for sample in samples if _tells(sample.activity)]
     return disturbed(known).tolist() if known else []
+
+
+def _tells(activity: SystemActivity | None) -> bool:
+    # Any system tells how much time passed; that alone does not say that nothing was lacking.
+    return activity is not None and (activity.waited_s is not None or activity.processor_s is not None)
 
 
 def throttled_share(trials: Sequence[Trial]) -> float | None:

@@ -117,7 +117,7 @@ def opencl_bus_ids(cl_device: Any, failure: type[Exception]) -> tuple[str, ...]:
 
 
 def _load_nvml() -> Any | None:
-    """Return nvidia-ml-py, initialized; None where it or the driver's library is missing."""
+    """Return nvidia-ml-py, initialized; None where it or the driver's library is missing or too old to ask."""
     if importlib.util.find_spec("pynvml") is None:
         return None
     found = find_library(NVML_LIBRARY)
@@ -127,6 +127,9 @@ def _load_nvml() -> Any | None:
             ctypes.CDLL(found.path, mode=ctypes.RTLD_GLOBAL)
         nvml = importlib.import_module("pynvml")
     except (OSError, ImportError):
+        return None
+    # Earlier versions lack the question; they may be there because other packages brought them along.
+    if not hasattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons"):
         return None
     try:
         nvml.nvmlInit()

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _ENOUGH_BYTES = 512
-# Columns of the first line of /proc/stat (proc(5)), in clock ticks.
+# /proc/stat begins with a line for all processors and one for each.
+_ENOUGH_BYTES_OF_MACHINE = 1 << 16
+# Columns of these lines (proc(5)), in clock ticks.
 _BUSY_COLUMNS = (1, 2, 3, 6, 7)
 _STEAL_COLUMN = 8
 # A thread's processor clock is numbered so in Linux (include/linux/posix-timers.h): the thread's number, inverted,
@@ -38,7 +40,7 @@ class _Reading:
     waits: Mapping[str, float] | None
     switches: int
     busy: float | None
-    stolen: float | None
+    stolen: Mapping[str, float] | None
 
 
 @dataclass
@@ -55,6 +57,10 @@ class SystemWatch:
 
     proc: Path = Path("/proc")
     _files: dict[str, int] = field(default_factory=dict)
+    _own: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._own = _own_processors()
 
     def reading(self) -> _Reading:
         """Return the state of all counters now."""
@@ -77,7 +83,10 @@ class SystemWatch:
             waited = max((wait - before.waits.get(name, 0.0) for name, wait in now.waits.items()), default=0.0)
         if before.used is not None and used_now is not None:
             used = sum(seconds - before.used.get(name, 0.0) for name, seconds in used_now.items())
-        stolen = None if now.stolen is None or before.stolen is None else max(0.0, now.stolen - before.stolen)
+        stolen = None
+        if now.stolen is not None and before.stolen is not None:
+            # Of one processor: summed over many, what a hypervisor takes here and there would look like a lack.
+            stolen = max(0.0, *(seconds - before.stolen.get(name, seconds) for name, seconds in now.stolen.items()))
         others = None
         if now.busy is not None and before.busy is not None and used is not None:
             # The machine's counters go on by ticks, this process's do not: the difference may fall below zero.
@@ -120,25 +129,42 @@ class SystemWatch:
         # Kernels without the counters have no such files.
         return found or None
 
-    def _machine(self) -> tuple[float | None, float | None]:
-        """Return the time that all processors have worked, and that was stolen from them, in seconds."""
-        words = self._read(_MACHINE).split(b"\n", 1)[0].split()
-        if len(words) <= _STEAL_COLUMN or words[0] != b"cpu":
+    def _machine(self) -> tuple[float | None, dict[str, float] | None]:
+        """Return the time that all processors have worked, and that was stolen by processor, in seconds."""
+        first, *lines = self._read(_MACHINE, _ENOUGH_BYTES_OF_MACHINE).decode("ascii", "replace").split("\n")
+        words = first.split()
+        if len(words) <= _STEAL_COLUMN or words[0] != "cpu":
             return None, None
         tick = os.sysconf("SC_CLK_TCK")
-        return sum(int(words[column]) for column in _BUSY_COLUMNS) / tick, int(words[_STEAL_COLUMN]) / tick
+        stolen = {}
+        for line in lines:
+            name, *numbers = line.split() or [""]
+            if not name.startswith("cpu"):
+                break
+            if name in self._own and len(numbers) >= _STEAL_COLUMN:
+                stolen[name] = int(numbers[_STEAL_COLUMN - 1]) / tick
+        # A container may number its processors anew.
+        stolen = stolen or {"cpu": int(words[_STEAL_COLUMN]) / tick}
+        return sum(int(words[column]) for column in _BUSY_COLUMNS) / tick, stolen
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str, size: int = _ENOUGH_BYTES) -> bytes:
         """Return the beginning of a file; nothing where it is not there any more."""
         try:
             if name not in self._files:
                 self._files[name] = os.open(self.proc / name, os.O_RDONLY | os.O_CLOEXEC)
-            return os.pread(self._files[name], _ENOUGH_BYTES, 0)
+            return os.pread(self._files[name], size, 0)
         except OSError:
             # The thread has ended.
             if name in self._files:
                 os.close(self._files.pop(name))
             return b""
+
+
+def _own_processors() -> frozenset[str]:
+    """Return the names in /proc/stat of the processors that this process may use; none where that is not told."""
+    if not hasattr(os, "sched_getaffinity"):
+        return frozenset()
+    return frozenset(f"cpu{number}" for number in os.sched_getaffinity(0))
 
 
 def _processor_times(threads: Sequence[str]) -> dict[str, float] | None:

@@ -182,7 +182,7 @@ def check_store(store: MeasurementStore, asked: list[Any], device: Any, measured
     assert len(rows) == len(set(rows))
     counts = Counter(key for key, _, _ in rows)
     assert len(counts) == len(asked)
-    assert min(counts.values()) == EXACT.trials
+    assert min(counts.values()) >= EXACT.trials
     more = sum(count > EXACT.trials for count in counts.values())
     # References of the portions; on real devices also kernels the samples of which others disturbed.
     assert more <= 9 + sum(bool(outcome.disturbed_samples) for outcome in measured.timings)

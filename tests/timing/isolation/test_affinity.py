@@ -224,7 +224,9 @@ def test_samples_of_other_machines_are_kept_under_their_setting(
         found = measure_on(executor, [job], real_devices[0], quick, recorder=kept)
     assert found.summary().affinity == theirs.said
     keys = [call.args[0] for call in kept.add.call_args_list]
-    assert keys == [with_affinity(measurement_key(job, real_devices[0], quick), "THEIRS=2")] * 2
+    # Disturbed samples are taken again, up to as many.
+    assert 2 <= len(keys) <= 4
+    assert set(keys) == {with_affinity(measurement_key(job, real_devices[0], quick), "THEIRS=2")}
 
 
 @pytest.mark.device

@@ -130,6 +130,10 @@ def test_old_drivers_know_the_question_under_its_old_name(nvml: FakeNvml) -> Non
 def test_without_the_package_or_the_library_there_is_no_watch(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml) -> None:
     nvml.no_driver = True
     assert clock_watch([HERE]) is None
+    nvml.no_driver = False
+    with monkeypatch.context() as earlier:  # versions that do not know the question
+        earlier.delattr(FakeNvml, "nvmlDeviceGetCurrentClocksEventReasons")
+        assert clock_watch([HERE]) is None
     monkeypatch.setitem(sys.modules, "pynvml", None)  # as where it is not installed
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda _: None)
     assert clock_watch([HERE]) is None

@@ -56,13 +56,15 @@ def watch(proc: Proc) -> Iterator[SystemWatch]:
 
 
 def test_counters_before_and_after_give_the_activity(proc: Proc, watch: SystemWatch) -> None:
+    # Clocks are asked for by number: that of this thread is there, that of the other is not.
+    own, other = threading.get_native_id(), 2
     proc.stat(busy=1000, idle=50, steal=7)
-    proc.thread(1, 5_000_000)
-    proc.thread(2, 100)
+    proc.thread(own, 5_000_000)
+    proc.thread(other, 100)
     before = watch.reading()
     proc.stat(busy=1000 + 3 * TICKS, idle=90_000, steal=7 + TICKS // 2)
-    proc.thread(1, 6_000_000)
-    proc.thread(2, 2_500_100)
+    proc.thread(own, 6_000_000)
+    proc.thread(other, 2_500_100)
     found = watch.activity_since(before)
     # The longest wait of a thread, not their sum.
     assert found.waited_s == pytest.approx(0.0025)
@@ -75,6 +77,30 @@ def test_counters_before_and_after_give_the_activity(proc: Proc, watch: SystemWa
     assert found.switches is not None
     assert found.switches >= 0
     assert found.throttled is None
+
+
+def test_steal_is_that_of_one_processor_of_this_process(proc: Proc, watch: SystemWatch) -> None:
+    """A hundredth taken from each of 64 processors lets a kernel on all of them lack a hundredth, not 64 of them."""
+    own = sorted(os.sched_getaffinity(0))
+    others = [number for number in range(64) if number not in own]
+
+    def stat(*each: tuple[list[int], int]) -> None:
+        ticks = {number: stolen for numbers, stolen in each for number in numbers}
+        lines = [f"cpu{number} 1 0 0 1 1 0 0 {ticks[number]} 0 0" for number in sorted(ticks)]
+        proc.folder.joinpath("stat").write_text(f"cpu  9 0 0 9 9 0 0 {sum(ticks.values())} 0 0\n" + "\n".join(lines))
+
+    stat((own, 5), (others, 5))
+    before = watch.reading()
+    stat((own, 7), (others, 6))
+    assert watch.activity_since(before).stolen_s == pytest.approx(2 / TICKS)
+    # Others may be of another share of the machine.
+    stat((own, 7), (others, 100))
+    assert watch.activity_since(before).stolen_s == pytest.approx(2 / TICKS)
+    # Where none of the numbers is ours, the sum is all that is known.
+    stat((others, 5))
+    before = watch.reading()
+    stat((others, 6))
+    assert watch.activity_since(before).stolen_s == pytest.approx(len(others) / TICKS)
 
 
 def test_threads_come_and_go(proc: Proc, watch: SystemWatch) -> None:
@@ -107,20 +133,21 @@ def test_files_of_threads_that_ended_are_closed(proc: Proc, watch: SystemWatch) 
 
 def test_nothing_reported_is_not_known(proc: Proc, watch: SystemWatch) -> None:
     found = watch.activity_since(watch.reading())
-    assert (found.waited_s, found.stolen_s, found.others_s) == (None, None, None)
+    assert (found.processor_s, found.waited_s, found.stolen_s, found.others_s) == (None,) * 4
     assert found.elapsed_s is not None
     # A kernel without the counters has threads, but no such files.
     proc.folder.joinpath("self/task/7").mkdir(parents=True)
     proc.folder.joinpath("stat").write_text("cpu 1 2 3\n")
     found = watch.activity_since(watch.reading())
-    assert (found.waited_s, found.stolen_s, found.others_s) == (None, None, None)
+    assert (found.processor_s, found.waited_s, found.stolen_s, found.others_s) == (None,) * 4
 
 
 def test_counters_of_ticks_never_give_less_than_nothing(proc: Proc, watch: SystemWatch) -> None:
+    proc.thread(threading.get_native_id(), 0)
     proc.stat(busy=5, steal=5)
     before = watch.reading()
-    end = time.process_time() + 0.02
-    while time.process_time() < end:
+    end = time.thread_time() + 0.02
+    while time.thread_time() < end:
         pass
     proc.stat(busy=5, steal=4)
     found = watch.activity_since(before)
