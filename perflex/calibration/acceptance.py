@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REPEATABILITY_LIMIT = 0.15
 """Fraction by which kernels' reported times may differ from one half of the samples to the other, the median."""
 MANY_DISTURBED = 0.25
-"""Share of disturbed samples from which on there is something to say: results rest on the others."""
+"""Share of disturbed samples, or of kernels that rest on some, from which on there is something to say."""
 _WHAT_TO_DO = "'perflex doctor' says what disturbs this machine"
 
 
@@ -59,7 +59,10 @@ def doubts(calibration: CalibrationRecord) -> list[str]:
     disturbed, samples, kernels = (
         calibration.options.get(name) or 0 for name in ("disturbed_samples", "samples", "kernels_disturbed")
     )
-    if samples and disturbed >= MANY_DISTURBED * samples:
+    # Kernels of which no launch is undisturbed are long ones, and have few samples.
+    if samples and (
+        disturbed >= MANY_DISTURBED * samples or kernels >= MANY_DISTURBED * max(len(calibration.fit.kernels), 1)
+    ):
         rest = f"used for {kernels} of the kernels for lack of others" if kernels else "they are not used"
         found.append(
             f"{disturbed} of {samples} samples were disturbed (by other work on the machine, or a lowered clock), "

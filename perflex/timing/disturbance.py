@@ -60,7 +60,7 @@ def disturbed(samples: Sequence[Sample]) -> NDArray[np.bool_]:
     """Return which samples of one kernel were disturbed, shape ``(n,)``.
 
     Those are disturbed that lacked processors for more than a tenth of their time, 0.02 ms for each launch and 0.1 ms,
-    all together, and those during which the device lowered its clock.
+    all together, and those during which the device lowered its clock, unless that is how it mostly runs.
     """
     lacking = lacking_seconds(samples)
     duration = np.array([sample.seconds * sample.launches for sample in samples], dtype=np.float64)
@@ -121,8 +121,15 @@ def _without_lack(sample: Sample, own: float, full: float) -> Sample:
 
 
 def _throttled(samples: Sequence[Sample]) -> NDArray[np.bool_]:
-    """Return during which samples the device is known to have lowered its clock, shape ``(n,)``."""
-    return np.array([sample.activity is not None and bool(sample.activity.throttled) for sample in samples], dtype=bool)
+    """Return during which samples the device lowered its clock, shape ``(n,)``.
+
+    None where it did so during most of them: at its limit of power a device runs so always, and no sample taken again
+    would be another.
+    """
+    found = np.array(
+        [sample.activity is not None and bool(sample.activity.throttled) for sample in samples], dtype=bool
+    )
+    return found if 2 * found.sum() <= len(found) else np.zeros_like(found)
 
 
 def _use(sample: Sample) -> float:

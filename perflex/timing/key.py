@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Part of every key. It counts what changes measured times of one kernel under one loopy: how code is generated,
 # buffers are filled and launches are timed. Samples taken otherwise are not mixed.
-_SCHEME = 1
+_SCHEME = 2
 # Before the last part of the conditions, which is only there where there is a setting.
 _AFFINITY = " affinity="
 

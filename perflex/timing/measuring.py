@@ -207,7 +207,8 @@ def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions, *
         interval=found.interval,
         strays=found.strays,
         second_mode=found.second_mode,
-        precise=found.known_to(options.precision),
+        # How well a correction for what was lacking is known, no interval tells.
+        precise=found.known_to(options.precision) and not disturbed,
         repeatability=found.repeatability,
         disturbed_samples=int(disturbed_samples(entry.samples).sum()),
         disturbed=disturbed,

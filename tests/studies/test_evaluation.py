@@ -207,6 +207,8 @@ def test_files(evaluation, tmp_path: Path) -> None:
     with (tmp_path / "points.csv").open() as stream:
         points = list(csv.DictReader(stream))
     assert len(points) == len(result.points) * len(result.calibrations)
+    assert {point["disturbed"] for point in points} == {"False"}
+    assert {float(point["repeatability"]) for point in points} == {one.repeatability for one in result.points}
     assert all(
         float(p["relative_error"]) == pytest.approx(float(p["predicted_s"]) / float(p["measured_s"]) - 1)
         for p in points

@@ -175,7 +175,13 @@ def test_samples_of_a_lowered_clock_count_only_where_there_are_no_others() -> No
     used, poor = used_samples(own, 2.0)
     assert poor
     assert [one.activity for one in used] == [waited, own[3].activity]
-    assert used_samples([sample(hot)] * 3, 2.0) == ([sample(hot)] * 3, True)
+
+
+def test_a_clock_that_is_mostly_lowered_is_how_the_device_runs() -> None:
+    hot, cold = SystemActivity(throttled=True), SystemActivity(throttled=False)
+    assert marks(hot, hot, hot, cold) == [False] * 4
+    assert marks(hot, cold, hot, cold) == [True, False, True, False]
+    assert used_samples([sample(hot)] * 3, 2.0) == ([sample(hot)] * 3, False)
 
 
 def test_full_use_is_that_of_the_best_samples_of_long_kernels() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SUMMARY = ("device", "study", "variant", "model", "geomean_error", "noise_floor", "pairs", "pairs_ranked_right")
 POINTS = (
     "device", "study", "variant", "size", "model", "used", "predicted_s", "measured_s", "relative_error", "spread",
+    "repeatability", "disturbed",
 )  # fmt: skip
 PARAMETERS = (
     "device", "study", "model", "used", "parameter", "value", "unit", "standard_error", "rate", "rate_unit", "remarks",
@@ -103,7 +104,7 @@ def _points(evaluations: Sequence[DeviceEvaluation]) -> Iterable[Sequence[Any]]:
                 for model, predicted in point.predicted_s.items():
                     yield (
                         evaluation.device, result.study.name, point.variant, point.size, model, model == result.model,
-                        predicted, point.measured_s, point.error(model), point.spread,
+                        predicted, point.measured_s, point.error(model), point.spread, point.repeatability, point.disturbed,
                     )  # fmt: skip
 
 

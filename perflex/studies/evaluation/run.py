@@ -53,6 +53,8 @@ class Point:
     measured_s, spread, repeatability
         Time in seconds, the relative spread of repeated timings, and by which fraction the time differs from one such
         measurement to the next.
+    disturbed
+        Whether the time rests on samples that others disturbed, for lack of others.
     predicted_s
         Time in seconds by each model.
     """
@@ -63,6 +65,7 @@ class Point:
     spread: float
     predicted_s: Mapping[str, float]
     repeatability: float = math.nan
+    disturbed: bool = False
 
     def error(self, model: str) -> float:
         """Return predicted/measured - 1 of a model."""
@@ -312,7 +315,8 @@ class _Calibrated:
         for key, kernel in self.plan.targets.items():
             outcome = measured[kernel.name]
             if isinstance(outcome, Timing):
-                points.append(Point(*key, outcome.seconds, outcome.spread, predicted[key], outcome.repeatability))
+                noise = outcome.repeatability, outcome.disturbed
+                points.append(Point(*key, outcome.seconds, outcome.spread, predicted[key], *noise))
         used = wanted or self.choice.name
         return StudyResult(self.plan.study, self.choice, used, self.calibrations, tuple(points))
 
