@@ -106,7 +106,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     Calibration
         Parameters with units and uncertainties, the device's facts, and how they were obtained. Where the times repeat
         so badly that ``perflex calibrate`` would not write its file, a `PerflexWarning` says so; ``save`` writes it.
-        Another one says so where a quarter of the samples or more were disturbed.
+        Another one says so where a quarter of the samples or more were disturbed, or of the kernels rest on such.
 
     Raises
     ------
