@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.store.records import MeasurementKey, Recorder
-    from perflex.timing.launch.backend import Backend, Runnable
+    from perflex.timing.launch.backend import Backend, Runnable, TimedDevice
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
     from perflex.timing.results import FailureKind
@@ -36,9 +36,10 @@ ShareReport: TypeAlias = "Callable[[float, str], None]"
 # A timing shorter than this many ticks of the device's timer is repeated and averaged.
 _TICKS = 50
 _MOST_LAUNCHES = 1000
-# On the host's processors a timing takes as long at least: what the system reports of a shorter time is the waking of
-# threads.
-_LEAST_ON_HOST_S = 2e-4
+# On the host's processors a timing takes as long at least, in so many launches at most: what the system reports of a
+# shorter time is the waking of threads, and single launches of short kernels differ by more than those of long ones.
+_LEAST_ON_HOST_S = 1e-3
+_MOST_ON_HOST = 200
 # Timings that were disturbed are taken again: so many times the trials and the budget all together at most.
 _RETAKEN = 2
 # Reference kernels are long enough for the timer and the host's disturbances, and short enough for every round.
@@ -171,14 +172,21 @@ def start(entry: Entry, backend: Backend, session: Session) -> None:
     entry.launches = _launches(entry.seconds, backend)
 
 
+def shortest_sample_s(device: TimedDevice) -> float:
+    """Return for how long a kernel runs on a device for one sample at least, in seconds; 0 where one launch will do."""
+    return _LEAST_ON_HOST_S if getattr(device, "kind", "") == "cpu" else 0.0
+
+
 def _launches(seconds: float, backend: Backend) -> int:
     resolution = backend.timer_resolution_s
-    on_host = getattr(backend.device, "kind", "") == "cpu"
-    wanted = max(_TICKS * resolution, _LEAST_ON_HOST_S if on_host else 0.0)
-    if seconds >= wanted:
-        return 1
+    for_timer = _launches_for(_TICKS * resolution, seconds, resolution, _MOST_LAUNCHES)
+    return max(for_timer, _launches_for(shortest_sample_s(backend.device), seconds, resolution, _MOST_ON_HOST))
+
+
+def _launches_for(wanted_s: float, seconds: float, resolution: float, most: int) -> int:
+    """Return how many launches take so long together."""
     # A launch shorter than the timer's resolution can be timed as 0 s.
-    return min(_MOST_LAUNCHES, math.ceil(wanted / max(seconds, resolution, 1e-9)))
+    return min(most, max(1, math.ceil(wanted_s / max(seconds, resolution, 1e-9))))
 
 
 def time_in_rounds(

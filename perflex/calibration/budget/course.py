@@ -18,6 +18,7 @@ from perflex.errors import CalibrationError, PerflexWarning
 from perflex.expression.roles import find_roles
 from perflex.fit.fitting import fit_model
 from perflex.fit.table import scale_features_by_output
+from perflex.timing.rounds import shortest_sample_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +95,7 @@ class SequentialDesign:
         self.misfit = _FIRST_MISFIT
         roles = find_roles(model.tree)
         self._shapes = {*roles.edges, *roles.shapes}
+        self._sample_s = shortest_sample_s(pool.device)
         # What determines a linear model does not depend on its parameters.
         self._linear = len(roles.costs) == len(model.params()) and roles.relaxed == model.tree
 
@@ -138,7 +140,7 @@ class SequentialDesign:
         gained = information_share(spread, pool.trials + block.trials, self.misfit) - share
         # Square roots, for a row enters the information matrix squared.
         rows = scaled[candidates] * np.sqrt(gained[candidates])[:, None]
-        cost = expected_device_time(seconds[candidates], block)
+        cost = expected_device_time(seconds[candidates], block, self._sample_s)
         if number == 0:
             chosen = self._pilot(rows, cost, allowed, names)
         else:
@@ -174,7 +176,7 @@ class SequentialDesign:
         block = one_block(self.timing, self.left_s, number)
         while 2 * block.trials <= self.timing.trials:
             double = replace(block, trials=2 * block.trials, min_trials=2 * block.trials)
-            if expected_device_time(seconds, double).sum() > allowed:
+            if expected_device_time(seconds, double, self._sample_s).sum() > allowed:
                 break
             block = double
         return block

@@ -32,9 +32,13 @@ def one_block(timing: TimingOptions, seconds_left: float, number: int) -> Timing
     return replace(block, limit_s=min(timing.limit_s, seconds_left / _launches(block)))
 
 
-def expected_device_time(launch_s: Array, timing: TimingOptions) -> Array:
-    """Return the device time of timing kernels in seconds, from that of one launch; shape ``(m,)`` both."""
-    expected: Array = np.maximum(launch_s, _LEAST_S) * _launches(timing)
+def expected_device_time(launch_s: Array, timing: TimingOptions, sample_s: float = 0.0) -> Array:
+    """Return the device time of timing kernels in seconds, from that of one launch; shape ``(m,)`` both.
+
+    A sample takes `sample_s` seconds at least (`perflex.timing.rounds.shortest_sample_s`).
+    """
+    launch = np.maximum(launch_s, _LEAST_S)
+    expected: Array = launch * (_FIRST + timing.trials * timing.warmups) + timing.trials * np.maximum(launch, sample_s)
     return expected
 
 
