@@ -60,15 +60,19 @@ def doubts(calibration: CalibrationRecord) -> list[str]:
         calibration.options.get(name) or 0 for name in ("disturbed_samples", "samples", "kernels_disturbed")
     )
     # Kernels of which no launch is undisturbed are long ones, and have few samples.
-    if samples and (
-        disturbed >= MANY_DISTURBED * samples or kernels >= MANY_DISTURBED * max(len(calibration.fit.kernels), 1)
-    ):
+    if samples and (disturbed >= MANY_DISTURBED * samples or kernels >= MANY_DISTURBED * kernels_timed(calibration)):
         rest = f"used for {kernels} of the kernels for lack of others" if kernels else "they are not used"
         found.append(
             f"{disturbed} of {samples} samples were disturbed (by other work on the machine, or a lowered clock), "
             f"{rest}; {_WHAT_TO_DO}"
         )
     return found
+
+
+def kernels_timed(calibration: CalibrationRecord) -> int:
+    """Return how many kernels were timed together, at least one: more than were fitted where models share them."""
+    known = calibration.options.get("kernels") or calibration.options.get("chosen_kernels")
+    return int(known or max(len(calibration.fit.kernels), 1))
 
 
 def warn_of_doubts(calibration: CalibrationRecord) -> None:

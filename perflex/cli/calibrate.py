@@ -220,6 +220,8 @@ def _timing(calibration: Calibration) -> list[str]:
 
 
 def _disturbance(calibration: Calibration) -> list[str]:
+    from perflex.calibration.acceptance import kernels_timed
+
     disturbed, samples, used = (
         calibration.options.get(name) or 0 for name in ("disturbed_samples", "samples", "kernels_disturbed")
     )
@@ -230,7 +232,7 @@ def _disturbance(calibration: Calibration) -> list[str]:
             f"({100 * disturbed / samples:.0f} %), not used where there are enough others"
         )
     if used:
-        lines.append(f"kernels for which disturbed samples had to be used: {used} of {len(calibration.fit.kernels)}")
+        lines.append(f"kernels for which disturbed samples had to be used: {used} of {kernels_timed(calibration)}")
     return lines
 
 

@@ -144,6 +144,8 @@ class TimingSummary:
         How many samples were taken, all kernels together; 0 where that was not counted, as by earlier versions.
     disturbed_samples
         How many of them were disturbed.
+    kernels
+        How many kernels were timed.
     kernels_disturbed
         How many kernels' times rest on disturbed samples.
     repeatability
@@ -160,6 +162,7 @@ class TimingSummary:
     samples_resumed: int = 0
     samples: int = 0
     disturbed_samples: int = 0
+    kernels: int = 0
     kernels_disturbed: int = 0
     repeatability: float | None = None
     affinity: str = ""
@@ -209,6 +212,7 @@ class Measured(list["Timing | MeasurementFailure"]):
             samples_resumed=self.samples_resumed,
             samples=sum(len(timing.samples) for timing in timings),
             disturbed_samples=sum(timing.disturbed_samples for timing in timings),
+            kernels=len(timings),
             kernels_disturbed=sum(timing.disturbed for timing in timings),
             # The median: a few kernels that cannot be timed well say nothing of the machine. Nor do a few that have
             # more samples than the others, which are those that were disturbed.

@@ -87,6 +87,10 @@ def test_many_disturbed_samples_are_a_doubt_but_no_reason_to_refuse() -> None:
     (doubt,) = doubts(calibration(samples=100, disturbed_samples=40, kernels_disturbed=3))
     assert "used for 3 of the kernels for lack of others;" in doubt
     assert doubts(calibration(samples=100, disturbed_samples=4)) == []
+    # Of kernels that were timed together a study's model is fitted to some: their number says nothing.
+    few = calibration(samples=1000, disturbed_samples=40, kernels=160, kernels_disturbed=17)
+    assert doubts(few) == []
+    assert doubts(calibration(samples=1000, disturbed_samples=40, kernels=60, kernels_disturbed=17))
 
 
 def test_making_a_calibration_from_noise_warns() -> None:

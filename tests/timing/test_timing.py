@@ -243,7 +243,7 @@ def test_how_measuring_went_in_all() -> None:
 
     measured = measure(jobs(1, 2, 3), FakeDevice(law))
     assert [timing.label for timing in measured.timings] == ["n=1", "n=3"]
-    told = TimingSummary(kernels_precise=2, samples=16, repeatability=0.0)
+    told = TimingSummary(kernels_precise=2, kernels=2, samples=16, repeatability=0.0)
     assert measured.summary() == told
     drifting = Measured(measured, Drift(found=True, size=1.2, corrected=True), samples_resumed=7)
     assert drifting.summary() == replace(told, drift_ratio=1.2, drift_corrected=True, samples_resumed=7)

@@ -38,6 +38,7 @@ def test_the_summary_adds_up_the_kernels_that_did_not_fail() -> None:
         samples_resumed=12,
         samples=8,
         disturbed_samples=4,
+        kernels=3,
         kernels_disturbed=1,
         repeatability=0.01,
     )

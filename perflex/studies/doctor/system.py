@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perflex.studies.system_files import read_list, read_number, read_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -161,7 +163,7 @@ def observe_system(
     sleep(window_s)
     idle = between(before, read_counters(root, own))
     cpus = root / "sys/devices/system/cpu"
-    online = _read_list(cpus / "online")
+    online = read_list(cpus / "online")
     return ReportedSystem(
         online=len(online) or None,
         usable=len(own) or None,
@@ -223,39 +225,16 @@ def _ticks_per_second() -> int:
     return os.sysconf("SC_CLK_TCK")
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path)
-    return int(text) if text.isdecimal() else None
-
-
 def _pairs(path: Path) -> Mapping[str, int]:
     """Return the numbers of a file whose lines are a name and a number."""
-    lines = (line.split() for line in _text(path).splitlines())
+    lines = (line.split() for line in read_text(path).splitlines())
     return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdecimal()}
-
-
-def _read_list(path: Path) -> list[int]:
-    """Return the numbers of a list such as ``0-3,8``; none where the file is missing or says something else."""
-    found: list[int] = []
-    for part in _text(path).split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()):
-            return []
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 def _times(stat: Path, usable: Sequence[int]) -> ProcessorTimes | None:
     """Return the times of the processors that may be used; of all where the file does not tell them apart."""
     rows: dict[str, list[int]] = {}
-    for line in _text(stat).splitlines():
+    for line in read_text(stat).splitlines():
         name, *words = line.split()
         if name.startswith("cpu") and len(words) >= _COLUMNS and all(map(str.isdecimal, words)):
             rows[name] = [int(word) for word in words[:_COLUMNS]]
@@ -276,7 +255,7 @@ def _times(stat: Path, usable: Sequence[int]) -> ProcessorTimes | None:
 
 def _waiting(pressure: Path) -> float | None:
     """Return the total of pressure stall information (Linux, Documentation/accounting/psi.rst), in seconds."""
-    for line in _text(pressure).splitlines():
+    for line in read_text(pressure).splitlines():
         words = line.split()
         if words[:1] == ["some"]:
             total = next((word.partition("=")[2] for word in words if word.startswith("total=")), "")
@@ -285,7 +264,7 @@ def _waiting(pressure: Path) -> float | None:
 
 
 def _hot(cpus: Path, usable: Sequence[int]) -> int | None:
-    counts = [_number(cpus / f"cpu{number}/thermal_throttle/core_throttle_count") for number in usable]
+    counts = [read_number(cpus / f"cpu{number}/thermal_throttle/core_throttle_count") for number in usable]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -293,7 +272,7 @@ def _hot(cpus: Path, usable: Sequence[int]) -> int | None:
 def _cgroups(root: Path) -> list[Path]:
     """Return the folders of this process's cgroup that may hold limits of processor time, the innermost first."""
     found: list[Path] = []
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in read_text(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" and not controllers:
@@ -312,9 +291,9 @@ def _quota(root: Path) -> float | None:
     """Return how many processors' worth of time may be used: the least limit of the group and those around it."""
     limits = []
     for folder in _cgroups(root):
-        words = _text(folder / "cpu.max").split()  # version 2: quota or "max", and period, in microseconds
+        words = read_text(folder / "cpu.max").split()  # version 2: quota or "max", and period, in microseconds
         if not words:
-            quota, period = _text(folder / "cpu.cfs_quota_us"), _text(folder / "cpu.cfs_period_us")
+            quota, period = read_text(folder / "cpu.cfs_quota_us"), read_text(folder / "cpu.cfs_period_us")
             words = ["max" if quota == "-1" else quota, period] if quota and period else []
         if len(words) != 2 or not words[1].isdecimal() or int(words[1]) == 0:
             continue
@@ -326,15 +305,15 @@ def _quota(root: Path) -> float | None:
 
 
 def _threads_per_core(cpus: Path, usable: Sequence[int]) -> int | None:
-    counts = [len(_read_list(cpus / f"cpu{number}/topology/thread_siblings_list")) for number in usable]
+    counts = [len(read_list(cpus / f"cpu{number}/topology/thread_siblings_list")) for number in usable]
     return max(counts, default=0) or None
 
 
 def _is_virtual(root: Path) -> bool | None:
     # Xen and ARM machines have these.
-    if _text(root / "sys/hypervisor/type") or (root / "proc/device-tree/hypervisor").exists():
+    if read_text(root / "sys/hypervisor/type") or (root / "proc/device-tree/hypervisor").exists():
         return True
-    flags = next((line for line in _text(root / "proc/cpuinfo").splitlines() if line.startswith("flags")), "")
+    flags = next((line for line in read_text(root / "proc/cpuinfo").splitlines() if line.startswith("flags")), "")
     # Only x86 processors have flags, and there every hypervisor sets this one.
     return "hypervisor" in flags.split() if flags else None
 
@@ -343,11 +322,11 @@ def _clock(cpus: Path, usable: Sequence[int]) -> Clock:
     folders = [cpus / f"cpu{number}/cpufreq" for number in usable]
 
     def values(name: str) -> list[float]:
-        found = (_number(folder / name) for folder in folders)
+        found = (read_number(folder / name) for folder in folders)
         return [1e3 * value for value in found if value]  # reported in kHz
 
     lowest, highest, now = (values(f"scaling_{name}_freq") for name in ("min", "max", "cur"))
-    governors = dict.fromkeys(_text(folder / "scaling_governor") for folder in folders)
+    governors = dict.fromkeys(read_text(folder / "scaling_governor") for folder in folders)
     return Clock(
         governors=tuple(name for name in governors if name),
         lowest_hz=min(lowest, default=None),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perflex.errors import MachineError
+from perflex.studies.system_files import read_list, read_number, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +87,7 @@ def reported_cpu(root: Path | str = "/") -> ReportedCpu:
     root = Path(root)
     cpus = root / "sys/devices/system/cpu"
     missing: list[str] = []
-    online = _read_list(cpus / "online")
+    online = read_list(cpus / "online")
     if not online:
         msg = f"the operating system reports no CPUs in {cpus}/online; write the machine file by hand"
         raise MachineError(msg)
@@ -98,7 +99,7 @@ def reported_cpu(root: Path | str = "/") -> ReportedCpu:
         msg = f"the operating system does not report the caches ({what}); write the machine file by hand"
         raise MachineError(msg)
     # Nodes of memory alone have no cores that share it.
-    nodes = _read_list(root / "sys/devices/system/node/has_cpu")
+    nodes = read_list(root / "sys/devices/system/node/has_cpu")
     if not nodes:
         missing.append("NUMA nodes (/sys/devices/system/node/has_cpu)")
     info = _first_processor(root / "proc/cpuinfo")
@@ -112,32 +113,14 @@ def reported_cpu(root: Path | str = "/") -> ReportedCpu:
     return ReportedCpu(model, _VENDORS.get(vendor, vendor), cores, len(nodes) or None, simd, caches, tuple(missing))
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
 def _number(path: Path) -> int | None:
-    text = _text(path)
-    return int(text) if text.isdecimal() and int(text) > 0 else None
-
-
-def _read_list(path: Path) -> list[int]:
-    """Return the numbers of a list such as ``0-3,8``; none where the file is missing or says something else."""
-    found: list[int] = []
-    for part in _text(path).split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()):
-            return []
-        found += range(int(first), int(last or first) + 1)
-    return found
+    # No cache is of size 0: that is as unknown as a missing file.
+    return read_number(path) or None
 
 
 def _core(topology: Path, cpu: int) -> tuple[str, str]:
     """Return what tells cores apart; hardware threads of one core agree in it."""
-    package, core = _text(topology / "physical_package_id"), _text(topology / "core_id")
+    package, core = read_text(topology / "physical_package_id"), read_text(topology / "core_id")
     # Some virtual machines tell nothing of cores: then each CPU counts as one.
     return (package, core) if core else ("", f"cpu{cpu}")
 
@@ -147,11 +130,11 @@ def _caches(folder: Path, core_of: Mapping[int, object]) -> tuple[tuple[Reported
     missing: list[str] = []
     for entry in sorted(folder.glob("index[0-9]*")):
         # Caches of instructions hold no data.
-        if _text(entry / "type") not in {"Data", "Unified"}:
+        if read_text(entry / "type") not in {"Data", "Unified"}:
             continue
         level, line = _number(entry / "level"), _number(entry / "coherency_line_size")
-        size = _SIZE.fullmatch(_text(entry / "size"))
-        sharing = {core_of[cpu] for cpu in _read_list(entry / "shared_cpu_list") if cpu in core_of}
+        size = _SIZE.fullmatch(read_text(entry / "size"))
+        sharing = {core_of[cpu] for cpu in read_list(entry / "shared_cpu_list") if cpu in core_of}
         if level is None:
             missing.append(f"level of a cache ({entry}/level)")
             continue
@@ -172,7 +155,7 @@ def _caches(folder: Path, core_of: Mapping[int, object]) -> tuple[tuple[Reported
 
 def _first_processor(path: Path) -> dict[str, str]:
     info: dict[str, str] = {}
-    for line in _text(path).splitlines():
+    for line in read_text(path).splitlines():
         key, colon, value = line.partition(":")
         # The file repeats itself for each processor, with an empty line between.
         if not colon and info:
