@@ -42,6 +42,7 @@ def ends_by_itself(seconds: float, grace: float, last_words: Callable[[str], Non
     """
     over = threading.Event()
     told: list[str] = []
+    ending = threading.Lock()
 
     def raise_cut(number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
@@ -52,7 +53,8 @@ def ends_by_itself(seconds: float, grace: float, last_words: Callable[[str], Non
         raise CutShortError(told[0])
 
     def end(after: float) -> None:
-        if not over.wait(after):
+        # After a signal at the very end of the time both threads come here at once; one of them speaks.
+        if not over.wait(after) and ending.acquire(blocking=False):
             faulthandler.dump_traceback()
             last_words(told[0] if told else "the whole budget is spent, and it did not react")
             os._exit(CUT_STATUS)
