@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perflex.errors import MachineError
@@ -35,12 +35,16 @@ class Target:
         32-bit registers per work-item as the user states them; None for those of the build.
     resources
         What the built kernel takes; None where it was not built.
+    register_reuse
+        Whether instructions, transactions and volumes are those that remain when compilers keep loaded values in
+        registers; else each access of the source is an instruction. Counts ``f_mem_...`` are always the source's.
     """
 
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE
     machine: Machine | None = None
     registers: int | None = None
     resources: Resources | None = None
+    register_reuse: bool = True
 
     @property
     def registers_per_item(self) -> int | None:
@@ -75,7 +79,9 @@ _chosen: ContextVar[Target | None] = ContextVar("perflex_machine", default=None)
 
 
 @contextmanager
-def using_machine(place: str | Path | Machine | None, *, registers: int | None = None) -> Iterator[Machine | None]:
+def using_machine(
+    place: str | Path | Machine | None, *, registers: int | None = None, register_reuse: bool = True
+) -> Iterator[Machine | None]:
     """Compute features that need a machine for this one, in the block and this thread.
 
     Parameters
@@ -84,6 +90,8 @@ def using_machine(place: str | Path | Machine | None, *, registers: int | None =
         A machine, its name, or its file; None leaves things as they are.
     registers
         32-bit registers per work-item of the kernels; by default they limit nothing.
+    register_reuse
+        As in `Target`.
 
     Raises
     ------
@@ -94,7 +102,7 @@ def using_machine(place: str | Path | Machine | None, *, registers: int | None =
         yield None
         return
     machine = load_machine(place)
-    token = _chosen.set(Target(machine=machine, registers=registers))
+    token = _chosen.set(Target(machine=machine, registers=registers, register_reuse=register_reuse))
     try:
         yield machine
     finally:
@@ -128,5 +136,6 @@ def resolve_target(
         return Target(sub_group_size, load_machine(machine))
     chosen = _chosen.get()
     if chosen is not None:
-        return Target(sub_group_size, chosen.machine, chosen.registers)
+        # All but the sub-group size is the chosen one's.
+        return replace(chosen, sub_group_size=sub_group_size)
     return Target(sub_group_size, load_machine(otherwise) if otherwise else None)

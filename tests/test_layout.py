@@ -41,6 +41,7 @@ PARAMETERS = 8
 _COMMAND = "an option of a command is a parameter of its function"
 _CHOICE = "public: one keyword for each choice of the user's"
 MANY_PARAMETERS = {
+    "features/gpu/estimate.py:estimate_volumes": _CHOICE,
     "perflex/calibration/calibrating.py:calibrate": _CHOICE,
     "perflex/calibration/gathering.py:gather_feature_values": _CHOICE,
     "perflex/cli/block.py:block": _COMMAND,

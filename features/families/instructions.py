@@ -47,18 +47,21 @@ class InstructionFeature(FeatureDefaults):
         scop.check_sizes(sizes)
         size = target.sub_group_size
         if self.identifier != "f_inst_predication":
-            return self.count(scop, size).evaluate(sizes)
-        threads = InstructionFeature("f_inst_thread").count(scop, size).evaluate(sizes)
+            return self.count(scop, size, register_reuse=target.register_reuse).evaluate(sizes)
+        threads, places = (
+            InstructionFeature(name).count(scop, size, register_reuse=target.register_reuse).evaluate(sizes)
+            for name in ("f_inst_thread", "f_inst_total")
+        )
         # Thread predication (Ding and Williams): work-item instructions over the lanes of all issued instructions.
-        places = InstructionFeature("f_inst_total").count(scop, size).evaluate(sizes) * size
+        places = places * size
         # Where nothing runs, nothing is predicated.
         share = np.where(places > 0, threads / np.maximum(places, 1), 1.0)
         return share if np.ndim(places) else float(share)
 
-    def count(self, scop: Scop, sub_group_size: int) -> QuasiPolynomial:
+    def count(self, scop: Scop, sub_group_size: int, *, register_reuse: bool = True) -> QuasiPolynomial:
         """Return the symbolic count; the predication is a ratio of two and has none."""
         whose = None if self.identifier == "f_inst_thread" else sub_group_size
-        by_class = instructions_of(scop, whose)
+        by_class = instructions_of(scop, whose, register_reuse=register_reuse)
         if self.identifier in {"f_inst_total", "f_inst_thread"}:
             return QuasiPolynomial.total(by_class.values())
         return by_class[self.identifier.removeprefix("f_inst_")]

@@ -5,11 +5,13 @@ The machine is the target's; without one these features are errors that say so.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.errors import PerflexWarning
 from perflex.features.families.ecm import EcmFeature
 from perflex.features.families.feature import Amount, FeatureDefaults, NamedFamily
 from perflex.features.gpu.estimate import estimate_volumes
@@ -39,21 +41,32 @@ class _Kind:
     units
         Unit of each feature.
     compute
-        Their values, keyed by identifier, for a Scop at integer sizes on a machine, with registers per work-item.
+        Their values, keyed by identifier, for a Scop at integer sizes on a machine, with registers per work-item, and
+        whether loaded values are kept in registers.
     """
 
     units: Mapping[str, str]
-    compute: Callable[[Scop, Mapping[str, int], Machine, int | None], Mapping[str, float]]
+    compute: Callable[[Scop, Mapping[str, int], Machine, int | None, bool], Mapping[str, float]]
 
 
-def _volumes(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
-    values = estimate_volumes(scop, sizes, machine, registers=registers).features()
+def _volumes(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None, reuse: bool
+) -> Mapping[str, float]:
+    values = estimate_volumes(scop, sizes, machine, registers=registers, register_reuse=reuse).features()
     return {identifier: float(values[identifier]) for identifier in VOLUME_FEATURES}
 
 
-def _su(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
+def _su(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None, _reuse: bool
+) -> Mapping[str, float]:
     volumes = su_volumes(recognise_stencil(scop, sizes), machine, registers=registers)
     return {identifier: float(getattr(volumes, identifier.removeprefix("f_su_"))) for identifier in _SU_FEATURES}
+
+
+def _cache(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None, reuse: bool
+) -> Mapping[str, float]:
+    return cache_transactions(scop, sizes, machine, registers, register_reuse=reuse)
 
 
 RESIDENCY_FEATURES = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
@@ -75,12 +88,17 @@ _SU_FEATURES = {"f_su_v_smx": "B", "f_su_v_l2": "B", "f_su_v_gm": "B"}
 _L1_TRANSACTIONS = {"f_txn_global": "transaction", "f_txn_local": "transaction", "f_txn_l1": "transaction"}
 _CACHE_TRANSACTIONS = {"f_txn_l2": "transaction", "f_txn_dram": "transaction"}
 _KINDS = (
-    _Kind(RESIDENCY_FEATURES, wave_values),
+    _Kind(RESIDENCY_FEATURES, lambda scop, sizes, machine, registers, _: wave_values(scop, sizes, machine, registers)),
     _Kind(VOLUME_FEATURES, _volumes),
     _Kind(_SU_FEATURES, _su),
-    _Kind(_L1_TRANSACTIONS, lambda scop, sizes, machine, _: l1_transactions(scop, sizes, machine)),
-    _Kind(_CACHE_TRANSACTIONS, cache_transactions),
+    _Kind(
+        _L1_TRANSACTIONS,
+        lambda scop, sizes, machine, _, reuse: l1_transactions(scop, sizes, machine, register_reuse=reuse),
+    ),
+    _Kind(_CACHE_TRANSACTIONS, _cache),
 )
+# Of these, compilers that keep values in registers have fewer.
+_WITH_LOADS = {*VOLUME_FEATURES, *_L1_TRANSACTIONS, *_CACHE_TRANSACTIONS}
 _UNITS = {identifier: unit for kind in _KINDS for identifier, unit in kind.units.items()}
 
 
@@ -104,6 +122,11 @@ class MachineFeature(FeatureDefaults):
             The target has no machine, it lacks a fact, or the kernel exceeds its limits.
         UnsupportedKernelError
             The kernel is none that this feature is for.
+
+        Warns
+        -----
+        PerflexWarning
+            The built kernel spills registers.
         """
         scop.check_sizes(sizes)
         used = {name: np.asarray(sizes[name]) for name in scop.parameters}
@@ -118,11 +141,18 @@ class MachineFeature(FeatureDefaults):
         return result
 
     def _at(self, scop: Scop, sizes: Mapping[str, int], target: Target) -> float:
-        machine, registers = target.need_machine(self.identifier), target.registers_per_item
+        spilt = target.resources.spill_bytes if target.resources is not None else None
+        if spilt and target.register_reuse and self.identifier in _WITH_LOADS:
+            msg = (
+                f"kernel {scop.name!r} spills {spilt} B of each work-item, and {self.identifier} does not count what "
+                "that loads and stores; fewer outputs per work-item avoid it"
+            )
+            warnings.warn(msg, PerflexWarning, stacklevel=3)
+        given = (target.need_machine(self.identifier), target.registers_per_item, target.register_reuse)
         kind = next(kind for kind in _KINDS if self.identifier in kind.units)
-        key = (kind.compute, tuple(sorted(sizes.items())), machine, registers)
+        key = (kind.compute, tuple(sorted(sizes.items())), *given)
         # A model asks for several features of one computation.
-        found = scop.derived("on machines", key, lambda: kind.compute(scop, sizes, machine, registers), most=_KEPT)
+        found = scop.derived("on machines", key, lambda: kind.compute(scop, sizes, *given), most=_KEPT)
         return found[self.identifier]
 
     def inventory(self, scop: Scop, /) -> list[str]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
-from perflex.errors import FeatureError
+from perflex.errors import FeatureError, PerflexWarning
 from perflex.features.gpu.geometry import launch_residency
+from perflex.features.gpu.launch_footprint import CACHES, beforehand
 from perflex.features.gpu.local_memory import local_wavefronts
 from perflex.features.gpu.resolved import accessing_launches
 from perflex.features.gpu.result import ArrayVolumes, Volumes
 from perflex.features.gpu.rules import VARIANTS
-from perflex.features.gpu.rules_current import current_volumes
+from perflex.features.gpu.rules_current import current_layout, current_volumes
 from perflex.features.gpu.rules_paper import paper_volumes
+from perflex.features.gpu.sampling import launch_instances
+from perflex.features.scop.register_reuse import remaining_loads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
 
 
-def estimate_volumes(
+def estimate_volumes(  # noqa: PLR0913 - what an estimate may be told, each by name
     scop: Scop,
     sizes: Mapping[str, int],
     machine: Machine,
@@ -31,6 +36,8 @@ def estimate_volumes(
     granule: int | None = None,
     registers: int | None = None,
     offsets: Mapping[str, int] | None = None,
+    caches: str | None = None,
+    register_reuse: bool = True,
 ) -> Volumes:
     """Estimate what a kernel moves between the levels of a GPU's memory hierarchy.
 
@@ -50,11 +57,19 @@ def estimate_volumes(
         32-bit registers of a work-item; without, they do not limit the resident work-groups.
     offsets
         Byte address of the first element of arrays, modulo a cache line; 0 where not given.
+    caches
+        What a run of the kernel finds in the L2 cache. ``"warm"``, the default: what of its own data the same run just
+        before has left, as where a kernel is timed again and again; data that fit are then neither loaded from DRAM nor
+        written back. ``"cold"``: nothing, as where a profiler empties caches; DRAM loads are then at least the distinct
+        bytes that a launch loads, and stores count as written back. ``paper2022`` takes neither: its rules credit the
+        first wave with hits, too.
+    register_reuse
+        Whether loads are those that remain when compilers keep values in registers; else those of the source.
 
     Returns
     -------
     Volumes
-        Bytes and wavefronts per run of the kernel, over all its launches.
+        Bytes and wavefronts per run of the kernel, over all its launches; zero where it accesses no memory.
 
     Raises
     ------
@@ -65,7 +80,14 @@ def estimate_volumes(
     WorkGroupTooLargeError
         A work-group does not fit the machine.
     UnsupportedKernelError
-        The kernel accesses no memory, or an access is too irregular.
+        There is no grid of work-groups, or an access is too irregular.
+    FeatureError
+        There is no such variant, or it has no such caches.
+
+    Warns
+    -----
+    PerflexWarning
+        The kernel takes as many registers as a work-item can have: values that compilers keep may be spilled.
 
     Notes
     -----
@@ -75,14 +97,72 @@ def estimate_volumes(
     if variant not in VARIANTS:
         msg = f"there is no variant {variant!r} of the data volumes; choose {' or '.join(VARIANTS)}"
         raise FeatureError(msg, variant=variant)
+    if caches is not None and (variant == "paper2022" or caches not in CACHES):
+        msg = (
+            f"variant {variant} of the data volumes has no caches {caches!r}; give {' or '.join(CACHES)} with 'current'"
+        )
+        raise FeatureError(msg, variant=variant)
     scop.check_sizes(sizes)
-    volumes_of = paper_volumes if variant == "paper2022" else current_volumes
-    results = []
-    for number, launch in accessing_launches(scop, sizes, "data volumes"):
-        resident = launch_residency(scop, number, sizes, machine, registers).groups_per_unit
-        result = volumes_of(launch, machine, resident, granule, dict(offsets or {}))
-        results.append((launch.repeats, _with_local(result, launch, machine)))
-    return replace(_summed(results), machine=machine.name, variant=variant)
+    # Where nothing is kept, the registers are not full of what is loaded.
+    if register_reuse and registers is not None and remaining_loads(scop):
+        _warn_of_spills(scop.name, machine, registers)
+    given = dict(offsets or {})
+    # Guards may leave nothing of a launch that has accesses.
+    launches = [
+        (n, launch)
+        for n, launch in accessing_launches(scop, sizes, register_reuse=register_reuse)
+        if launch_instances(launch)
+    ]
+    resident = [launch_residency(scop, n, sizes, machine, registers).groups_per_unit for n, _ in launches]
+    if variant == "paper2022":
+        found = [
+            paper_volumes(one, machine, held, granule, given) for (_, one), held in zip(launches, resident, strict=True)
+        ]
+    else:
+        layout = current_layout(machine, granule, given)
+        before = beforehand(scop, sizes, [one for _, one in launches], layout, warm=caches != "cold")
+        found = [
+            current_volumes(launch, machine, held, granule, given, left)
+            for (_, launch), held, left in zip(launches, resident, before, strict=True)
+        ]
+    results = [
+        (launch.repeats, _with_local(one, launch, machine)) for (_, launch), one in zip(launches, found, strict=True)
+    ]
+    total = _summed(results) if results else _nothing(scop, sizes, machine, registers)
+    named = "" if variant == "paper2022" else caches or CACHES[0]
+    return replace(total, machine=machine.name, variant=variant, caches=named)
+
+
+def _nothing(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Volumes:
+    """Return the volumes of a kernel that accesses no memory."""
+    number = len(scop.launches) - 1
+    held = launch_residency(scop, number, sizes, machine, registers)
+    groups = prod(int(extent.evaluate(sizes)) for extent in scop.launches[number].groups)
+    return Volumes(
+        kernel=scop.name,
+        machine="",
+        variant="",
+        arrays={},
+        total=ArrayVolumes(),
+        resident_groups=held.groups_per_unit,
+        waves=groups / held.wave_groups,
+        wave_items=0,
+        l1_alloc=0.0,
+        oversub_l1=0.0,
+        oversub_l2_y=0.0,
+        oversub_l2_z=0.0,
+        oversub_l2=0.0,
+    )
+
+
+def _warn_of_spills(kernel: str, machine: Machine, registers: int) -> None:
+    # More than all are refused where resident work-groups are counted.
+    if registers == machine.need("registers_per_item_max"):
+        msg = (
+            f"kernel {kernel!r} takes all {registers} registers of a work-item on {machine.name}: compilers spill "
+            "values that do not fit, whose loads and stores are not counted; fewer outputs per work-item avoid it"
+        )
+        warnings.warn(msg, PerflexWarning, stacklevel=3)
 
 
 def _with_local(result: Volumes, launch: ResolvedLaunch, machine: Machine) -> Volumes:

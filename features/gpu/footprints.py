@@ -39,12 +39,16 @@ class Layout:
         taken to share no granule with their neighbours.
     exact
         Whether all arrays are linear; then what single boxes touch is known, but not what several do together.
+    wrap
+        Whether granules beyond a row's end are those at its beginning: halos that leave a row are elements of the
+        next one, which is touched as well but for the last.
     """
 
     granule: int
     offsets: Mapping[str, int] = field(default_factory=dict)
     short_rows: int = 0
     exact: bool = False
+    wrap: bool = False
 
 
 class Toucher:
@@ -168,6 +172,8 @@ class Toucher:
                 # Granules divide the fastest axis alone: multi-dimensional addresses of Ernst et al., Section 4.4.1.
                 if axis == access.innermost:
                     image = self._granules(image, access, access.strides[axis])
+                    if self._layout.wrap and access.pitch and not access.pitch % self._layout.granule:
+                        image = image.wrapped(access.pitch // self._layout.granule)
                 sets[mark] = image
             product.append(image)
         # A scalar has no axes, but lies in one granule.

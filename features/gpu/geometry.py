@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from perflex.machines.residency import residency
 
@@ -17,21 +17,23 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.machines.residency import Residency
 
+Boxes: TypeAlias = "tuple[Box, ...]"
+
 
 @dataclass(frozen=True)
 class Wave:
-    """Work-groups that run at once, as boxes of group ids (first and last along each axis).
+    """Work-groups that run at once, as disjoint boxes of group ids (first and last along each axis).
 
     Attributes
     ----------
     now
         The wave.
     before
-        The sets adjacent in x, y and z, in the order in which reuse is looked for; None where there is none.
+        The sets adjacent in x, y and z, in the order in which reuse is looked for; empty where there is none.
     """
 
-    now: Box
-    before: tuple[Box | None, Box | None, Box | None]
+    now: Boxes
+    before: tuple[Boxes, Boxes, Boxes]
 
 
 def launch_residency(
@@ -115,16 +117,16 @@ def wave_of(groups: Sequence[int], filled: Sequence[float], resident: int, *, fu
     whole = [(0, extent - 1) for extent in groups]
     x_set = _below(now, 0, extents[0], now)
     # One reuse distance back is a row of all x, or a layer of all x and y, as in sequential layer conditions.
-    y_set = _below(now, 1, extents[1] if full_y_set else 1, [whole[0], *now[1:]]) if len(groups) > 1 else None
-    z_set = _below(now, 2, 1, whole) if len(groups) > 2 else None
-    return Wave(now, (x_set, y_set, z_set))
+    y_set = _below(now, 1, extents[1] if full_y_set else 1, [whole[0], *now[1:]]) if len(groups) > 1 else ()
+    z_set = _below(now, 2, 1, whole) if len(groups) > 2 else ()
+    return Wave((now,), (x_set, y_set, z_set))
 
 
-def _below(now: Box, axis: int, width: int, others: Sequence[tuple[int, int]]) -> Box | None:
-    """Return the box of some width next to the wave towards lower ids on an axis, or None at the grid's edge."""
+def _below(now: Box, axis: int, width: int, others: Sequence[tuple[int, int]]) -> Boxes:
+    """Return the box of some width next to the wave towards lower ids on an axis, or nothing at the grid's edge."""
     start = now[axis][0]
     if start == 0:
-        return None
+        return ()
     box = list(others)
     box[axis] = (max(0, start - width), start - 1)
-    return tuple(box)
+    return (tuple(box),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from perflex.features.gpu.wavefronts import IDLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex.features.gpu.resolved import Form, ResolvedAccess, ResolvedLaunch, ResolvedPiece
+    from perflex.features.gpu.resolved import Issued, ResolvedLaunch, ResolvedPiece
 
 # Neither banks, lines nor segments tell addresses apart that differ by a multiple of this.
 PERIOD = 1024
@@ -67,35 +68,44 @@ def instructions(
             low, high = part.ranges[axes + axis]
             if (low, high) != (0, launch.items[axis] - 1):
                 running &= (values >= low) & (values <= high)
-        kinds: dict[tuple[object, ...], list[ResolvedAccess]] = {}
-        for access in part.accesses:
-            if launch.spaces[access.array] == space:
-                form = access.address
-                residue = form.constant + offsets.get(access.array, 0)
-                # Accesses a multiple of the period apart have equal sectors and conflicts: one stands for all.
-                same = (access.array, access.direction, form.terms, form.floors, residue % PERIOD)
-                kinds.setdefault(same, []).append(access)
         loops = _Loops(launch.kernel, part, axes + len(launch.items), items)
-        for members in kinds.values():
-            access = members[0]
-            form = access.address
-            steps, weights = loops.iterations(form, access)
+        for (issued, shift), count in _kinds(launch, part, space, offsets).items():
+            access, form = issued.access, issued.address
+            steps, weights = loops.iterations(issued)
             here = points | steps
             alive = running
             for guard in part.constraints:
                 alive = alive & (guard.values(here) >= 0)
-            address = form.values(here) + offsets.get(access.array, 0)
-            shape = (len(weights), padded)
-            filled = np.full(shape, IDLE, dtype=np.int64)
+            address = form.values(here) + shift
+            filled = np.full((len(weights), padded), IDLE, dtype=np.int64)
             filled[:, :items] = np.where(alive, address, IDLE)
             yield Instructions(
                 access.array,
                 access.direction,
                 access.itemsize,
-                len(members),
+                count,
                 filled.reshape(len(weights), -1, lanes),
                 weights,
             )
+
+
+def _kinds(
+    launch: ResolvedLaunch, part: ResolvedPiece, space: str, offsets: dict[str, int]
+) -> dict[tuple[Issued, int], int]:
+    """Return how many instructions there are of each kind: the first of its accesses and what to add to its address."""
+    kinds: dict[tuple[object, ...], tuple[Issued, int]] = {}
+    counts: dict[tuple[Issued, int], int] = defaultdict(int)
+    for issued in part.issued:
+        access, form = issued.access, issued.address
+        if launch.spaces[access.array] != space:
+            continue
+        shifts = issued.offsets + offsets.get(access.array, 0)
+        # Accesses a multiple of the period apart have equal sectors and conflicts: one stands for all.
+        residues, first, numbers = np.unique((form.constant + shifts) % PERIOD, return_index=True, return_counts=True)
+        for residue, at, number in zip(residues.tolist(), first.tolist(), numbers.tolist(), strict=True):
+            same = (access.array, access.direction, form.terms, form.floors, issued.loops, residue)
+            counts[kinds.setdefault(same, (issued, int(shifts[at])))] += number
+    return counts
 
 
 class _Loops:
@@ -104,17 +114,20 @@ class _Loops:
     def __init__(self, kernel: str, piece: ResolvedPiece, first: int, items: int) -> None:
         self._kernel = kernel
         self._items = items
+        self._dims = len(piece.ranges)
         self._spans = {dim: piece.ranges[dim] for dim in range(first, len(piece.ranges))}
         self._guarded = frozenset[int]().union(*(guard.dims for guard in piece.constraints))
 
-    def iterations(self, form: Form, access: ResolvedAccess) -> tuple[dict[int, np.ndarray], np.ndarray]:
+    def iterations(self, issued: Issued) -> tuple[dict[int, np.ndarray], np.ndarray]:
         """Return values of the loops' dimensions, shape (iterations, 1), and how often each stands for one.
 
         Of a loop that only moves addresses, iterations are left out that repeat others modulo `PERIOD`.
         """
         values: list[tuple[int, np.ndarray, np.ndarray]] = []
+        form, kept_from = issued.address, self._dims - issued.loops
         for dim, (start, end) in self._spans.items():
-            count = end - start + 1
+            # What is kept in registers is loaded once for all iterations.
+            count = end - start + 1 if dim < kept_from else 1
             kept = count
             # Guards and floors tell iterations apart by more than the address, so none of theirs stands for another.
             if dim not in self._guarded and dim not in form.floor_dims:
@@ -126,10 +139,10 @@ class _Loops:
         total = prod(len(times) for _, _, times in values)
         if total * self._items > _MOST_ADDRESSES:
             msg = (
-                f"{access.text} in kernel {self._kernel!r} has {total} different iterations in a work-group, more than "
-                "data volumes can look at; simplify its guards and subscripts or give smaller sizes"
+                f"{issued.access.text} in kernel {self._kernel!r} has {total} different iterations in a work-group, "
+                "more than data volumes can look at; simplify its guards and subscripts or give smaller sizes"
             )
-            raise UnsupportedKernelError(msg, kernel=self._kernel, access=access.text)
+            raise UnsupportedKernelError(msg, kernel=self._kernel, access=issued.access.text)
         weights = np.ones(1, dtype=np.int64)
         for _, _, times in values:
             weights = (weights[:, None] * times).ravel()

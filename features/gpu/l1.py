@@ -70,6 +70,11 @@ class GroupVolumes:
     compulsory: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     allocated: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
+    @property
+    def allocated_bytes(self) -> float:
+        """Bytes that a work-group's loads take in L1, on average."""
+        return sum(self.allocated.values()) / max(1, self.groups)
+
 
 def average_group(
     launch: ResolvedLaunch,

@@ -10,11 +10,13 @@ import numpy as np
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.computed_once import computed_once
 from perflex.features.scop.address_maps import address_maps
+from perflex.features.scop.register_reuse import remaining_loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from perflex.features.scop.address_maps import AccessMap, Conjunction, Row
+    from perflex.features.scop.register_reuse import Remaining
     from perflex.features.scop.scop import Scop
 
 Ranges = tuple[tuple[int, int], ...]
@@ -133,6 +135,28 @@ class ResolvedAccess:
         return Form(constant, tuple(sorted((d, c) for d, c in terms.items() if c)), tuple(floors))
 
 
+@dataclass(frozen=True, eq=False)
+class Issued:
+    """Memory instructions of an access.
+
+    Attributes
+    ----------
+    access
+        What is accessed.
+    address
+        Byte address relative to the array's first element, without the loops below.
+    offsets
+        Bytes to add to it, one for each instruction.
+    loops
+        Number of innermost loops for whose iterations it is executed but once.
+    """
+
+    access: ResolvedAccess
+    address: Form
+    offsets: np.ndarray
+    loops: int = 0
+
+
 @dataclass(frozen=True)
 class ResolvedPiece:
     """Instances within a box that fulfil constraints, and what they access.
@@ -147,12 +171,18 @@ class ResolvedPiece:
         Forms that are not negative on instances; those that the box implies are left out.
     accesses
         The accesses.
+    issued
+        The memory instructions that they are.
+    schedule
+        The statement's position in the launch: statement numbers and loop names alternate.
     """
 
     statement: str
     ranges: Ranges
     constraints: tuple[Form, ...]
     accesses: tuple[ResolvedAccess, ...]
+    issued: tuple[Issued, ...] = ()
+    schedule: tuple[int | str, ...] = ()
 
     def within(self, box: Sequence[tuple[int, int]]) -> ResolvedPiece | None:
         """Return the part with other ranges of the first dimensions, or None if it is certainly empty."""
@@ -163,7 +193,7 @@ class ResolvedPiece:
         if ranges is None:
             return None
         left = tuple(form for form in self.constraints if form.bounds(ranges)[0] < 0)
-        return ResolvedPiece(self.statement, ranges, left, self.accesses)
+        return ResolvedPiece(self.statement, ranges, left, self.accesses, self.issued, self.schedule)
 
 
 @dataclass(frozen=True)
@@ -178,8 +208,16 @@ class ResolvedLaunch:
     spaces: Mapping[str, str]
 
 
-def resolve(scop: Scop, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
+def resolve(scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True) -> list[ResolvedLaunch]:
     """Return the launches of a Scop at given sizes.
+
+    Parameters
+    ----------
+    scop, sizes
+        The kernel and a value for each size parameter.
+    register_reuse
+        Whether compilers keep loaded values in registers, by `perflex.features.scop.register_reuse`; else each
+        access of the source is an instruction.
 
     Raises
     ------
@@ -187,6 +225,7 @@ def resolve(scop: Scop, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
         A launch has no work-items or no work-groups, or a loop no end.
     """
     maps = address_maps(scop)
+    remaining = remaining_loads(scop) if register_reuse else {}
     values = [int(sizes[name]) for name in scop.parameters]
     launches = []
     for number, launch in enumerate(scop.launches):
@@ -201,8 +240,11 @@ def resolve(scop: Scop, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
             msg = f"kernel {scop.name!r} has the grid {groups} at these sizes, so nothing runs; give larger sizes"
             raise UnsupportedKernelError(msg, kernel=scop.name, groups=groups)
         box = [(0, extent - 1) for extent in (*groups, *launch.items)]
-        mine = [piece for piece in maps if piece.launch == number]
-        resolved = [_resolved(scop, piece, box, values, sizes) for piece in mine]
+        mine = [(place, piece) for place, piece in enumerate(maps) if piece.launch == number]
+        resolved = [
+            _resolved(scop, piece, box, values, sizes, {at: one for (of, at), one in remaining.items() if of == place})
+            for place, piece in mine
+        ]
         pieces = tuple(piece for piece in resolved if piece is not None)
         repeats = int(launch.repeats.evaluate(sizes))
         spaces = {array.name: array.space for array in scop.arrays}
@@ -210,24 +252,27 @@ def resolve(scop: Scop, sizes: Mapping[str, int]) -> list[ResolvedLaunch]:
     return launches
 
 
-def accessing_launches(scop: Scop, sizes: Mapping[str, int], missing: str) -> list[tuple[int, ResolvedLaunch]]:
-    """Return number and launch of those that access global or local memory; `missing` is what there is not without.
+def accessing_launches(
+    scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True
+) -> list[tuple[int, ResolvedLaunch]]:
+    """Return number and launch of those that access global or local memory.
 
     Raises
     ------
     UnsupportedKernelError
-        There are none, or as `resolve`.
+        As `resolve`.
     """
-    numbered = enumerate(resolve(scop, sizes))
-    launches = [(number, launch) for number, launch in numbered if any(piece.accesses for piece in launch.pieces)]
-    if not launches:
-        msg = f"kernel {scop.name!r} accesses no global or local memory at these sizes, so it has no {missing}"
-        raise UnsupportedKernelError(msg, kernel=scop.name)
-    return launches
+    numbered = enumerate(resolve(scop, sizes, register_reuse=register_reuse))
+    return [(number, launch) for number, launch in numbered if any(piece.accesses for piece in launch.pieces)]
 
 
 def _resolved(
-    scop: Scop, piece: Conjunction, box: list[tuple[int, int]], values: list[int], sizes: Mapping[str, int]
+    scop: Scop,
+    piece: Conjunction,
+    box: list[tuple[int, int]],
+    values: list[int],
+    sizes: Mapping[str, int],
+    remaining: Mapping[int, Remaining],
 ) -> ResolvedPiece | None:
     forms: list[Form] = []
     for floor in piece.floors:
@@ -255,7 +300,26 @@ def _resolved(
         if ranges is None:
             return None
     left = tuple(form for form in constraints if form.bounds(ranges)[0] < 0)
-    return ResolvedPiece(piece.statement, ranges, left, accesses)
+    issued = tuple(
+        _issued(access, piece.accesses[at], remaining[at], piece.dims)
+        if at in remaining
+        else Issued(access, access.address, np.zeros(1, dtype=np.int64))
+        for at, access in enumerate(accesses)
+    )
+    return ResolvedPiece(piece.statement, ranges, left, accesses, issued, piece.schedule)
+
+
+def _issued(access: ResolvedAccess, found: AccessMap, remaining: Remaining, dims: int) -> Issued:
+    """Return the instructions of a load whose values are kept."""
+    full = access.address
+    terms = tuple((dim, factor) for dim, factor in full.terms if dim < dims - remaining.loops)
+    # The address has the access's own constants; elements have the constants of each instruction.
+    own = np.array(
+        [dict(row).get(("c", 0), 0) if denominator == 1 else 0 for row, denominator in found.axes], dtype=np.int64
+    )
+    scale = np.array(access.strides, dtype=np.int64) * access.itemsize
+    address = Form(full.constant, terms, full.floors, full.denominator)
+    return Issued(access, address, (remaining.elements - own) @ scale, remaining.loops)
 
 
 def _access(

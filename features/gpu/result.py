@@ -23,6 +23,8 @@ class ArrayVolumes:
         Distinct sectors of each sub-group and load instruction.
     l2_l1_compulsory
         Distinct sectors of each work-group (Section 4.3).
+    l2_l1_shared
+        What of it another work-group on the same compute unit has loaded already.
     l2_l1_capacity
         Repeated loads of a work-group that miss the L1 cache (Section 4.5).
     l2_l1_load, l2_l1_store
@@ -37,6 +39,9 @@ class ArrayVolumes:
         Partly written sectors that leave the L2 cache before they are complete: stored, and read back.
     dram_capacity
         Repeated loads of a wave that miss the L2 cache.
+    hit_again, kept_store
+        Loads that find in L2 what the run before has left, and stores that stay there until the next run overwrites
+        them; 0 where caches are cold.
     dram_load, dram_store
         Volumes between DRAM and L2.
     """
@@ -46,6 +51,7 @@ class ArrayVolumes:
     local_wavefronts_store: float = 0.0
     l1_load: float = 0.0
     l2_l1_compulsory: float = 0.0
+    l2_l1_shared: float = 0.0
     l2_l1_capacity: float = 0.0
     l2_l1_load: float = 0.0
     l2_l1_store: float = 0.0
@@ -58,6 +64,8 @@ class ArrayVolumes:
     hit_z: float = 0.0
     store_evict: float = 0.0
     dram_capacity: float = 0.0
+    hit_again: float = 0.0
+    kept_store: float = 0.0
     dram_load: float = 0.0
     dram_store: float = 0.0
 
@@ -89,11 +97,14 @@ class Volumes:
     waves
         Waves that the launch takes.
     wave_items
-        Statement instances of the representative wave.
+        Statement instances of a wave, on average.
     l1_alloc
         Bytes that the loads of a work-group take in the L1 cache, whole lines.
     oversub_l1, oversub_l2_y, oversub_l2_z, oversub_l2
         Oversubscription of the L1 cache, and of the L2 cache by the y set, the z set and the wave.
+    caches
+        ``"warm"`` if the L2 cache holds what the same run, just before, has left; ``"cold"`` if nothing; empty where
+        the rules (``paper2022``) know neither.
     """
 
     kernel: str
@@ -103,12 +114,13 @@ class Volumes:
     total: ArrayVolumes
     resident_groups: int
     waves: float
-    wave_items: int
+    wave_items: float
     l1_alloc: float
     oversub_l1: float
     oversub_l2_y: float
     oversub_l2_z: float
     oversub_l2: float
+    caches: str = ""
 
     def features(self) -> dict[str, float]:
         """Return the values by feature identifier; bytes, wavefronts and ratios, per launch."""

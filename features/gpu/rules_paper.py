@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.features.gpu.footprints import Layout
-from perflex.features.gpu.geometry import filled_groups, wave_of
+from perflex.features.gpu.guards import guards_of
 from perflex.features.gpu.l1 import Lines
-from perflex.features.gpu.rules import Oversubscription, Parts, Rates, as_volumes, gompertz
-from perflex.features.gpu.sampling import first_groups
+from perflex.features.gpu.l1_rules import require_nvidia
+from perflex.features.gpu.rules import Oversubscription, Parts, Rates, as_volumes, gompertz, repeated_by_curve
+from perflex.features.gpu.sampling import first_groups, whole_grid
+from perflex.features.gpu.wave_sampling import waves_of
 from perflex.features.gpu.wavefronts import bank_conflicts, distinct
 
 if TYPE_CHECKING:
@@ -54,28 +56,32 @@ def paper_volumes(
 
     The granule is a sector where none is given.
     """
+    require_nvidia(machine, "paper2022")
     lines = Lines.of(machine)
     units, capacity = int(machine.need("compute_units")), machine.need("l2_effective_bytes")
-    wave = wave_of(launch.groups, filled_groups(launch), resident * units, full_y_set=True)
+    waves = waves_of(launch, resident * units, full_y_set=True, edges=False)
+    # The paper's tool looks at the first work-groups, which in an uneven grid may stand for nothing but themselves.
+    even = guards_of(launch).even
+    groups = first_groups(waves.members[0][0].now[0], 4) if even else whole_grid(launch, lines.line)
     # Addresses are (sector of the row, y, z), so that alignment does not enter.
     layout = Layout(granule or lines.sector)
-    parts = Parts.of(launch, first_groups(wave.now, 4), wave, layout, lines, offsets, paper_cycles)
+    parts = Parts.of(launch, groups, waves, layout, lines, offsets, paper_cycles)
     group, volumes = parts.group, parts.wave
     # Eq. 4: data over capacity, in the L1 what its resident work-groups allocate (whole lines).
     over = Oversubscription(
-        l1=sum(group.allocated.values()) / group.groups * resident / machine.need("l1_bytes"),
+        l1=group.allocated_bytes * resident / machine.need("l1_bytes"),
         l2_y=(volumes.sets[0] + volumes.sets[1]) / capacity,
         l2_z=volumes.sets[2] / capacity,
         l2=(sum(volumes.load.values()) + sum(volumes.store.values())) / capacity,
     )
+    below_l1 = repeated_by_curve(group, gompertz(machine.curves.get("l1_miss", _L1_MISS), over.l1))
     rates = Rates(
-        l1_miss=gompertz(machine.curves.get("l1_miss", _L1_MISS), over.l1),
         xy_hit=gompertz(machine.curves.get("y_hit", _Y_HIT), _clamped(over.l2_y)),
         z_hit=gompertz(machine.curves.get("z_hit", _Z_HIT), _clamped(over.l2_z)),
         load_miss=gompertz(machine.curves.get("load_miss", _LOAD_MISS), over.l2),
         store_miss=1 - gompertz(machine.curves.get("store_hit", _STORE_HIT), over.l2),
     )
-    return as_volumes(launch, parts, rates, over, resident=resident, units=units)
+    return as_volumes(launch, parts, below_l1, rates, over, resident=resident, units=units)
 
 
 def _clamped(oversubscription: float) -> float:

@@ -20,29 +20,33 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
 
 
-def l1_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[str, float]:
+def l1_transactions(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, *, register_reuse: bool = True
+) -> dict[str, float]:
     """Return the transactions of global and of local memory, and both together, per run of the kernel.
 
     Both together are ``global + 4*local`` (Section III-B) where a local transaction moves four times the bytes of a
-    global one, as on NVIDIA's GPUs.
+    global one, as on NVIDIA's GPUs. Without register reuse, each access of the source is an instruction.
 
     Raises
     ------
     MachineError
         The machine is no GPU, or a fact is not known.
     UnsupportedKernelError
-        The kernel accesses no memory, or an access is too irregular.
+        An access is too irregular.
     """
     require_gpu(machine)
-    of_global, of_local = sum(global_transactions(scop, sizes, machine).values()), 0.0
+    of_global, of_local = sum(global_transactions(scop, sizes, machine, register_reuse=register_reuse).values()), 0.0
     if any(scop.array(access.array).space == "local" for part in scop.statements for access in part.accesses):
-        of_local = sum(local_transactions(scop, sizes, machine).values())
+        of_local = sum(local_transactions(scop, sizes, machine, register_reuse=register_reuse).values())
     # A machine file without facts on local memory is enough for kernels that use none.
     together = of_global + (local_factor(machine) * of_local if of_local else 0.0)
     return {"f_txn_global": of_global, "f_txn_local": of_local, "f_txn_l1": together}
 
 
-def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[tuple[str, str], float]:
+def global_transactions(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, *, register_reuse: bool = True
+) -> dict[tuple[str, str], float]:
     """Return the distinct sectors of each sub-group's loads and stores of global arrays, by array and direction.
 
     Exact at the given sizes: all sub-groups are counted, those whose addresses differ by multiples of a kibibyte and
@@ -51,7 +55,7 @@ def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
     lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
     line = int(machine.need("line_bytes"))
     total: dict[tuple[str, str], float] = defaultdict(float)
-    for _, launch in accessing_launches(scop, sizes, "transactions"):
+    for _, launch in accessing_launches(scop, sizes, register_reuse=register_reuse):
         for group, weight in representatives(launch, whole_grid(launch, line), PERIOD):
             for item in instructions(launch, group, lanes, "global", {}):
                 # Coalescing works within an instruction: a sector counts anew for each sub-group.
@@ -60,7 +64,9 @@ def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
     return total
 
 
-def local_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[tuple[str, str], float]:
+def local_transactions(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, *, register_reuse: bool = True
+) -> dict[tuple[str, str], float]:
     """Return the accesses of local memory with their replays, by array and direction.
 
     A sub-group's access is as many transactions as there are distinct words in the fullest bank; elements of eight
@@ -68,14 +74,14 @@ def local_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -
     the work-group conflicts as it does.
     """
     total: dict[tuple[str, str], float] = defaultdict(float)
-    for _, launch in accessing_launches(scop, sizes, "transactions"):
+    for _, launch in accessing_launches(scop, sizes, register_reuse=register_reuse):
         for key, count in local_wavefronts(launch, machine).items():
             total[key] += launch.repeats * count
     return total
 
 
 def cache_transactions(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None, *, register_reuse: bool = True
 ) -> dict[str, float]:
     """Return the sectors between L2 and L1 and between DRAM and L2, from the data volumes, per run of the kernel.
 
@@ -85,7 +91,7 @@ def cache_transactions(
         As the volumes.
     """
     require_gpu(machine)
-    volumes = estimate_volumes(scop, sizes, machine, registers=registers).total
+    volumes = estimate_volumes(scop, sizes, machine, registers=registers, register_reuse=register_reuse).total
     sector = machine.need("sector_bytes")
     return {
         "f_txn_l2": (volumes.l2_l1_load + volumes.l2_l1_store) / sector,

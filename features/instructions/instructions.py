@@ -4,7 +4,8 @@ What is counted is what a compiler makes of the source, by these rules; no count
 
 * an arithmetic operation is one instruction of its type's class (``fp32`` with half precision, ``fp64``, ``int`` with
   truth values), also a division or a function, of which compilers make several; complex ones are several;
-* an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``; private arrays are
+* an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``, but loads of values that
+  are in registers already are none, by the rule of `perflex.features.scop.register_reuse`; private arrays are
   registers;
 * address arithmetic is ``int``, by the rule of `perflex.features.instructions.addresses`;
 * each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop of
@@ -23,14 +24,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from perflex.errors import UnsupportedKernelError
 from perflex.features.counting.counts import counts_of
 from perflex.features.instructions.addresses import address_work
 from perflex.features.instructions.nest import nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.register_reuse import remaining_by_access
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from perflex.features.instructions.nest import CountedNest
     from perflex.features.scop.scop import Scop, Statement
@@ -67,14 +70,17 @@ class Executed:
     launch: int
 
 
-def instructions_of(scop: Scop, sub_group_size: int | None) -> dict[str, QuasiPolynomial]:
+def instructions_of(
+    scop: Scop, sub_group_size: int | None, *, register_reuse: bool = True
+) -> dict[str, QuasiPolynomial]:
     """Return how many instructions of each class are executed, by sub-groups or, without a size, by work-items.
 
-    Each is a function of the sizes, summed over all launches of the kernel.
+    Each is a function of the sizes, summed over all launches of the kernel. Without register reuse, each access of the
+    source is an instruction.
     """
     counts = counts_of(scop)
     found = {kind: QuasiPolynomial.constant(0) for kind in INSTRUCTION_CLASSES}
-    for (kind, launch), parts in _merged(scop).items():
+    for (kind, launch), parts in _merged(scop, register_reuse).items():
         for times, domain in parts:
             if domain is None:
                 size = scop.launches[launch].group_size
@@ -87,27 +93,28 @@ def instructions_of(scop: Scop, sub_group_size: int | None) -> dict[str, QuasiPo
     return found
 
 
-def _merged(scop: Scop) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
+def _merged(scop: Scop, register_reuse: bool) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
     """Return (instructions per element, set) by class and launch, each set once."""
 
     def compute() -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
         sums: dict[tuple[str, int], dict[str, tuple[Fraction, Any]]] = {}
         with ISL_LOCK:
-            for part in _everything(scop):
+            for part in _everything(scop, register_reuse):
                 into = sums.setdefault((part.kind, part.launch), {})
                 # Counting is the expensive step, and sets that are built alike print alike: each is counted once.
                 key = str(part.domain)
                 into[key] = (into.get(key, (Fraction(0), None))[0] + part.times, part.domain)
         return {key: list(parts.values()) for key, parts in sums.items()}
 
-    return scop.derived("instructions", (), compute)
+    return scop.derived("instructions", (register_reuse,), compute)
 
 
-def _everything(scop: Scop) -> Iterator[Executed]:
+def _everything(scop: Scop, register_reuse: bool) -> Iterator[Executed]:
+    remaining = _remaining(scop) if register_reuse else {}
     for nest in nests_of(scop):
         for number in nest.paths:
             if not _only_tests(scop, scop.statements[number]):
-                yield from _statement(scop, scop.statements[number])
+                yield from _statement(scop, number, remaining)
         for times, loop in address_work(scop, nest):
             if times:
                 yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
@@ -119,7 +126,16 @@ def _everything(scop: Scop) -> Iterator[Executed]:
         yield Executed("control", barrier.weight(), barrier.domain, barrier.launch)
 
 
-def _statement(scop: Scop, statement: Statement) -> Iterator[Executed]:
+def _remaining(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]:
+    try:
+        return remaining_by_access(scop)
+    # What is not known to be one element is not known to be the same one: it is loaded anew.
+    except UnsupportedKernelError:
+        return {}
+
+
+def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tuple[int, int]]) -> Iterator[Executed]:
+    statement = scop.statements[number]
     weight = statement.weight()
     for operation in statement.operations:
         # The update itself is an access; an atomic is one instruction with it.
@@ -128,10 +144,15 @@ def _statement(scop: Scop, statement: Statement) -> Iterator[Executed]:
         each = _COMPLEX.get(operation.kind, _COMPLEX_OTHER) if operation.dtype.startswith("complex") else 1
         kind = _CLASS_OF.get(operation.dtype, "int")
         yield Executed(kind, weight * operation.count * each, statement.domain, statement.launch)
-    for access in statement.accesses:
+    for place, access in enumerate(statement.accesses):
         space = scop.array(access.array).space
-        if space != "private":
-            yield Executed(f"ldst_{space}", weight, statement.domain, statement.launch)
+        loads, kept = remaining.get((number, place), (1, 0))
+        if space == "private" or not loads:
+            continue
+        dims = statement.domain.dim(isl.dim_type.set)
+        # Loops that values are kept over are innermost: one execution for all of their iterations.
+        domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
+        yield Executed(f"ldst_{space}", weight * loads, domain, statement.launch)
 
 
 def _only_tests(scop: Scop, statement: Statement) -> bool:

@@ -6,15 +6,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from perflex.features.scop.loop_paths import MOST_UNROLLED, Path, paths_of
 from perflex.isl import isl
 
 if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop, Statement
-
-# Compilers unroll loops with up to so many iterations, if the number is known to them.
-MOST_UNROLLED = 32
-
-Path = tuple[object, ...]
 
 
 @dataclass
@@ -94,7 +90,7 @@ def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> Counted
     reached: dict[Path, dict[str, Any]] = {}
     # Domains of barriers stand behind those of the statements.
     for (number, statement), domain in zip(mine, domains, strict=False):
-        paths = _paths(number, statement, axes)
+        paths = paths_of(number, statement, axes)
         nest.paths[number] = paths
         for depth, path in enumerate(paths, 1):
             part = _outer(domain, axes + depth)
@@ -105,15 +101,6 @@ def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> Counted
         loop.iterations = _union(list(reached[path].values()))
         loop.unrolled = _is_constant(loop.iterations, axes + loop.depth - 1)
     return nest
-
-
-def _paths(number: int, statement: Statement, axes: int) -> tuple[Path, ...]:
-    """Return the paths of the loops around a statement; those that its schedule does not name are its own."""
-    steps: list[object] = []
-    steps += [statement.schedule[: place + 1] for place, step in enumerate(statement.schedule) if isinstance(step, str)]
-    missing = int(statement.domain.dim(isl.dim_type.set)) - axes - len(steps)
-    steps += [("own", number, place) for place in range(missing)]
-    return tuple(tuple(steps[: depth + 1]) for depth in range(len(steps)))
 
 
 def _outer(domain: Any, dims: int) -> Any:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # Column (kind, position): ("c", 0) the constant, ("p", i) a size, ("d", i) an instance dimension, ("f", i) a floor.
 Column = tuple[str, int]
 Row = tuple[tuple[Column, int], ...]
+# An access with its place among its statement's, and the isl function that gives the element.
+_Found = tuple[int, "Access", Any]
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class AccessMap:
 
     Attributes
     ----------
+    number
+        Its place among the statement's accesses.
     array, direction, text
         As in the Scop.
     axes
@@ -39,6 +43,7 @@ class AccessMap:
         Distance between neighbours along each axis, in elements.
     """
 
+    number: int
     array: str
     direction: str
     text: str
@@ -52,8 +57,8 @@ class Conjunction:
 
     Attributes
     ----------
-    statement
-        The statement's name.
+    statement, number
+        The statement's name, and its place among the Scop's statements.
     launch
         Index of its launch.
     dims
@@ -66,9 +71,12 @@ class Conjunction:
         Rows that are zero, or not negative.
     accesses
         The accesses.
+    schedule
+        The statement's position in the launch: statement numbers and loop names alternate.
     """
 
     statement: str
+    number: int
     launch: int
     dims: int
     host_dims: tuple[int, ...]
@@ -76,6 +84,7 @@ class Conjunction:
     equalities: tuple[Row, ...]
     inequalities: tuple[Row, ...]
     accesses: tuple[AccessMap, ...]
+    schedule: tuple[int | str, ...] = ()
 
 
 def address_maps(scop: Scop) -> tuple[Conjunction, ...]:
@@ -92,26 +101,27 @@ def address_maps(scop: Scop) -> tuple[Conjunction, ...]:
 def _address_maps(scop: Scop) -> tuple[Conjunction, ...]:
     pieces: list[Conjunction] = []
     with ISL_LOCK:
-        for statement in scop.statements:
-            accesses = [item for item in statement.accesses if scop.array(item.array).space != "private"]
+        for place, statement in enumerate(scop.statements):
+            numbered = enumerate(statement.accesses)
+            accesses = [(number, item) for number, item in numbered if scop.array(item.array).space != "private"]
             if accesses:
-                pieces.extend(_pieces_of(scop, statement, accesses))
+                pieces.extend(_pieces_of(scop, place, accesses))
     return tuple(pieces)
 
 
-def _pieces_of(scop: Scop, statement: Statement, accesses: list[Access]) -> list[Conjunction]:
+def _pieces_of(scop: Scop, place: int, accesses: list[tuple[int, Access]]) -> list[Conjunction]:
     """Return one piece for each conjunction of the domain, and others for accesses defined by cases."""
-    whole: list[tuple[Access, Any]] = []
+    whole: list[_Found] = []
     pieces: list[Conjunction] = []
-    domain = statement.domain.coalesce()
-    for access in accesses:
+    domain = scop.statements[place].domain.coalesce()
+    for number, access in accesses:
         for subdomain, function in _functions(scop, access):
             # plain_is_universe only looks at constraints; is_subset may solve integer programmes.
             if subdomain.plain_is_universe() or domain.is_subset(subdomain):
-                whole.append((access, function))
+                whole.append((number, access, function))
             else:
-                pieces.extend(_conjunctions(scop, statement, domain.intersect(subdomain), [(access, function)]))
-    return _conjunctions(scop, statement, domain, whole) + pieces
+                pieces.extend(_conjunctions(scop, place, domain.intersect(subdomain), [(number, access, function)]))
+    return _conjunctions(scop, place, domain, whole) + pieces
 
 
 def _functions(scop: Scop, access: Access) -> list[tuple[Any, Any]]:
@@ -125,9 +135,7 @@ def _functions(scop: Scop, access: Access) -> list[tuple[Any, Any]]:
     return found
 
 
-def _conjunctions(
-    scop: Scop, statement: Statement, domain: Any, accesses: list[tuple[Access, Any]]
-) -> list[Conjunction]:
+def _conjunctions(scop: Scop, place: int, domain: Any, accesses: list[_Found]) -> list[Conjunction]:
     if not accesses:
         return []
     # Rows need a floor for each local variable; isl computes these only when asked to.
@@ -135,10 +143,10 @@ def _conjunctions(
     # An instance in two conjunctions would count twice.
     if len(conjunctions) > 1:
         conjunctions = domain.make_disjoint().compute_divs().get_basic_sets()
-    return [_piece(scop, statement, conjunction, accesses) for conjunction in conjunctions]
+    return [_piece(scop, place, conjunction, accesses) for conjunction in conjunctions]
 
 
-def _piece(scop: Scop, statement: Statement, conjunction: Any, accesses: list[tuple[Access, Any]]) -> Conjunction:
+def _piece(scop: Scop, place: int, conjunction: Any, accesses: list[_Found]) -> Conjunction:
     reader = _Reader(scop.parameters)
     equalities: list[Row] = []
     inequalities: list[Row] = []
@@ -146,12 +154,14 @@ def _piece(scop: Scop, statement: Statement, conjunction: Any, accesses: list[tu
         row, _ = reader.read(constraint.get_aff())
         (equalities if constraint.is_equality() else inequalities).append(row)
     maps = []
-    for access, function in accesses:
+    for number, access, function in accesses:
         axes = tuple(reader.read(function.get_at(axis)) for axis in range(function.dim(isl.dim_type.out)))
         strides = access.strides if access.strides is not None else scop.array(access.array).strides
-        maps.append(AccessMap(access.array, access.direction, access.text or access.array, axes, strides))
+        maps.append(AccessMap(number, access.array, access.direction, access.text or access.array, axes, strides))
+    statement = scop.statements[place]
     return Conjunction(
         statement.name,
+        place,
         statement.launch,
         int(statement.domain.dim(isl.dim_type.set)),
         _host_dims(scop, statement),
@@ -159,6 +169,7 @@ def _piece(scop: Scop, statement: Statement, conjunction: Any, accesses: list[tu
         tuple(equalities),
         tuple(inequalities),
         tuple(maps),
+        statement.schedule,
     )
 
 

@@ -100,6 +100,7 @@ def _content(found: Machine) -> dict[str, object]:
     return {
         **picked(found, "name", "aliases", "vendor", "kind"),
         "facts": facts,
+        "l1_rules": found.l1_rules,
         "levels": [_with_sources(level, found, level.name) for level in found.levels],
         "memory_streams": [_with_sources(stream, found, f"memory.{stream.name}") for stream in found.memory_streams],
         "curves": found.curves,
@@ -121,6 +122,9 @@ def _with_sources(part: object, found: Machine, name: str) -> dict[str, object]:
 
 def _level_lines(found: Machine, numbers: Mapping[Source, int]) -> list[str]:
     lines = []
+    if found.kind == "gpu":
+        cited = f"  [{numbers[found.sources['l1_rules']]}]" if "l1_rules" in found.sources else ""
+        lines.append(f"  rules of L1's cycles (l1_rules): {found.l1_rules or 'not known'}{cited}")
     for level in found.levels:
         ways = f"{level.ways}-way, " if level.ways is not None else ""
         kinds = [kind for kind, there in (("write-allocate", level.write_allocate), ("victim", level.victim)) if there]

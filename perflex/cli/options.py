@@ -15,6 +15,10 @@ RegistersOption = Annotated[
     int | None,
     typer.Option("--registers", min=1, help="32-bit registers per work-item, which may limit residency."),
 ]
+SourceLoadsOption = Annotated[
+    bool,
+    typer.Option("--source-loads", help="Count loads as the source has them: no value is kept in a register."),
+]
 AcceptNoiseOption = Annotated[
     bool, typer.Option("--accept-noise", help="Write calibrations whose times repeat to worse than 15 %, too.")
 ]

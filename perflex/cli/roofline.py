@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.options import JsonOption, RegistersOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import JsonOption, RegistersOption, SourceLoadsOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def roofline(  # noqa: PLR0913 - one parameter per option
         float, typer.Option("--seconds", min=0.01, help="With --time measured: device time for each kernel.")
     ] = 1.0,
     registers: RegistersOption = None,
+    source_loads: SourceLoadsOption = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the pictures, PNG and SVG; made if it is not there.")
     ] = None,
@@ -73,7 +74,10 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     ceilings = ceilings_of(where, loaded)
     scops = {name: _scop(kernel) for name, kernel in kernels.items()}
     terminal.warn_of_unknown_sizes(sizes, (size for scop in scops.values() for size in scop.parameters))
-    places = [place_of(scop, sizes, where, ceilings, name=name, registers=registers) for name, scop in scops.items()]
+    places = [
+        place_of(scop, sizes, where, ceilings, name=name, registers=registers, register_reuse=not source_loads)
+        for name, scop in scops.items()
+    ]
     on = ""
     if time is TimeKind.measured:
         places, on = _measured(terminal, kernels, places, device, seconds)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import picked, print_json
-from perflex.cli.options import RegistersOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import RegistersOption, SourceLoadsOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 from perflex.text_table import table_lines
 
@@ -28,6 +28,13 @@ class Variant(StrEnum):
     current = "current"
 
 
+class Caches(StrEnum):
+    """What a run finds in the L2 cache."""
+
+    warm = "warm"
+    cold = "cold"
+
+
 def volumes(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
@@ -41,6 +48,14 @@ def volumes(  # noqa: PLR0913 - one parameter per option
         int | None, typer.Option("--granule", min=1, help="Bytes that DRAM transfers at once, if not the machine's.")
     ] = None,
     registers: RegistersOption = None,
+    caches: Annotated[
+        Caches | None,
+        typer.Option(
+            "--caches",
+            help="What a run finds in L2: what the same run before has left (warm, the default), or nothing.",
+        ),
+    ] = None,
+    source_loads: SourceLoadsOption = False,
     series: Annotated[
         str | None,
         typer.Option("--series", help="NAME[,NAME]=FIRST:LAST:STEP, sizes to vary; a table of volumes per update."),
@@ -63,7 +78,14 @@ def volumes(  # noqa: PLR0913 - one parameter per option
 
     def estimate(chosen: Mapping[str, int]) -> Any:
         return estimate_volumes(
-            scop, scop.checked(chosen), where, variant=variant.value, granule=granule, registers=registers
+            scop,
+            scop.checked(chosen),
+            where,
+            variant=variant.value,
+            granule=granule,
+            registers=registers,
+            caches=None if caches is None else caches.value,
+            register_reuse=not source_loads,
         )
 
     terminal = terminal_of(context)
@@ -76,17 +98,24 @@ def volumes(  # noqa: PLR0913 - one parameter per option
     found = estimate(given)
     values = feature_values(found)
     # Volumes need fewer facts of a machine than limits do, so they are shown without them, too.
-    limits, unknown = _limits(values, scop, given, where)
+    limits, unknown = _limits({**values, "f_waves": found.waves}, scop, given, where)
     if as_json:
-        asked = {"kernel": scop.name, "machine": where.name, "variant": variant.value}
+        asked = {"kernel": scop.name, "machine": where.name, "variant": variant.value, "caches": found.caches or None}
         parts = picked(found, "arrays", "total")
         print_json({**asked, **values, **_limit_content(limits, unknown), **parts})
         return
     at = ", ".join(f"{name}={value}" for name, value in given.items()) or "no sizes"
     title = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
-    lines = [title, *_component_lines(found), *_value_lines(values)]
+    lines = [title, *_CACHES_LINES[found.caches], *_component_lines(found), *_value_lines(values)]
     lines += _limit_lines(limits) if limits is not None else [f"limiter: not known: {unknown}"]
     terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+_CACHES_LINES = {
+    "warm": ["caches: warm, L2 holds what the same run just before has left there (--caches cold: nothing)"],
+    "cold": ["caches: cold, L2 holds nothing when the run begins, and stores are written back at its end"],
+    "": [],
+}
 
 
 def feature_values(estimate: Any) -> dict[str, float]:

@@ -34,6 +34,12 @@ class Overlap(Entry, frozen=True):
     value: Literal["sum", "max"]
 
 
+class L1Rules(Entry, frozen=True):
+    """Whose rules the first cache of a GPU follows; see `perflex.machines.machine.L1_RULES`."""
+
+    value: Literal["nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2"]
+
+
 class Curve(Entry, frozen=True):
     """Coefficients of a capacity curve."""
 
@@ -95,6 +101,7 @@ class MachineFile(Fields, frozen=True, kw_only=True):
     kind: Literal["gpu", "cpu"]
     sources: dict[str, SourceEntry]
     facts: dict[str, Quantity]
+    l1_rules: L1Rules | None = None
     levels: tuple[Level, ...] = ()
     memory_streams: tuple[Stream, ...] = ()
     curves: dict[str, Curve]

@@ -51,6 +51,8 @@ class _Reader:
             msg = f"a name without blanks around it must stand here, not {file.name!r}"
             raise self._top.error(msg, "name")
         facts = {name: self._fact(name, entry) for name, entry in file.facts.items()}
+        if file.l1_rules is not None:
+            self._origins["l1_rules"] = self._source(file.l1_rules, "l1_rules")
         levels = self._levels(file.levels)
         streams = tuple(self._stream(stream, place) for place, stream in enumerate(file.memory_streams))
         for name, curve in file.curves.items():
@@ -60,6 +62,7 @@ class _Reader:
             aliases=file.aliases,
             vendor=file.vendor,
             kind=file.kind,
+            l1_rules=None if file.l1_rules is None else file.l1_rules.value,
             **facts,
             levels=levels,
             memory_streams=streams,

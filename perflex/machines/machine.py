@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from perflex.machines.units import Source
 
 KINDS = ("gpu", "cpu")
+L1_RULES = ("nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2")
+"""Whose first cache a GPU has: how many cycles an instruction takes there."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Machine:
         Compute units, the clock they run at under load, and work-items that execute together.
     l1_bytes, line_bytes, sector_bytes
         Of a compute unit's first cache: size, what is allocated at once, and what is fetched at once.
+    l1_rules
+        One of `L1_RULES`; None where it is not known, so that there is no estimate of that cache's cycles.
     l1_banks, l1_bank_bytes, l1_bytes_per_cycle
         Banks of that cache, their width, and bytes per cycle and compute unit.
     l2_bytes, l2_effective_bytes, l2_bandwidth, dram_bandwidth
@@ -75,6 +79,8 @@ class Machine:
         Parts of a compute unit with a register file of their own; None for one part.
     registers_per_unit, registers_per_item_max, register_granularity
         32-bit registers of a compute unit, most for one work-item, and the step in which a work-item gets them.
+    group_start_rate, dram_latency
+        Work-groups that the device starts per second at most, and the time of a load that no cache holds, in s.
     fp32_per_cycle, fp64_per_cycle
         Operations per cycle and compute unit; a multiply-add is two.
     su_line_bytes
@@ -103,6 +109,7 @@ class Machine:
     aliases: tuple[str, ...] = ()
     vendor: str = ""
     kind: str = "gpu"
+    l1_rules: str | None = None
     compute_units: int | None = _fact("1", kinds=KINDS)
     clock_hz: float | None = _fact("Hz", whole=False, kinds=KINDS)
     sub_group_size: int | None = _fact("work-item")
@@ -129,6 +136,8 @@ class Machine:
     registers_per_unit: int | None = _fact("register")
     registers_per_item_max: int | None = _fact("register")
     register_granularity: int | None = _fact("register")
+    group_start_rate: float | None = _fact("work-group/s", whole=False)
+    dram_latency: float | None = _fact("s", whole=False)
     fp32_per_cycle: float | None = _fact("op/cycle", whole=False, kinds=KINDS)
     fp64_per_cycle: float | None = _fact("op/cycle", whole=False, kinds=KINDS)
     su_line_bytes: int | None = _fact("B")
@@ -160,6 +169,22 @@ class Machine:
             msg = f"machine {self.name} has no fact {fact}; give a machine file that states it (unit {unit})"
             raise MachineError(msg, machine=self.name, fact=fact)
         return value
+
+    def need_l1_rules(self) -> str:
+        """Return whose rules the first cache follows, which must be known.
+
+        Raises
+        ------
+        MachineError
+            They are not known for this machine.
+        """
+        if self.l1_rules not in L1_RULES:
+            msg = (
+                f"machine {self.name} has no fact l1_rules, without which cycles of its L1 cache are not known; give a "
+                f"machine file that states it, one of {', '.join(L1_RULES)}"
+            )
+            raise MachineError(msg, machine=self.name, fact="l1_rules")
+        return self.l1_rules
 
     def need_levels(self) -> tuple[CacheLevel, ...]:
         """Return the cache levels, which must be known.

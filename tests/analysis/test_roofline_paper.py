@@ -11,6 +11,7 @@ import pytest
 from perflex import load_machine
 from perflex.analysis.roofline.ceilings import ceilings_of
 from perflex.analysis.roofline.place import place_of
+from perflex.analysis.roofline.table import place_lines
 from perflex.analysis.roofline.walls import global_walls, local_walls, pattern_transactions
 from perflex.errors import MachineError
 from perflex.features import annotate, extract_scop
@@ -177,3 +178,15 @@ def test_rates_follow_from_the_time() -> None:
     assert found.gips == pytest.approx(thread / 32 / 1e-3 / GIGA)
     assert found.gips / found.warp_gips == pytest.approx(found.instructions["f_inst_predication"])
     assert gsrb("branch").gips is None
+
+
+def test_a_kernel_without_accesses_has_instructions_only() -> None:
+    (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "lsize_0:16", "lsize_1:16", "ngroups:16"])
+    machine = load_machine("V100")
+    place = place_of(extract_scop(kernel.kernel), {"ngroups": 16}, machine, ceilings_of(machine))
+    assert set(place.transactions.values()) == {0.0}
+    assert place.intensities == {}
+    assert place.nearest == "instructions"
+    nothing = replace(place, instructions=dict.fromkeys(place.instructions, 0.0), seconds=0.0, seconds_kind="bound")
+    assert (nothing.nearest, nothing.bound_s, nothing.gips) == ("instructions", 0, None)
+    assert place_lines([place, nothing])

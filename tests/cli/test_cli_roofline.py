@@ -163,11 +163,17 @@ def changed(tmp_path: Path, *lines: tuple[str, str]) -> Path:
     return path
 
 
+def test_a_kernel_without_global_memory_has_instructions_only(capsys, file) -> None:
+    code, shown, _ = run(capsys, f"{file}:alone", "n=64", "--machine", "V100")
+    assert code == 0
+    [row] = [line.split() for line in shown.splitlines() if line.startswith("transactions, global")]
+    assert row[-1] == "0"
+
+
 def test_bad_input_is_one_line(capsys, file, tmp_path) -> None:
     cases = [
         ([f"{file}:naive", "--machine", "V100"], "needs a value for size n"),
         (["n=64", "--machine", "V100"], "there is no kernel"),
-        ([f"{file}:alone", "n=64", "--machine", "V100"], "no global memory"),
         ([f"{file}:sequential", "n=64", "--machine", "V100"], "no grid of work-groups and work-items"),
         ([f"{file}:naive", "n=64", "--machine", "V100", "--time", "predicted"], "give --calibration FILE"),
         ([f"{file}:naive", "n=64", "--machine", "V10"], "V100"),

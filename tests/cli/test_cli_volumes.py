@@ -46,6 +46,8 @@ class FakeVolumes:
     vol_dram_store: float = 1e9
     oversub_l1: float = 0.5
     oversub_l2: float = 0.25
+    waves: float = 2.0
+    caches: str = "warm"
     arrays: dict[str, FakeArray] = field(
         default_factory=lambda: {"u": FakeArray(123456.0, 789.0), "v": FakeArray(0.0, 5.0)}
     )
@@ -116,8 +118,15 @@ def test_volumes_as_json(calls: list[dict], kernel: str, capsys: pytest.CaptureF
             "variant": "paper2022",
             "granule": 64,
             "registers": 32,
+            "caches": None,
+            "register_reuse": True,
         }
     ]
+
+
+def test_volumes_of_each_load_of_the_source(calls: list[dict], kernel: str) -> None:
+    assert main(["volumes", kernel, *SIZES, "--machine", "A100-40GB", "--source-loads"]) == 0
+    assert [call["register_reuse"] for call in calls] == [False]
 
 
 def test_volumes_as_text(calls: list[dict], kernel: str, capsys: pytest.CaptureFixture[str]) -> None:

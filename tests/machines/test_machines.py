@@ -79,7 +79,7 @@ def test_shipped_machines_have_consistent_facts_with_sources(name: str) -> None:
     if machine.kind == "cpu":
         assert machine.levels
         return
-    assert machine.sources.keys() == machine.known().keys()
+    assert machine.sources.keys() == {*machine.known(), *(["l1_rules"] if machine.l1_rules else [])}
     assert not machine.levels
     for fact in ESTIMATED_WITH:
         assert machine.need(fact) > 0
@@ -107,6 +107,20 @@ def test_units_clock_and_operations_per_cycle_give_the_peak_rates(name: str) -> 
     single, double = PEAKS[name]
     assert cycles * machine.need("fp32_per_cycle") == pytest.approx(single, rel=0.015)
     assert cycles * machine.need("fp64_per_cycle") == pytest.approx(double, rel=0.03)
+
+
+def test_whose_rules_the_first_cache_follows(tmp_path: Path) -> None:
+    unknown = {name for name in machine_names() if load_machine(name).kind == "gpu" and not load_machine(name).l1_rules}
+    assert unknown == {"W7800"}
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINIMAL + "l1_rules: {value: amd_cdna2, source: sheet}\n")
+    assert load_machine(path).need_l1_rules() == "amd_cdna2"
+    path.write_text(MINIMAL + "l1_rules: {value: intel, source: sheet}\n")
+    with pytest.raises(FileFormatError, match=r"field l1_rules\.value: it must be one of"):
+        load_machine(path)
+    path.write_text(MINIMAL)
+    with pytest.raises(MachineError, match="Mine has no fact l1_rules"):
+        load_machine(path).need_l1_rules()
 
 
 def test_numbers_are_read_in_si_units(mine: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sysconfig
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from perflex.machines.resources import Resources
 
-__all__ = ["Compiled", "compile_cuda", "nvrtc_library"]
+__all__ = ["Compiled", "compile_cuda", "loads_in_ptx", "nvrtc_library"]
 
 
 @dataclass(frozen=True)
@@ -44,20 +46,32 @@ def nvrtc_library() -> ctypes.CDLL | None:
 
 def compile_cuda(source: str, arch: str) -> Compiled:
     """Compile; RuntimeError with the log where that fails."""
+    log, binary = _compiled(source, [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"], "CUBIN")
+    return Compiled(resources_in_log(log), log, binary)
+
+
+def loads_in_ptx(source: str, arch: str = "compute_75") -> Counter[str]:
+    """Return how many loads of global and shared memory stand in the optimised code, those in loops once."""
+    _, code = _compiled(source, [f"--gpu-architecture={arch}"], "PTX")
+    return Counter(re.findall(r"\bld\.(global|shared)\b", code.rstrip(b"\0").decode()))
+
+
+def _compiled(source: str, options: list[str], what: str) -> tuple[str, bytes]:
     library = nvrtc_library()
     assert library is not None
     program = ctypes.c_void_p()
     _check(library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None))
     try:
-        options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17", b"--ptxas-options=-v"]
-        failed = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+        failed = library.nvrtcCompileProgram(
+            program, len(options), (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        )
         log = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program).rstrip(b"\0").decode()
         if failed:
             raise RuntimeError(log)
-        binary = _text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program)
+        size_of, get = (getattr(library, f"nvrtcGet{what}{part}") for part in ("Size", ""))
+        return log, _text(size_of, get, program)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
-    return Compiled(resources_in_log(log), log, binary)
 
 
 def _text(size_of: object, get: object, program: ctypes.c_void_p) -> bytes:

@@ -11,6 +11,7 @@ KIB, MIB = 1024, 1024**2
 # The tool knows no reserved local memory, no steps of it, and no parts of a register file; so does this machine.
 V100 = Machine(
     "v100",
+    l1_rules="nvidia",
     compute_units=80,
     clock_hz=1.38e9,
     sub_group_size=32,

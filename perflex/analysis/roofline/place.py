@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from perflex.errors import MachineError, UnsupportedKernelError
+from perflex.errors import MachineError
 from perflex.features.families.instructions import INSTRUCTION_FEATURES, InstructionFeature
 from perflex.features.gpu.transactions import cache_transactions, l1_transactions, require_gpu
 from perflex.features.target import Target
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Levels that all instructions are compared with, and the feature that counts each one's transactions.
 MEMORY_LEVELS = {"l1": "f_txn_l1", "l2": "f_txn_l2", "dram": "f_txn_dram"}
+# Walls are drawn for elements of this size where a kernel has none in global memory.
+_ITEMSIZE = 4
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class RooflinePlace:
     sub_group_size
         Work-items of a sub-group.
     itemsize
-        Bytes of the elements that most accesses of global memory are to.
+        Bytes of the elements that most accesses of global memory are to; 4 where there are none.
     ceilings
         The machine's.
     seconds, seconds_kind
@@ -88,19 +90,19 @@ class RooflinePlace:
 
     @property
     def nearest(self) -> str:
-        """The ceiling that takes the longest."""
-        limits = self.limits
+        """The ceiling that takes the longest; that of instructions where the kernel does nothing."""
+        limits = self.limits or {"instructions": 0.0}
         # Local memory is part of L1's transactions: where both say the same, L1 is meant.
         return max(limits, key=lambda level: (limits[level], level == "l1"))
 
     @property
     def bound_s(self) -> float:
         """The least time that the ceilings allow, in seconds."""
-        return max(self.limits.values())
+        return max(self.limits.values(), default=0.0)
 
     def rate(self, instructions: float) -> float | None:
-        """Return so many instructions per second, in 1e9; None without a time."""
-        return None if self.seconds is None else instructions / self.seconds / 1e9
+        """Return so many instructions per second, in 1e9; None without a time, or in none."""
+        return instructions / self.seconds / 1e9 if self.seconds else None
 
     @property
     def gips(self) -> float | None:
@@ -121,6 +123,7 @@ def place_of(
     *,
     name: str = "",
     registers: int | None = None,
+    register_reuse: bool = True,
 ) -> RooflinePlace:
     """Return where a kernel stands, without a time.
 
@@ -134,13 +137,15 @@ def place_of(
         What to call the kernel; its own name if empty.
     registers
         32-bit registers per work-item, which may limit residency.
+    register_reuse
+        Whether loads are those that remain when compilers keep values in registers; else those of the source.
 
     Raises
     ------
     MissingSizeError
         A size has no value.
     UnsupportedKernelError
-        The kernel accesses no global memory, or an access is too irregular.
+        An access is too irregular.
     MachineError
         The machine is no GPU, or lacks a fact that transactions of L1 need.
     """
@@ -148,27 +153,22 @@ def place_of(
     given = scop.checked({one: sizes[one] for one in scop.parameters if one in sizes})
     spaces = [scop.array(access.array) for part in scop.statements for access in part.accesses]
     widths = [array.itemsize for array in spaces if array.space == "global"]
-    if not widths:
-        msg = f"kernel {scop.name!r} accesses no global memory, so it has no place on the roofline; name another kernel"
-        raise UnsupportedKernelError(msg, kernel=scop.name)
     lanes = int(machine.need("sub_group_size"))
-    transactions = l1_transactions(scop, given, machine)
+    transactions = l1_transactions(scop, given, machine, register_reuse=register_reuse)
     absent = {}
     try:
-        transactions |= cache_transactions(scop, given, machine, registers)
+        transactions |= cache_transactions(scop, given, machine, registers, register_reuse=register_reuse)
     # Volumes need more facts than L1's transactions; without them a place still has its L1 intensity.
     except MachineError as error:
         absent = dict.fromkeys(("f_txn_l2", "f_txn_dram"), error.message)
+    target = Target(lanes, machine, register_reuse=register_reuse)
     return RooflinePlace(
         name or scop.name,
         dict(given),
-        {
-            known: float(InstructionFeature(known).value(scop, given, Target(lanes, machine)))
-            for known in INSTRUCTION_FEATURES
-        },
+        {known: float(InstructionFeature(known).value(scop, given, target)) for known in INSTRUCTION_FEATURES},
         transactions,
         lanes,
-        max(widths, key=widths.count),
+        max(widths, key=widths.count, default=_ITEMSIZE),
         ceilings,
         absent=absent,
     )

@@ -43,8 +43,11 @@ def _count_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
     totals = [place.instructions["f_inst_total"] for place in places]
     for kind in INSTRUCTION_CLASSES:
         counts = [place.instructions[f"f_inst_{kind}"] for place in places]
-        cells = [f"{count:.6g} ({100 * count / total:.0f} %)" for count, total in zip(counts, totals, strict=True)]
-        rows += [[f"  {kind}", *cells]] if any(counts) else []
+        if any(counts):
+            cells = [
+                f"{count:.6g} ({100 * count / (total or 1):.0f} %)" for count, total in zip(counts, totals, strict=True)
+            ]
+            rows.append([f"  {kind}", *cells])
     rows.append(["active work-items", *(f"{100 * p.instructions['f_inst_predication']:.1f} %" for p in places)])
     rows += [
         [f"transactions, {name.removeprefix('f_txn_')}", *(_amount(place.transactions.get(name)) for place in places)]
@@ -93,7 +96,7 @@ def _time(place: RooflinePlace) -> str:
 
 
 def _part(place: RooflinePlace) -> str:
-    return "-" if place.seconds is None else f"{100 * place.bound_s / place.seconds:.0f} %"
+    return f"{100 * place.bound_s / place.seconds:.0f} %" if place.seconds else "-"
 
 
 def as_json(places: Sequence[RooflinePlace], ceilings: Ceilings, machine: Machine) -> dict[str, Any]:

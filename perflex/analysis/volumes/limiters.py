@@ -1,10 +1,11 @@
-"""What limits a kernel: DRAM, L2, L1 or arithmetic (Ernst et al., Section 2)."""
+"""What limits a kernel: DRAM, L2, L1, local memory, arithmetic (Ernst et al., Section 2), or its many work-groups."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from perflex.analysis.volumes.concurrency import concurrency_limits
 from perflex.features import counts_of
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from perflex.features import Scop
     from perflex.machines.machine import Machine
 
-LIMITERS = ("DRAM", "L2", "L1", "arithmetic")
+LIMITERS = ("DRAM", "L2", "L1", "local memory", "arithmetic", "group start", "latency")
 """Parts of a GPU that can limit a kernel, the farthest from its cores first."""
 _UNITS = {"float32": "fp32_per_cycle", "float64": "fp64_per_cycle"}
 # Each is one instruction, of which a unit for multiply-adds starts as many as of those.
@@ -37,8 +38,8 @@ class Limits:
 
     @property
     def limiter(self) -> str:
-        """The part that needs the longest."""
-        return max(self.seconds, key=lambda name: self.seconds[name])
+        """The part that needs the longest; ``"none"`` where no part needs any time."""
+        return max(self.seconds, key=lambda name: self.seconds[name]) if self.predicted_s else "none"
 
     @property
     def predicted_s(self) -> float:
@@ -52,12 +53,13 @@ def limits_of(volumes: Mapping[str, float], scop: Scop, sizes: Mapping[str, Any]
     Parameters
     ----------
     volumes
-        ``f_l1_wavefronts``, ``f_vol_l2_l1_load``, ``f_vol_l2_l1_store``, ``f_vol_dram_load``, ``f_vol_dram_store``, per
-        launch.
+        ``f_l1_wavefronts``, ``f_lmem_wavefronts``, ``f_vol_l2_l1_load``, ``f_vol_l2_l1_store``, ``f_vol_dram_load``,
+        ``f_vol_dram_store``, ``f_waves``, per launch.
     scop, sizes
         The kernel, for its operations. Additions, multiplications and multiply-adds are counted.
     machine
-        Bandwidths, clock, compute units and operations per cycle. A compute unit completes one wavefront per cycle.
+        Bandwidths, clock, compute units and operations per cycle. A compute unit completes one wavefront of L1 and
+        one of local memory per cycle.
 
     Raises
     ------
@@ -81,6 +83,8 @@ def limits_of(volumes: Mapping[str, float], scop: Scop, sizes: Mapping[str, Any]
         "DRAM": (volumes["f_vol_dram_load"] + volumes["f_vol_dram_store"]) / machine.need("dram_bandwidth"),
         "L2": (volumes["f_vol_l2_l1_load"] + volumes["f_vol_l2_l1_store"]) / machine.need("l2_bandwidth"),
         "L1": volumes["f_l1_wavefronts"] / cycles_per_second,
+        "local memory": volumes["f_lmem_wavefronts"] / cycles_per_second,
         "arithmetic": arithmetic,
     }
+    seconds |= concurrency_limits(volumes, scop, sizes, machine)
     return Limits(seconds, tuple(uncounted))

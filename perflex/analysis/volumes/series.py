@@ -29,7 +29,7 @@ class SeriesRow:
     sizes
         The kernel's sizes.
     updates
-        Distinct elements that the kernel stores.
+        Distinct elements that the kernel stores; 0 where it accesses no memory, and volumes are zero, too.
     dram_load, dram_store, l2_load
         Bytes per update: the estimate's volumes.
     wave_depth
@@ -94,9 +94,11 @@ def series_row(
     MachineError
         A fact of the machine is not known.
     UnsupportedKernelError
-        The kernel stores nothing.
+        The kernel moves data but stores nothing.
     """
     updates = int(parse_feature("f_mem_footprint_global_store").value(scop, sizes, Target(machine=machine)))
+    if not updates and not any(volumes.values()):
+        return SeriesRow(sizes=dict(sizes), updates=0, dram_load=0.0, dram_store=0.0, l2_load=0.0)
     if not updates:
         msg = f"kernel {scop.name!r} stores nothing in global memory, so that there are no volumes per update"
         raise UnsupportedKernelError(msg, kernel=scop.name)

@@ -14,7 +14,7 @@ from perflex import Calibration, Model, calibrate, gather_feature_values, load_m
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features import Target, count_features, extract_scop, kernel_feature_values, parse_feature
 from perflex.testing import FakeDevice
-from sample_kernels import matmul
+from sample_kernels import matmul, pointwise
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     """An estimator with made-up laws; returns its calls."""
     calls: list[tuple] = []
 
-    def estimate_volumes(scop, sizes, machine, *, registers=None):
-        calls.append((scop.name, dict(sizes), machine.name, registers))
+    def estimate_volumes(scop, sizes, machine, *, registers=None, register_reuse=None):
+        calls.append((scop.name, dict(sizes), machine.name, registers, register_reuse))
         n = float(sizes["n"])
         return FakeVolumes((10 * n, 3 * n * n, n * n, 2 * n * n, n * n, 0.5, 0.25, 3.0, 2.0, 1.0, 4 * n * n))
 
@@ -150,7 +150,7 @@ def test_volume_features_are_those_of_one_estimate(estimates: list[tuple]) -> No
     with using_machine("A100-40GB", registers=32):
         found = kernel_feature_values(NAMES, matmul(prefetch=False), {"n": 64})
     assert list(found.values()) == [640, 12288, 4096, 8192, 4096, 0.5, 0.25, 3, 2, 1, 16384]
-    assert estimates == [("matmul", {"n": 64}, "A100-40GB", 32)]
+    assert estimates == [("matmul", {"n": 64}, "A100-40GB", 32, True)]
     feature, scop = parse_feature("f_vol_dram_load"), extract_scop(matmul(prefetch=False))
     assert feature.unit == "B"
     assert (feature.amount(scop, {"n": 64}, Target()).value, feature.amount(scop, {"n": 64}, Target()).unit) == (
@@ -241,3 +241,14 @@ statements: []
 """
     with pytest.raises(UnsupportedKernelError, match="no work-groups at these sizes"):
         values(scop_from_yaml(text), {"n": 5}, "V100")
+
+
+@pytest.mark.parametrize("name", ["f_txn_global", "f_vol_l1_load", "f_inst_ldst_global"])
+def test_loads_of_values_in_registers_are_counted_on_request(name: str) -> None:
+    kernel, sizes = pointwise("x[i] * x[i]"), {"n": 4096}
+    with using_machine("A100-40GB"):
+        kept = kernel_feature_values([name], kernel, sizes)[name]
+    with using_machine("A100-40GB", register_reuse=False):
+        each = kernel_feature_values([name], kernel, sizes)[name]
+    # One load and one store, or two loads; volumes of L1 have loads only.
+    assert each / kept == (2 if name == "f_vol_l1_load" else 3 / 2)

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from perflex import load_machine, using_machine
-from perflex.errors import MachineError
+from perflex.errors import MachineError, PerflexWarning
 from perflex.features import SizedKernel, Target, extract_scop, parse_feature, register_feature, unregister_feature
 from perflex.features.many import count_rows
 from perflex.machines.resources import Resources
-from sample_kernels import matmul
+from sample_kernels import matmul, pointwise
 
 SIZES = {"n": 512}
 
@@ -51,3 +51,10 @@ def test_a_users_feature_takes_kernel_and_sizes_only() -> None:
         assert feature.amount(scop, SIZES, Target()) is None
     finally:
         unregister_feature("f_statements_of_mine")
+
+
+def test_a_built_kernel_that_spills_is_told() -> None:
+    scop, machine = extract_scop(pointwise("x[i] * x[i]")), load_machine("A100-40GB")
+    target = Target(32, machine, resources=Resources(registers=64, spill_bytes=16))
+    with pytest.warns(PerflexWarning, match="spills 16 B of each work-item"):
+        parse_feature("f_txn_global").value(scop, {"n": 4096}, target)

@@ -38,8 +38,9 @@ def test_hardware_counters_of_a_v100() -> None:
         found = np.array([total.l2_l1_load, total.dram_load]) / cells
         errors.append(np.abs(found / [float(row["l2l1_load_B_per_lup"]), float(row["dram_load_B_per_lup"])] - 1))
     assert len(errors) == 40
-    assert np.all(np.median(errors, axis=0) <= [0.04, 0.008])
-    assert np.all(np.percentile(errors, 90, axis=0) <= [0.09, 0.09])
+    assert np.all(np.median(errors, axis=0) <= [0.032, 0.009])
+    assert np.all(np.percentile(errors, 90, axis=0) <= [0.08, 0.09])
+    assert np.max(errors, axis=0)[0] <= 0.15
 
 
 @pytest.mark.parametrize("device", ["V100", "A100"])

@@ -1,0 +1,357 @@
+"""Loads that remain when a compiler keeps values in registers.
+
+The rule, from what compilers with common subexpression elimination, full unrolling and hoisting of invariants do:
+
+* an element that a work-item has loaded, or stored, in an iteration is not loaded again in that iteration, by the same
+  statement or by a later one with the same guards;
+* of loops that are unrolled (a constant number of iterations, 32 at most, the rule of instruction counts), each
+  distinct element is loaded once;
+* a load that does not depend on a loop is made before it;
+* nothing else is kept from one iteration to the next, and nothing beyond the end of a value's life: a store to the same
+  array, wherever it goes (only the element it stores itself is known), and a barrier, for local arrays and for global
+  ones that the launch stores to. Arrays of different names do not overlap;
+* data-dependent conditions and loops, atomic updates, and subscripts with divisions by an unrolled loop keep nothing.
+
+Values that do not fit the registers are spilled, which is not seen here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.features.scop.address_maps import address_maps
+from perflex.features.scop.loop_paths import MOST_UNROLLED, paths_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from perflex.features.scop.address_maps import AccessMap, Conjunction, Row
+    from perflex.features.scop.loop_paths import Path
+    from perflex.features.scop.scop import Scop
+
+# Iterations of unrolled loops that are looked at together; beyond, the outer loops count as not unrolled.
+_MOST_POINTS = 1 << 16
+# Rows with floors written out, so that those of different conjunctions can be compared.
+_Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Remaining:
+    """What remains of a load.
+
+    Attributes
+    ----------
+    loops
+        Number of innermost loops over which its values are kept: it is made once for all of their iterations.
+    elements
+        Constant parts of the subscripts that are loaded, of which the unrolled loops are part: shape (loads, axes);
+        none if all values are there already.
+    """
+
+    loops: int
+    elements: np.ndarray
+
+
+def remaining_loads(scop: Scop) -> Mapping[tuple[int, int], Remaining]:
+    """Return what remains of loads, by place among `address_maps` and place among its accesses.
+
+    Loads that are not named remain as they are.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        As `address_maps`.
+    """
+    return scop.derived("remaining loads", (), lambda: _remaining_loads(scop))
+
+
+def remaining_by_access(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]:
+    """Return (loads, innermost loops that they are made once for) by places of statement and access in the Scop."""
+
+    def compute() -> dict[tuple[int, int], tuple[int, int]]:
+        maps, changed = address_maps(scop), remaining_loads(scop)
+        found: dict[tuple[int, int], set[tuple[int, int]]] = {}
+        for place, piece in enumerate(maps):
+            for position, access in enumerate(piece.accesses):
+                left = changed.get((place, position))
+                each = (1, 0) if left is None else (len(left.elements), left.loops)
+                found.setdefault((piece.number, access.number), set()).add(each)
+        # An access of several pieces is counted over their union, so all have to agree.
+        return {key: each.pop() for key, each in found.items() if len(each) == 1}
+
+    return scop.derived("remaining loads by access", (), compute)
+
+
+def _remaining_loads(scop: Scop) -> dict[tuple[int, int], Remaining]:
+    maps = address_maps(scop)
+    found: dict[tuple[int, int], Remaining] = {}
+    for launch in range(len(scop.launches)):
+        pieces = [(place, piece) for place, piece in enumerate(maps) if piece.launch == launch]
+        known: dict[_Key, set[tuple[int, ...]]] = {}
+        for value in _Values(scop, launch, pieces).in_order():
+            there = known.setdefault(value.family, set())
+            new = np.array([one for one in map(tuple, value.elements.tolist()) if one not in there], dtype=np.int64)
+            there.update(map(tuple, new.tolist()))
+            if value.load and (value.loops or len(new) != 1):
+                found[value.place] = Remaining(value.loops, new.reshape(len(new), value.elements.shape[1]))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Value:
+    """Elements that an access brings into registers; those of one family may be the same."""
+
+    place: tuple[int, int]
+    order: _Key
+    load: bool
+    family: _Key
+    loops: int
+    elements: np.ndarray
+
+
+class _Values:
+    """The values of a launch's accesses, and how long they live."""
+
+    def __init__(self, scop: Scop, launch: int, pieces: Sequence[tuple[int, Conjunction]]) -> None:
+        self._scop = scop
+        self._pieces = pieces
+        self._axes = len(scop.launches[launch].groups) + len(scop.launches[launch].items)
+        self._host = scop.launches[launch].host_loops
+        numbers = dict.fromkeys(piece.number for _, piece in pieces)
+        self._paths = {number: paths_of(number, scop.statements[number], self._axes) for number in numbers}
+        self._single = {
+            number: sum(piece.number == number for _, piece in pieces) == 1 and not scop.statements[number].guarded
+            for number in numbers
+        }
+        stores = [
+            (access.array, number)
+            for number in numbers
+            for access in scop.statements[number].accesses
+            if access.direction == "store"
+        ]
+        self._stored = {array for array, _ in stores}
+        # What ends values: array (None for a barrier), paths of the loops around it, and its schedule.
+        self._ends: list[tuple[str | None, tuple[Path, ...], tuple[int | str, ...]]] = [
+            (array, self._paths[number], scop.statements[number].schedule) for array, number in stores
+        ]
+        every = tuple(path for paths in self._paths.values() for path in paths)
+        for barrier in scop.barriers:
+            if barrier.launch == launch:
+                # One without a schedule may stand in any loop.
+                around = _paths_in(barrier.schedule) if barrier.schedule else every
+                self._ends.append((None, around, barrier.schedule))
+        self._known_guards: dict[tuple[int, int], frozenset[object]] = {}
+
+    def in_order(self) -> list[_Value]:
+        """Return them in the order of the program."""
+        values = []
+        for place, piece in self._pieces:
+            statement = self._scop.statements[piece.number]
+            if any(operation.kind == "atomic" for operation in statement.operations):
+                continue
+            for position, access in enumerate(piece.accesses):
+                # What stands in for an unknown subscript is the same for different elements.
+                if access.axes and not statement.accesses[access.number].stated:
+                    values.append(self._value((place, position), piece, access))
+        return sorted(values, key=lambda value: value.order)
+
+    def _value(self, place: tuple[int, int], piece: Conjunction, access: AccessMap) -> _Value:
+        paths = self._paths[piece.number]
+        load = access.direction == "load"
+        loops = self._kept_over(piece, access) if load else 0
+        first = piece.dims - loops
+        split = [_split(piece, row, denominator, first) for row, denominator in access.axes]
+        around = paths[len(paths) - loops - 1] if loops < len(paths) else ()
+        statement = self._scop.statements[piece.number]
+        life = self._life(access.array, around, statement.schedule, after=not load)
+        # Without a known order, or under a condition that depends on data, values are of use to the statement alone.
+        whose = piece.number if life is None or not self._single[piece.number] else None
+        strides = statement.accesses[access.number].strides
+        rest = tuple(rest for rest, _, _ in split)
+        family = (access.array, rest, strides, around, life, whose, self._guards(place[0], piece, first))
+        steps = tuple((isinstance(step, str), step) for step in statement.schedule)
+        order = (steps, piece.number, not load, *place)
+        spans = [_constant_span(piece, dim) or (0, 0) for dim in range(first, piece.dims)]
+        return _Value(place, order, load, family, loops, _elements(split, first, spans))
+
+    def _kept_over(self, piece: Conjunction, access: AccessMap) -> int:
+        """Return the number of innermost loops over which values of a load are kept."""
+        paths, kept, points = self._paths[piece.number], 0, 1
+        statement = self._scop.statements[piece.number]
+        averaged = {loop for loop, _ in statement.averages}
+        if not self._single[piece.number]:
+            return 0
+        for depth in range(len(paths) - 1, -1, -1):
+            dim, path = self._axes + depth, paths[depth]
+            named = statement.loops[depth] if depth < len(statement.loops) else ""
+            if named and (named in self._host or named in averaged):
+                break
+            if any(self._ends_life(array, access.array) and path in around for array, around, _ in self._ends):
+                break
+            if not self._unconditional(piece, dim, path):
+                break
+            moved = any(dim in _dims(piece, row) for row, _ in access.axes)
+            span = _constant_span(piece, dim)
+            if moved:
+                if span is None or span[1] - span[0] >= MOST_UNROLLED or not _moves_evenly(piece, access, dim):
+                    break
+                points *= span[1] - span[0] + 1
+                if points > _MOST_POINTS:
+                    break
+            kept += 1
+        return kept
+
+    def _unconditional(self, piece: Conjunction, dim: int, path: Path) -> bool:
+        """Return whether a statement is executed in each iteration of a loop, however many these are."""
+        mine = _bounds(piece, dim)
+        if mine is None:
+            return False
+        return all(_bounds(other, dim) == mine for _, other in self._pieces if path in self._paths[other.number])
+
+    def _ends_life(self, array: str | None, mine: str) -> bool:
+        if array is not None:
+            return array == mine
+        return mine in self._stored or self._scop.array(mine).space == "local"
+
+    def _life(self, mine: str, around: Path, schedule: tuple[int | str, ...], *, after: bool) -> int | None:
+        """Return how many ends of values of an array come before a place, None if that cannot be said."""
+        # A path ends with the schedule up to its innermost loop; the next number is the place in that loop's body.
+        depth = _steps(around)
+        ends = [
+            other
+            for array, paths, other in self._ends
+            if self._ends_life(array, mine) and (not around or around in paths)
+        ]
+        places = [_place(one, depth) for one in (schedule, *ends)]
+        here = places[0]
+        if here is None:
+            return None
+        before = [place for place in places[1:] if place is not None]
+        if len(before) < len(ends):
+            return None
+        return sum(place < here or (after and place == here) for place in before)
+
+    def _guards(self, place: int, piece: Conjunction, first: int) -> frozenset[object]:
+        """Return the constraints on dimensions before `first`."""
+        if (place, first) not in self._known_guards:
+            rows = [("=", row) for row in piece.equalities] + [(">", row) for row in piece.inequalities]
+            self._known_guards[place, first] = frozenset(
+                (kind, _written(piece, row)) for kind, row in rows if all(dim < first for dim in _dims(piece, row))
+            )
+        return self._known_guards[place, first]
+
+
+def _paths_in(schedule: tuple[int | str, ...]) -> tuple[Path, ...]:
+    steps = [schedule[: place + 1] for place, step in enumerate(schedule) if isinstance(step, str)]
+    return tuple(tuple(steps[: depth + 1]) for depth in range(len(steps)))
+
+
+def _steps(around: Path) -> int | None:
+    """Return the length of the schedule around a loop's body, None for a loop that the schedule does not name."""
+    if not around:
+        return 0
+    last = around[-1]
+    return len(last) if isinstance(last, tuple) and last[0] != "own" else None
+
+
+def _place(schedule: tuple[int | str, ...], depth: int | None) -> int | None:
+    found = schedule[depth] if depth is not None and depth < len(schedule) else None
+    return found if isinstance(found, int) else None
+
+
+def _elements(
+    split: Sequence[tuple[_Key, int, dict[int, int]]], first: int, spans: Sequence[tuple[int, int]]
+) -> np.ndarray:
+    """Return the distinct constant parts of subscripts over the loops from `first` on, shape (elements, axes)."""
+    moving = {dim for _, _, terms in split for dim in terms}
+    # A loop that moves no subscript adds no elements, however many iterations it has.
+    ranges = [np.arange(low, high + 1) if dim in moving else np.zeros(1, dtype=np.int64)
+              for dim, (low, high) in enumerate(spans, start=first)]  # fmt: skip
+    points = np.meshgrid(*ranges, indexing="ij") if ranges else []
+    shape = points[0].shape if points else ()
+    columns = []
+    for _, constant, terms in split:
+        column = np.full(shape, constant, dtype=np.int64)
+        for dim, factor in terms.items():
+            column = column + factor * points[dim - first]
+        columns.append(column.ravel())
+    return np.unique(np.stack(columns, axis=1), axis=0)
+
+
+def _dims(piece: Conjunction, row: Row) -> frozenset[int]:
+    """Return the dimensions that a row depends on, also through floors."""
+    found: set[int] = set()
+    for (kind, position), _ in row:
+        if kind == "d":
+            found.add(position)
+        elif kind == "f":
+            found |= _dims(piece, piece.floors[position].row)
+    return frozenset(found)
+
+
+def _written(piece: Conjunction, row: Iterable[tuple[tuple[str, int], int]]) -> _Key:
+    """Return a row with floors written out."""
+    return tuple(
+        sorted(
+            (
+                (("f", _written(piece, piece.floors[position].row), piece.floors[position].denominator), factor)
+                if kind == "f"
+                else ((kind, position), factor)
+                for (kind, position), factor in row
+            ),
+            key=repr,
+        )
+    )
+
+
+def _split(piece: Conjunction, row: Row, denominator: int, first: int) -> tuple[_Key, int, dict[int, int]]:
+    """Return what of a subscript does not depend on dimensions from `first` on, its constant, and the others' terms."""
+    if denominator != 1:
+        return (_written(piece, row), denominator), 0, {}
+    constant = sum(factor for (kind, _), factor in row if kind == "c")
+    terms = {position: factor for (kind, position), factor in row if kind == "d" and position >= first}
+    rest = [
+        (column, factor) for column, factor in row if column[0] != "c" and not (column[0] == "d" and column[1] in terms)
+    ]
+    return _written(piece, rest), constant, terms
+
+
+def _moves_evenly(piece: Conjunction, access: AccessMap, dim: int) -> bool:
+    """Return whether a loop moves all subscripts by constant steps."""
+    return all(
+        denominator == 1 and not any(kind == "f" and dim in _dims(piece, (((kind, at), 1),)) for (kind, at), _ in row)
+        for row, denominator in access.axes
+        if dim in _dims(piece, row)
+    )
+
+
+def _bounds(piece: Conjunction, dim: int) -> frozenset[object] | None:
+    """Return the constraints on a dimension, None where they name others, too."""
+    rows = [row for row in (*piece.equalities, *piece.inequalities) if dim in _dims(piece, row)]
+    if any(_dims(piece, row) != {dim} or any(kind == "f" for (kind, _), _ in row) for row in rows):
+        return None
+    return frozenset(_written(piece, row) for row in rows)
+
+
+def _constant_span(piece: Conjunction, dim: int) -> tuple[int, int] | None:
+    """Return first and last value of a loop, None where they depend on anything."""
+    low: int | None = None
+    high: int | None = None
+    # A loop of one iteration is an equality, which is two opposite inequalities.
+    opposite = [tuple((column, -factor) for column, factor in row) for row in piece.equalities]
+    for row in (*piece.inequalities, *piece.equalities, *opposite):
+        terms = dict(row)
+        factor = terms.pop(("d", dim), 0)
+        if not factor:
+            continue
+        constant = terms.pop(("c", 0), 0)
+        if terms or abs(factor) != 1:
+            return None
+        if factor > 0:
+            low = -constant if low is None else max(low, -constant)
+        else:
+            high = constant if high is None else min(high, constant)
+    return None if low is None or high is None else (low, high)

@@ -1,0 +1,241 @@
+"""Kernels whose statements run in parts of the grid, each as a Scop and, work-item by work-item, as numpy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import islpy as isl
+import numpy as np
+
+from perflex.features import Access, Array, Launch, QuasiPolynomial, Scop, Statement
+
+DTYPES = {4: "float32", 8: "float64"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A statement: conditions, loops as (name, extent), and accesses as (array, direction, index along each axis).
+
+    Conditions and indices are Python expressions in g0, g1, .., l0, l1, .. and loops; ``==`` and ``%`` are allowed.
+    """
+
+    conditions: tuple[str, ...]
+    accesses: tuple[tuple[str, str, tuple[str, ...]], ...]
+    loops: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class UnevenKernel:
+    """A launch of a hand-written kernel."""
+
+    name: str
+    groups: tuple[int, ...]
+    items: tuple[int, ...]
+    arrays: dict[str, tuple[int, ...]]
+    parts: tuple[Part, ...]
+    itemsize: int = 8
+
+    def scop(self) -> Scop:
+        """Return it as perflex reads it."""
+        return Scop(
+            self.name,
+            (),
+            isl.Set("{ : }"),
+            (Launch(tuple(map(QuasiPolynomial.constant, self.groups)), self.items),),
+            tuple(self._array(name) for name in self.arrays),
+            tuple(self._statement(f"s{number}", part) for number, part in enumerate(self.parts)),
+        )
+
+    def strides(self, array: str) -> list[int]:
+        shape = self.arrays[array]
+        return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+    def _array(self, name: str) -> Array:
+        shape, strides = self.arrays[name], self.strides(name)
+        constant = QuasiPolynomial.constant
+        return Array(name, "global", DTYPES[self.itemsize], tuple(map(constant, shape)), tuple(map(constant, strides)))
+
+    def _statement(self, name: str, part: Part) -> Statement:
+        names = [*self.axes(), *(loop for loop, _ in part.loops)]
+        where = f"[{', '.join(names)}]"
+        limits = [f"0 <= {axis} < {extent}" for axis, extent in {**self.axes(), **dict(part.loops)}.items()]
+        limits += [condition.replace("==", "=") for condition in part.conditions]
+        accesses = tuple(
+            Access(array, direction, isl.Map(f"{{ {where} -> [{', '.join(index)}] }}"), text=f"{array}[{index}]")
+            for array, direction, index in part.accesses
+        )
+        return Statement(name, isl.Set(f"{{ {where} : {' and '.join(limits)} }}"), accesses)
+
+    def axes(self) -> dict[str, int]:
+        """Return the extent of each group and local axis."""
+        found = {f"g{axis}": extent for axis, extent in enumerate(self.groups)}
+        return found | {f"l{axis}": extent for axis, extent in enumerate(self.items)}
+
+    def points(self, part: Part) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return values of shape (work-groups, iterations, work-items) that broadcast, and which points run."""
+        numbers = np.unravel_index(np.arange(prod(self.groups)), self.groups, order="F")
+        lanes = np.unravel_index(np.arange(prod(self.items)), self.items, order="F")
+        extents = [extent for _, extent in part.loops]
+        steps = np.unravel_index(np.arange(prod(extents)), extents) if extents else ()
+        values = {f"g{axis}": column[:, None, None] for axis, column in enumerate(numbers)}
+        values |= {f"l{axis}": column[None, None, :] for axis, column in enumerate(lanes)}
+        values |= {name: column[None, :, None] for (name, _), column in zip(part.loops, steps, strict=True)}
+        runs = np.ones((prod(self.groups), prod(extents), prod(self.items)), dtype=bool)
+        for condition in part.conditions:
+            # Conditions are this file's own texts, which chained comparisons of arrays are not among.
+            runs &= eval(condition, {}, values)
+        return values, runs
+
+    def addresses(self, array: str, index: tuple[str, ...], values: dict[str, np.ndarray]) -> np.ndarray:
+        """Return byte addresses in an array."""
+        parts = [stride * eval(text, {}, values) for stride, text in zip(self.strides(array), index, strict=True)]
+        return np.asarray(sum(parts)) * self.itemsize
+
+
+def _axis(kernel_items: tuple[int, ...], axis: int) -> str:
+    return f"{kernel_items[axis]}*g{axis} + l{axis}"
+
+
+def ragged_stencil(
+    extents: tuple[int, ...], items: tuple[int, ...], reach: int, *, box: bool = False, itemsize: int = 8
+) -> UnevenKernel:
+    """B = stencil of A on a grid of `extents`; the guard leaves out a border of `reach` points."""
+    dims = len(extents)
+    shape = tuple(-(-extent // 32) * 32 if axis == 0 else extent for axis, extent in enumerate(extents))[::-1]
+    index = [_axis(items, axis) for axis in range(dims)]
+    spans = zip(index, extents, strict=True)
+    conditions = [text for i, n in spans for text in (f"{i} >= {reach}", f"{i} < {n - reach}")]
+    steps = range(-reach, reach + 1)
+    if box:
+        offsets = [tuple(int(s) for s in place) for place in np.ndindex(*(2 * reach + 1,) * dims)]
+        offsets = [tuple(s - reach for s in place) for place in offsets]
+    else:
+        offsets = list(
+            dict.fromkeys(tuple(s if a == b else 0 for b in range(dims)) for a in range(dims) for s in steps)
+        )
+    loads = tuple(
+        ("A", "load", tuple(f"{i} + {o}" for i, o in zip(index, offset, strict=True))[::-1]) for offset in offsets
+    )
+    part = Part(tuple(conditions), (*loads, ("B", "store", tuple(index[::-1]))))
+    groups = tuple(-(-n // width) for n, width in zip(extents, items, strict=True))
+    kind = "box" if box else "star"
+    name = f"{kind} r={reach} {'x'.join(map(str, extents))} by {'x'.join(map(str, items))}"
+    return UnevenKernel(name, groups, items, {"A": shape, "B": shape}, (part,), itemsize)
+
+
+def ragged_vector(n: int, width: int, surplus: int = 0) -> UnevenKernel:
+    """y = x of n elements, with so many work-groups more than are needed."""
+    i = f"{width}*g0 + l0"
+    part = Part((f"{i} < {n}",), (("x", "load", (i,)), ("y", "store", (i,))))
+    groups = (-(-n // width) + surplus,)
+    return UnevenKernel(f"vector n={n} surplus={surplus}", groups, (width,), {"x": (n,), "y": (n,)}, (part,))
+
+
+def triangle(n: int, items: tuple[int, int], *, upper: bool = True) -> UnevenKernel:
+    """b[j, i] = a[j, i] + v[i] where i <= j (or i >= j)."""
+    i, j = (_axis(items, axis) for axis in range(2))
+    accesses = (("a", "load", (j, i)), ("v", "load", (i,)), ("b", "store", (j, i)))
+    part = Part((f"{i} <= {j}" if upper else f"{i} >= {j}",), accesses)
+    groups = (n // items[0], n // items[1])
+    name = f"triangle {'i<=j' if upper else 'i>=j'} n={n}"
+    return UnevenKernel(name, groups, items, {"a": (n, n), "v": (n,), "b": (n, n)}, (part,))
+
+
+def triangular_loop(n: int, width: int, depth: int) -> UnevenKernel:
+    """y[i] sums a[k, i] over k with width*k <= i: work-groups at the end do more."""
+    i = f"{width}*g0 + l0"
+    part = Part((f"{n // depth}*k <= {i}",), (("a", "load", ("k", i)), ("y", "store", (i,))), (("k", depth),))
+    return UnevenKernel(f"triangular loop n={n}", (n // width,), (width,), {"a": (depth, n), "y": (n,)}, (part,))
+
+
+def halves(groups: tuple[int, ...], items: tuple[int, ...], axis: int, at: int) -> UnevenKernel:
+    """c = a up to a position of an axis of the grid, and d = b, with a wide halo, beyond."""
+    index = tuple(_axis(items, a) for a in range(len(groups)))[::-1]
+    shape = tuple(g * width for g, width in zip(groups, items, strict=True))[::-1]
+    beyond = tuple(f"{text} + 2" if place == 0 else text for place, text in enumerate(index))
+    tall = (shape[0] + 2, *shape[1:])
+    parts = (
+        Part((f"g{axis} < {at}",), (("a", "load", index), ("c", "store", index))),
+        Part((f"g{axis} >= {at}",), (("b", "load", index), ("b", "load", beyond), ("d", "store", index))),
+    )
+    arrays = {"a": shape, "b": tall, "c": shape, "d": shape}
+    return UnevenKernel(f"halves of axis {axis} at {at} of {groups[axis]}", groups, items, arrays, parts)
+
+
+def with_border(groups: tuple[int, ...], items: tuple[int, ...], axis: int, *, only: bool = False) -> UnevenKernel:
+    """b = a everywhere (unless `only`), and at the lower end of an axis b = c + d as well."""
+    index = tuple(_axis(items, a) for a in range(len(groups)))[::-1]
+    shape = tuple(g * width for g, width in zip(groups, items, strict=True))[::-1]
+    border = Part((f"{_axis(items, axis)} == 0",), (("c", "load", index), ("d", "load", index), ("b", "store", index)))
+    inner = Part((), (("a", "load", index), ("b", "store", index)))
+    name = f"border of axis {axis}{' only' if only else ''} of {groups}"
+    return UnevenKernel(name, groups, items, dict.fromkeys("abcd", shape), (border,) if only else (inner, border))
+
+
+def checkerboard(groups: tuple[int, int], items: tuple[int, int], colours: int = 2) -> UnevenKernel:
+    """b = a in work-groups of one colour, b = c + d in those of another."""
+    index = (_axis(items, 1), _axis(items, 0))
+    shape = (groups[1] * items[1], groups[0] * items[0])
+    parts = (
+        Part((f"(g0 + g1) % {colours} == 0",), (("a", "load", index), ("b", "store", index))),
+        Part((f"(g0 + g1) % {colours} == 1",), (("c", "load", index), ("d", "load", index), ("b", "store", index))),
+    )
+    return UnevenKernel(f"checkerboard {colours} colours {groups}", groups, items, dict.fromkeys("abcd", shape), parts)
+
+
+def strided(groups: int, width: int, stride: int, every: int) -> UnevenKernel:
+    """y = x[stride*i] in every so many-th work-group."""
+    i = f"{width}*g0 + l0"
+    part = Part((f"g0 % {every} == 0",), (("x", "load", (f"{stride}*({i})",)), ("y", "store", (i,))))
+    n = groups * width
+    name = f"stride {stride}, every {every} of {groups}"
+    return UnevenKernel(name, (groups,), (width,), {"x": (stride * n,), "y": (n,)}, (part,))
+
+
+def product_of_matrices(n: int, side: int) -> UnevenKernel:
+    """c[i, j] sums a[i, k] * b[k, j], one element for each work-item."""
+    i, j = f"{side}*g1 + l1", f"{side}*g0 + l0"
+    loads = Part((), (("a", "load", (i, "k")), ("b", "load", ("k", j))), (("k", n),))
+    put = Part((), (("c", "store", (i, j)),))
+    arrays = dict.fromkeys("abc", (n, n))
+    return UnevenKernel(f"product of matrices n={n}", (n // side, n // side), (side, side), arrays, (loads, put))
+
+
+def uneven_kernels() -> list[UnevenKernel]:
+    """Return kernels that brute force can enumerate, in every shape that the estimate has rules for."""
+    return [
+        ragged_vector(300_001, 128),
+        ragged_vector(70_000, 256, surplus=400),
+        ragged_vector(100, 128),
+        ragged_stencil((1000, 700), (32, 8), 1),
+        ragged_stencil((1900, 70), (32, 1), 8),
+        ragged_stencil((1000, 300), (16, 4), 3),
+        ragged_stencil((700, 260), (64, 4), 2, box=True),
+        ragged_stencil((420, 66), (64, 1), 6, box=True),
+        ragged_stencil((100, 60, 50), (16, 4, 4), 1),
+        ragged_stencil((130, 70, 40), (32, 2, 2), 4),
+        ragged_stencil((62, 62, 62), (8, 8, 4), 2, itemsize=4),
+        triangle(1024, (16, 16)),
+        triangle(1536, (32, 8)),
+        triangle(1024, (32, 4), upper=False),
+        triangular_loop(65_536, 128, 32),
+        halves((16, 128), (32, 8), 1, 64),
+        halves((16, 160), (32, 8), 1, 50),
+        halves((64, 40), (32, 8), 0, 32),
+        halves((3000,), (128,), 0, 1000),
+        halves((8, 16, 40), (32, 4, 2), 2, 20),
+        with_border((64, 64), (16, 8), 1),
+        with_border((64, 64), (16, 8), 0),
+        with_border((16, 16, 16), (16, 4, 2), 2),
+        with_border((64, 64), (16, 8), 0, only=True),
+        with_border((64, 64), (16, 8), 1, only=True),
+        checkerboard((64, 64), (16, 8)),
+        checkerboard((60, 50), (16, 8), 3),
+        strided(4000, 64, 3, 4),
+        strided(6000, 64, 1, 2),
+        UnevenKernel("one group", (1,), (200,), {"x": (200,), "y": (200,)},
+                     (Part(("l0 < 150",), (("x", "load", ("l0",)), ("y", "store", ("l0",)))),)),
+        halves((4, 3), (32, 8), 1, 1),
+        product_of_matrices(128, 16),
+    ]  # fmt: skip
