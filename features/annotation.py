@@ -11,7 +11,7 @@ from perflex.errors import UnsupportedKernelError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-BRANCHES = ("both", "domain")
+BRANCHES = ("domain", "both")
 # The stand-in of an access that may touch any element of its array.
 ANYWHERE = "anywhere"
 
@@ -59,8 +59,8 @@ class CountingOptions:
     Attributes
     ----------
     branches
-        ``"both"``: all branches of a condition count (paper Section 4: the cost under divergence).
         ``"domain"``: a branch counts where its condition holds, if that is affine in loop variables and sizes.
+        ``"both"``: all branches of a condition count for all work-items (paper Section 4).
     subscripts
         Whether integer arithmetic in subscripts counts, as in the generated code.
     trip_counts
@@ -71,7 +71,7 @@ class CountingOptions:
         What literal code does, by instruction identifier.
     """
 
-    branches: str = "both"
+    branches: str = "domain"
     subscripts: bool = False
     trip_counts: tuple[tuple[str, Fraction | str], ...] = ()
     accesses: tuple[tuple[str, str], ...] = ()
@@ -126,8 +126,8 @@ def annotate(
     kernel
         A loopy translation unit, or an annotated one, whose statements are kept unless made anew here.
     branches
-        ``"both"`` (default) counts all branches of a condition, as the paper does; ``"domain"`` counts a
-        branch where its condition holds, if the condition is affine.
+        ``"domain"`` (default) counts a branch where its condition holds, if the condition is affine; where it
+        depends on data, all its branches count. ``"both"`` counts all branches of every condition, as the paper does.
     subscripts
         Whether integer arithmetic in subscripts is counted (default: no).
     trip_counts

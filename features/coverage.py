@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import PerflexWarning
 from perflex.features.counting.counts import counts_of
 from perflex.features.families.footprints import FootprintFeature
+from perflex.features.families.instructions import InstructionFeature
 from perflex.features.families.memory import MemoryAccessFeature, describe_access
 from perflex.features.families.operations import OperationFeature
 from perflex.features.families.registry import parse_feature
 from perflex.features.from_loopy.extract import extract_scop
+from perflex.features.instructions.instructions import instruction_class
 from perflex.features.values import kernel_of
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) ->
 
     A model that has features for loads from global memory means to account for all of them; one that has none
     leaves them out on purpose. The same holds for each address space and direction, and for the operations of
-    each element type.
+    each element type. Instruction features (``f_inst_...``) count what is of their class.
 
     Parameters
     ----------
@@ -42,7 +44,8 @@ def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) ->
     parsed = [parse_feature(name) for name in features]
     memory = [feature for feature in parsed if isinstance(feature, (MemoryAccessFeature, FootprintFeature))]
     operations = [feature for feature in parsed if isinstance(feature, OperationFeature)]
-    return _accesses(scop, memory, sizes) + _operations(scop, operations)
+    instructions = [feature for feature in parsed if isinstance(feature, InstructionFeature)]
+    return _accesses(scop, memory, instructions, sizes) + _operations(scop, operations, instructions)
 
 
 def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> None:
@@ -63,11 +66,16 @@ def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any
 
 
 def _accesses(
-    scop: Scop, features: Sequence[MemoryAccessFeature | FootprintFeature], sizes: Mapping[str, Any]
+    scop: Scop,
+    features: Sequence[MemoryAccessFeature | FootprintFeature],
+    instructions: Sequence[InstructionFeature],
+    sizes: Mapping[str, Any],
 ) -> list[str]:
     patterns = [feature.pattern for feature in features]
     missed = []
     for item in counts_of(scop).accesses:
+        if any(feature.counts_class(f"ldst_{item.array.space}") for feature in instructions):
+            continue
         related = [
             pattern
             for pattern in patterns
@@ -82,8 +90,14 @@ def _accesses(
     return list(dict.fromkeys(missed))
 
 
-def _operations(scop: Scop, features: list[OperationFeature]) -> list[str]:
+def _operations(
+    scop: Scop, features: Sequence[OperationFeature], instructions: Sequence[InstructionFeature]
+) -> list[str]:
     dtypes = {feature.dtype for feature in features}
     counted = {(feature.dtype, feature.kind) for feature in features}
     found = {(operation.dtype, operation.kind) for statement in scop.statements for operation in statement.operations}
-    return [f"f_op_{dtype}_{kind}" for dtype, kind in sorted(found - counted) if dtype in dtypes]
+    return [
+        f"f_op_{dtype}_{kind}"
+        for dtype, kind in sorted(found - counted)
+        if dtype in dtypes and not any(feature.counts_class(instruction_class(dtype)) for feature in instructions)
+    ]

@@ -11,6 +11,7 @@ from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.counts import ScopCounts, counts_of
 from perflex.features.families.chains import ChainFeature
+from perflex.features.families.divergence import DivergenceFeature
 from perflex.features.families.footprints import FootprintFeature
 from perflex.features.families.launches import LaunchFeature
 from perflex.features.families.machine import RESIDENCY_FEATURES
@@ -90,6 +91,7 @@ def _contained(scop: Scop) -> list[str]:
     # An inventory is that of the family: any identifier of it will do to ask.
     found = parse_feature("f_op_float32_add").inventory(scop)
     found += parse_feature("f_chain_float32_add").inventory(scop)
+    found += parse_feature("f_diverged_float32_add").inventory(scop)
     found += [access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
     found += parse_feature("f_thread_groups").inventory(scop)
     found += parse_feature("f_mem_footprint").inventory(scop)
@@ -132,6 +134,8 @@ class _Counter:
     def count(self, feature: Feature) -> CountedFeature:
         if isinstance(feature, OperationFeature):
             return self._operation(feature)
+        if isinstance(feature, DivergenceFeature):
+            return self._divergence(feature)
         if isinstance(feature, MemoryAccessFeature):
             return self._accesses(feature)
         if isinstance(feature, FootprintFeature):
@@ -178,6 +182,11 @@ class _Counter:
         certainty = self.counts.operation_certainty.get((feature.kind, feature.dtype), Certainty())
         unit = "operation" if self.per_work_item else feature.unit
         return CountedFeature(feature.identifier, self._value(total), str(total), unit, certainty)
+
+    def _divergence(self, feature: DivergenceFeature) -> CountedFeature:
+        total = feature.count(self.scop, self.target.sub_group_size)
+        certainty = self.counts.operation_certainty.get((feature.kind, feature.dtype), Certainty())
+        return CountedFeature(feature.identifier, self._value(total), str(total), feature.unit, certainty)
 
     @property
     def _granularity(self) -> int | None:

@@ -13,7 +13,7 @@ from perflex.features.counting.barriers import reached_by_each, reached_by_group
 from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.footprints import AccessCounts, Footprint, footprint_of, select_accesses
 from perflex.features.counting.strides import index_strides
-from perflex.features.counting.sub_groups import sub_groups_of
+from perflex.features.counting.sub_groups import diverged_sub_groups, sub_groups_of
 from perflex.features.kept.count_memory import CountMemory
 from perflex.features.kept.scops_and_counts import keep_counts, kept_counts
 from perflex.features.polynomials.computed_once import computed_once
@@ -110,6 +110,17 @@ class ScopCounts:
             domain = sub_groups_of(domain, self.scop.launches[launch], sub_group_size)
         return QuasiPolynomial.points(domain, self.scop.assumptions)
 
+    def diverged_instances(self, statement: Statement, sub_group_size: int) -> QuasiPolynomial:
+        """Return how many sub-group instances of a statement some work-items of the sub-group execute, but not all."""
+        weight = statement.weight()
+
+        def compute() -> QuasiPolynomial:
+            launch = self.scop.launches[statement.launch]
+            diverged = diverged_sub_groups(statement.domain, launch, sub_group_size)
+            return QuasiPolynomial.points(diverged, self.scop.assumptions) * weight
+
+        return self.cached("diverged", (self._place(statement), weight, sub_group_size), compute)
+
     def sub_group_runs(self, statement: Statement, outer_loops: int, sub_group_size: int) -> QuasiPolynomial:
         """Return how often sub-groups enter the loops of a statement below its `outer_loops` outermost ones."""
         weight = statement.weight(outer_loops)
@@ -182,14 +193,25 @@ class ScopCounts:
         """Return the number of operations of a kind and type: per sub-group or, without a size, per work-item."""
 
         def compute() -> QuasiPolynomial:
-            parts = []
-            for statement in self.scop.statements:
-                times = sum(op.count for op in statement.operations if (op.kind, op.dtype) == (kind, dtype))
-                if times:
-                    parts.append(self.instances(statement, sub_group_size) * times)
-            return QuasiPolynomial.total(parts)
+            return self._operations(kind, dtype, lambda statement: self.instances(statement, sub_group_size))
 
         return self.cached("operations", (kind, dtype, sub_group_size), compute)
+
+    def diverged_total(self, kind: str, dtype: str, sub_group_size: int) -> QuasiPolynomial:
+        """Return how many operations of a kind and type sub-groups execute with some of their work-items only."""
+
+        def compute() -> QuasiPolynomial:
+            return self._operations(kind, dtype, lambda statement: self.diverged_instances(statement, sub_group_size))
+
+        return self.cached("diverged operations", (kind, dtype, sub_group_size), compute)
+
+    def _operations(self, kind: str, dtype: str, instances: Callable[[Statement], QuasiPolynomial]) -> QuasiPolynomial:
+        parts = []
+        for statement in self.scop.statements:
+            times = sum(op.count for op in statement.operations if (op.kind, op.dtype) == (kind, dtype))
+            if times:
+                parts.append(instances(statement) * times)
+        return QuasiPolynomial.total(parts)
 
     @computed_once
     def operation_certainty(self) -> dict[tuple[str, str], Certainty]:

@@ -69,25 +69,34 @@ def _coefficient(affine: Any, axis: int) -> int | None:
 
 
 def _constant_step(statement: Statement, access: Access, axis: int, position: int) -> int | None:
-    """Return the step from the set of differences between neighbours, if it is one number.
+    """Return the step from the differences between instances along the axis, if it is one number.
 
     This settles subscripts with floors: (16*gid + lid) // 16 does not depend on lid when lid < 16, and
-    lid % 4 or lid // 2 have no single stride.
+    lid % 4 or lid // 2 have no single stride. Where a condition leaves out neighbours, those that are left count.
     """
     kinds = isl.dim_type
     domain = statement.domain
-    identity = isl.Map.identity(domain.get_space().map_from_set())
-    shift = isl.MultiAff.identity(identity.get_space())
-    moved = shift.get_at(axis).add_constant_val(isl.Val(1))
-    neighbour = isl.Map.from_multi_aff(shift.set_at(axis, moved)).intersect_domain(domain).intersect_range(domain)
     index = access.relation.project_out(kinds.out, position + 1, access.relation.dim(kinds.out) - position - 1)
     index = index.project_out(kinds.out, 0, position)
-    # Without neighbours nothing moves: a stride of 0.
-    pairs = neighbour.apply_domain(index).apply_range(index) if not neighbour.is_empty() else None
-    if pairs is None:
-        return 0
-    differences = pairs.deltas()
+    place = isl.MultiAff.identity(domain.get_space().map_from_set()).get_at(axis)
+    pairs = _later_along(domain, axis)
+    if pairs.is_empty():
+        return 0  # nothing moves
+    placed = isl.Map.from_aff(place).flat_range_product(index)
+    differences = pairs.apply_domain(placed).apply_range(placed).deltas()
     sample = differences.sample_point()
-    value = sample.get_coordinate_val(kinds.set, 0)
-    constant = isl.Set.universe(differences.get_space()).fix_val(kinds.set, 0, value)
-    return int(value.to_python()) if differences.is_subset(constant) else None
+    distance, change = (sample.get_coordinate_val(kinds.set, dim).to_python() for dim in (0, 1))
+    if change % distance:
+        return None
+    step = int(change // distance)
+    return step if differences.is_subset(isl.Set(f"{{ [distance, {step} * distance] }}")) else None
+
+
+def _later_along(domain: Any, axis: int) -> Any:
+    """Return the map from instances to those further along an axis that differ in nothing else."""
+    kinds = isl.dim_type
+    identity = isl.Map.identity(domain.get_space().map_from_set())
+    # The coordinate along the axis is free again, and then bounded from below.
+    others = identity.drop_constraints_involving_dims(kinds.out, axis, 1)
+    later = others.order_lt(kinds.in_, axis, kinds.out, axis)
+    return later.intersect_domain(domain).intersect_range(domain)

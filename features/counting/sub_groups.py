@@ -20,6 +20,18 @@ def sub_groups_of(domain: Any, launch: Launch, sub_group_size: int) -> Any:
     return domain.apply(_sub_group_map(len(launch.groups), launch.items, sequential, sub_group_size))
 
 
+def diverged_sub_groups(domain: Any, launch: Launch, sub_group_size: int) -> Any:
+    """Return those of `sub_groups_of` a set of instances of which some work-items take part and others do not."""
+    groups, sequential = len(launch.groups), domain.dim(isl.dim_type.set) - len(launch.groups) - len(launch.items)
+    members = _sub_group_map(groups, launch.items, sequential, sub_group_size)
+    active = domain.apply(members)
+    everyone = active.apply(members.reverse())
+    for axis, extent in enumerate(launch.items):
+        everyone = everyone.lower_bound_val(isl.dim_type.set, groups + axis, isl.Val(0))
+        everyone = everyone.upper_bound_val(isl.dim_type.set, groups + axis, isl.Val(extent - 1))
+    return everyone.subtract(domain).apply(members).coalesce()
+
+
 @lru_cache(maxsize=1024)
 def _sub_group_map(groups: int, items: tuple[int, ...], sequential: int, sub_group_size: int) -> Any:
     outer = [f"g{i}" for i in range(groups)]

@@ -232,6 +232,6 @@ def _check_steps(scop: Scop, statement: Statement, constraint: Any) -> None:
                 msg = (
                     f"loop {name} of kernel {scop.name!r} leaves out iterations around statement {statement.name} (a "
                     "step or a guard with %); for cache volumes write the step in the subscripts, a[2*i] for every "
-                    "other i, or count both branches of the guard"
+                    'other i, or count the guard\'s branches everywhere: annotate(kernel, branches="both")'
                 )
                 raise UnsupportedKernelError(msg, kernel=scop.name, statement=statement.name)

@@ -31,8 +31,8 @@ class InstructionFeature(FeatureDefaults):
 
     ``f_inst_total`` is the sum of all classes, ``f_inst_thread`` the same sum over work-items, and
     ``f_inst_predication`` the share of work-items that are active in an executed instruction: 1 without guards and
-    partial sub-groups, 0.5 where all is done in a branch that every other work-item takes. Branches of a condition are
-    seen in kernels that are annotated with ``branches="domain"``, else all work-items count for all branches.
+    partial sub-groups, 0.5 where all is done in a branch that every other work-item takes. Branches whose condition
+    depends on data count for all work-items, and so do all in kernels annotated with ``branches="both"``.
     """
 
     identifier: str
@@ -65,6 +65,10 @@ class InstructionFeature(FeatureDefaults):
         if self.identifier in {"f_inst_total", "f_inst_thread"}:
             return QuasiPolynomial.total(by_class.values())
         return by_class[self.identifier.removeprefix("f_inst_")]
+
+    def counts_class(self, kind: str) -> bool:
+        """Return whether instructions of a class are among those that it counts."""
+        return self.identifier in {f"f_inst_{kind}", "f_inst_total", "f_inst_thread"}
 
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel has."""

@@ -11,6 +11,7 @@ from perflex.errors import UnknownFeatureError
 from perflex.features.families.blocks import BlockFamily
 from perflex.features.families.build import BUILD_FAMILY
 from perflex.features.families.chains import ChainFamily
+from perflex.features.families.divergence import DivergenceFamily
 from perflex.features.families.ecm import EcmFamily
 from perflex.features.families.feature import UserFeature, user_features
 from perflex.features.families.footprints import FootprintFamily
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _families: list[FeatureFamily] = [
     OperationFamily(),
     ChainFamily(),
+    DivergenceFamily(),
     MemoryAccessFamily(),
     FootprintFamily(),
     LAUNCH_FAMILY,

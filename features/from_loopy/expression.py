@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.from_loopy.facts import Branch
 from perflex.features.from_loopy.terms import factors, is_constant, is_number, is_product, is_square, terms_of
 from perflex.features.from_loopy.work import RawAccess, Where, Work
 from perflex.features.scop.words import operation_of_function
@@ -32,22 +33,12 @@ _ACCESSES = {"map_variable", "map_subscript", "map_tagged_variable", "map_lookup
 _SEGMENTED = {"SumReductionOperation": "add", "ProductReductionOperation": "mul"}
 
 
-def _meets_number(expr: Any) -> bool:
-    """Whether the value of an integer expression is computed from a number in the text."""
-    method = getattr(expr, "mapper_method", None)
-    if method == "map_quotient":  # both sides are cast
-        return True
-    if method in {"map_sum", "map_product", "map_min", "map_max"}:
-        return any(is_constant(child) or _meets_number(child) for child in expr.children)
-    return method == "map_power" and _meets_number(expr.base)
-
-
 class ExpressionReader:
-    """Walk expressions, collecting operations and array accesses.
+    """Walk expressions as the generated code has them (`KernelTypes.assigned`).
 
-    A multiply-add is recognised wherever a product feeds a sum of the same type (paper Section 5):
-    ``a*b + c`` is one, ``a*b + c*d`` is one and a multiplication. A factor of 1 or -1 is a sign, not a
-    multiplication.
+    Operations and array accesses are collected. A multiply-add is recognised wherever a product feeds a sum of the
+    same type (paper Section 5): ``a*b + c`` is one, ``a*b + c*d`` is one and a multiplication. A factor of 1 or -1 is
+    a sign, not a multiplication.
 
     Parameters
     ----------
@@ -72,8 +63,6 @@ class ExpressionReader:
         self.space = space
         self.insn_id = insn_id
         self.where = where or Where()
-        # Type in which the generated code takes numbers: what it is assigned to, passed to or compared with.
-        self._context: str | None = None
         self._here = Work()
         self.work: dict[Where, Work] = {self.where: self._here}
 
@@ -102,38 +91,19 @@ class ExpressionReader:
         return [access for work in self.work.values() for access in work.loads]
 
     @contextmanager
-    def only(self, conditions: tuple[Any, ...] = (), *, guarded: bool = False) -> Iterator[None]:
+    def only(self, branch: Branch) -> Iterator[None]:
         """Read what only some instances do."""
         outside = self.where, self._here
         self.where = replace(
-            self.where, conditions=self.where.conditions + conditions, guarded=self.where.guarded or guarded
+            self.where,
+            conditions=self.where.conditions + branch.conditions,
+            guarded=self.where.guarded or branch.guarded,
         )
         self._here = self.work.setdefault(self.where, Work())
         try:
             yield
         finally:
             self.where, self._here = outside
-
-    @contextmanager
-    def taken_as(self, dtype: str | None) -> Iterator[None]:
-        """Read what is assigned to, passed as or compared with a value of a type."""
-        outside = self._context
-        self._context = dtype if dtype is not None and dtype.startswith("float") else None
-        try:
-            yield
-        finally:
-            self._context = outside
-
-    def _type(self, expr: Any) -> tuple[str, int]:
-        """Return the element type and lanes in which the generated code computes an expression.
-
-        Numbers are written in the type of their context, which makes the arithmetic of integers with them
-        floating-point: ``p[i] + 1`` in an assignment to a float is ``p[i] + 1.0f``.
-        """
-        dtype, lanes = self.types.dtype_of(expr)
-        if self._context is not None and "int" in dtype and _meets_number(expr):
-            return self._context, lanes
-        return dtype, lanes
 
     def read(self, expr: Any) -> None:
         """Add what `expr` does.
@@ -176,8 +146,7 @@ class ExpressionReader:
     def _address(self, access: RawAccess) -> None:
         # Optional (paper Section 5): common subexpression elimination makes this cost negligible (Section 6.1.2).
         if self.facts.options.subscripts:
-            with self.taken_as(None):
-                self.read(self.types.address(access))
+            self.read(self.types.address(access))
 
     def _refuse(self, what: str) -> None:
         msg = (
@@ -186,14 +155,14 @@ class ExpressionReader:
         )
         raise UnsupportedKernelError(msg, kernel=self.facts.kernel.name, instruction=self.insn_id)
 
-    def branch(self, condition: Any) -> tuple[Any, Any] | None:
-        """Return where a condition holds and where it does not, as isl sets; None to count both branches."""
-        return self.facts.branch(condition, self.space)
+    def branches(self, condition: Any) -> tuple[Branch, Branch]:
+        """Return which instances find that a condition holds, and which that it does not."""
+        return self.facts.branches(condition, self.space)
 
     def count(self, kind: str, expr: Any, times: int = 1) -> None:
         """Add operations of one kind on values of an expression's type."""
         if times:
-            dtype, lanes = self._type(expr)
+            dtype, lanes = self.types.dtype_of(expr)
             self._at(lanes).operations[kind, dtype] += times
 
     def add_operations(self, kind: str, dtype: str, times: int) -> None:
@@ -233,7 +202,7 @@ class ExpressionReader:
         before = len(self.loads)
         for index in indices:
             inner = ExpressionReader(self.facts, self.space, self.insn_id, self.where)
-            inner.read(index)
+            inner.read(self.types.index(index))
             # What an index reads is read; its arithmetic counts only if all subscripts' does.
             for where, work in inner.work.items():
                 self.work.setdefault(where, Work()).loads.extend(work.loads)
@@ -249,8 +218,8 @@ class ExpressionReader:
         additions = len(terms) - 1
         if additions <= 0:
             return
-        dtype, lanes = self._type(expr)
-        feeds = [is_product(term) and self._type(term) == (dtype, lanes) for term in terms]
+        dtype, lanes = self.types.dtype_of(expr)
+        feeds = [is_product(term) and self.types.dtype_of(term) == (dtype, lanes) for term in terms]
         # The generated code adds from left to right: of the first two terms one product at most is fused.
         fused = int(feeds[0] or feeds[1]) + sum(feeds[2:])
         operations = self._at(lanes).operations
@@ -277,10 +246,9 @@ class ExpressionReader:
         self._integer_division(expr, "mod")
 
     def _integer_division(self, expr: Any, kind: str) -> None:
-        with self.taken_as(None):
-            self.read(expr.numerator)
-            self.read(expr.denominator)
-            self.count(kind, expr)
+        self.read(expr.numerator)
+        self.read(expr.denominator)
+        self.count(kind, expr)
 
     def _map_power(self, expr: Any) -> None:
         if is_number(expr.exponent) and expr.exponent == 0:
@@ -296,12 +264,9 @@ class ExpressionReader:
     # comparisons and bits
 
     def _map_comparison(self, expr: Any) -> None:
-        # loopy, too, takes the type of the difference.
-        compared = self.types.dtype_of(expr.left - expr.right)[0]
-        with self.taken_as(compared):
-            self.read(expr.left)
-            self.read(expr.right)
-        self.add_operations("cmp", compared, 1)
+        self.read(expr.left)
+        self.read(expr.right)
+        self.add_operations("cmp", self.types.common_dtype(expr.left, expr.right), 1)
 
     def _children(self, expr: Any, kind: str) -> None:
         for child in expr.children:
@@ -318,8 +283,7 @@ class ExpressionReader:
         """Read conditions of which the generated code evaluates the next only if the last leaves it open."""
         self.read(children[0])
         if len(children) > 1:
-            branch = self.branch(children[0])
-            with self.only(guarded=True) if branch is None else self.only((branch[goes_on_if],)):
+            with self.only(self.branches(children[0])[goes_on_if]):
                 self._short_circuit(children[1:], goes_on_if)
 
     def _map_bitwise_and(self, expr: Any) -> None:
@@ -349,15 +313,9 @@ class ExpressionReader:
 
     def _map_if(self, expr: Any) -> None:
         self.read(expr.condition)
-        branch = self.branch(expr.condition)
-        if branch is None:
-            # Both branches are summed: the cost under divergent control flow (paper Section 4).
-            with self.only(guarded=True):
-                self.read(expr.then)
-                self.read(expr.else_)
-            return
-        for condition, chosen in zip(branch, (expr.then, expr.else_), strict=True):
-            with self.only((condition,)):
+        # Where it is not known who takes which, both are summed: the cost under divergence (paper Section 4).
+        for branch, chosen in zip(self.branches(expr.condition), (expr.then, expr.else_), strict=True):
+            with self.only(branch):
                 self.read(chosen)
 
     # Features have no word for conversions and negations: only what is converted or negated counts.
@@ -368,10 +326,7 @@ class ExpressionReader:
 
     def _map_call(self, expr: Any) -> None:
         for parameter in expr.parameters:
-            if not is_constant(parameter):
-                dtype = self.types.dtype_of(parameter)[0]
-                with self.taken_as(dtype if dtype.startswith("float") else self.types.dtype_of(expr)[0]):
-                    self.read(parameter)
+            self.read(parameter)
         function = expr.function
         name = getattr(function, "name", function)
         if not isinstance(name, str):
@@ -396,5 +351,5 @@ class ExpressionReader:
             self._refuse(f"combines values by {name} ({expr})")
         else:
             # Generated as `segment_flag2 ? op2 : combined`: nothing is combined where a segment begins.
-            with self.only(guarded=True):
+            with self.only(Branch(guarded=True)):
                 self.count(kind, expr.parameters[0])

@@ -64,7 +64,7 @@ def extract_scop(kernel: Any) -> Scop:
 
 def _from_store_or_extracted(kernel: Any, options: CountingOptions) -> Scop:
     # The options' repr is the same in every process; their hash is not, since Python salts the hashes of strings.
-    key = scop_key(kernel, "" if options == _DEFAULT_OPTIONS else repr(options))
+    key = scop_key(kernel, repr(options))
     scop = None if key is None else kept_scop(key)
     if scop is None:
         scop = _extracted(kernel, options)
@@ -100,6 +100,9 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
                 t_unit = lp.inline_callable_kernel(t_unit, callee)
         # This realizes reductions: accumulators and their updates are instructions, as in the generated code.
         t_unit = lp.preprocess_program(t_unit)
+        # Variables of realized reductions get their types when code is generated, and so here.
+        if any(variable.dtype is None for variable in t_unit[name].temporary_variables.values()):
+            t_unit = lp.infer_unknown_types(t_unit, expect_completion=True)
         kernel = spare_race_check(t_unit[name], t_unit.callables_table)
         kernel = lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
     except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.terms import is_number
+from perflex.features.from_loopy.terms import all_numbers_are_integers, is_number
 from perflex.features.scop.words import DTYPES
 from perflex.isl import isl
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from perflex.features.annotation import CountingOptions
     from perflex.features.from_loopy.trips import TripCounts
     from perflex.features.from_loopy.work import RawAccess
@@ -59,16 +61,55 @@ class KernelTypes:
     """Types of a preprocessed kernel's expressions and kinds of its names; the same for all its instructions."""
 
     def __init__(self, kernel: Any, callables: Any) -> None:
-        from loopy.type_inference import TypeReader
+        from perflex.features.from_loopy.generated import AsGenerated, CTypes
 
         self._kernel = kernel
         self._callables = callables
-        self._reader = TypeReader(kernel, callables)
+        self._generated = AsGenerated(kernel, callables)
+        self._reader = CTypes(kernel, callables)
         self._of_dtype: dict[Any, ElementType] = {}
         self._arrays: dict[str, bool] = {}
 
+    def assigned(self, insn: Any) -> Any:
+        """Return what an instruction assigns as the generated code has it: numbers with types, and all casts.
+
+        Raises
+        ------
+        UnsupportedKernelError
+            loopy cannot generate code for it.
+        """
+        return self._as_generated(insn.expression, lambda: self._generated.assigned(insn))
+
+    def condition(self, expr: Any) -> Any:
+        """Return a condition of an instruction as the generated code has it; raises as `assigned`."""
+        return self._as_generated(expr, lambda: self._generated.rec(expr, None))
+
+    def index(self, expr: Any) -> Any:
+        """Return arithmetic of subscripts as the generated code has it; raises as `assigned`."""
+        return self._as_generated(expr, lambda: self._generated.rec(expr, "i"))
+
+    def _as_generated(self, expr: Any, generate: Callable[[], Any]) -> Any:
+        from loopy.diagnostic import LoopyError
+
+        try:
+            return generate()
+        except (LoopyError, RuntimeError, AttributeError) as error:
+            reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+            msg = (
+                f"loopy cannot generate code for {expr} in kernel {self._kernel.name!r} ({reason[0]}); declare its "
+                "names as arguments, register its functions with lp.register_callable, and give its numbers a type, "
+                "e.g. np.float32(0.5)"
+            )
+            raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
+
+    def common_dtype(self, *operands: Any) -> str:
+        """Return the name of the element type that C converts operands to before it computes with them."""
+        from pymbolic.primitives import Sum
+
+        return self.dtype_of(Sum(operands))[0]
+
     def dtype_of(self, expr: Any) -> tuple[str, int]:
-        """Return the name of an expression's element type, and the elements of its vectors."""
+        """Return the name of the element type that C computes an expression in, and the elements of its vectors."""
         from loopy.diagnostic import LoopyError
 
         try:
@@ -122,7 +163,7 @@ class KernelTypes:
         for stride, index in zip(strides, access.indices, strict=False):
             total = total + stride * index
         # loopy simplifies subscripts with the same function: terms that cancel there cost nothing.
-        return total if is_number(total) else simplify_using_aff(self._kernel, total)
+        return total if is_number(total) else self.index(simplify_using_aff(self._kernel, total))
 
 
 def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
@@ -145,6 +186,22 @@ def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
         raise UnsupportedKernelError(msg, kernel=kernel_name, array=variable.name)
     strides: tuple[Any, ...] = get_strides(variable)
     return strides
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Instances that take a branch.
+
+    Attributes
+    ----------
+    conditions
+        isl sets that all hold there, in loopy's names.
+    guarded
+        Whether something else, which is not known, decides as well.
+    """
+
+    conditions: tuple[Any, ...] = ()
+    guarded: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,8 +228,8 @@ class KernelFacts:
     options: CountingOptions
     trips: TripCounts
 
-    def branch(self, condition: Any, space: Any) -> tuple[Any, Any] | None:
-        """Return where a condition holds and where it does not; None to count both branches.
+    def branches(self, condition: Any, space: Any) -> tuple[Branch, Branch]:
+        """Return where a condition holds, and where it does not.
 
         Parameters
         ----------
@@ -180,17 +237,32 @@ class KernelFacts:
             A loopy expression.
         space
             isl space of the instruction's instances, with loopy's names.
-
-        Returns
-        -------
-        tuple of isl.Set or None
         """
         if self.options.branches == "both":
-            return None
+            return Branch(guarded=True), Branch(guarded=True)
+        method = getattr(condition, "mapper_method", None)
+        if method == "map_logical_not":
+            holds, fails = self.branches(condition.child, space)
+            return fails, holds
+        known = self._where_it_holds(condition, space)
+        if known is not None:
+            return Branch((known,)), Branch((isl.Set.universe(space).subtract(known),))
+        # Of what is joined with what depends on data, the rest still says where it is certainly decided.
+        if method in {"map_logical_and", "map_logical_or"}:
+            parts = [self.branches(child, space) for child in condition.children]
+            decided = int(method == "map_logical_or")
+            joined = Branch(
+                tuple(one for part in parts for one in part[decided].conditions),
+                any(part[decided].guarded for part in parts),
+            )
+            return (Branch(guarded=True), joined) if decided else (joined, Branch(guarded=True))
+        return Branch(guarded=True), Branch(guarded=True)
+
+    def _where_it_holds(self, condition: Any, space: Any) -> Any:
+        """Return the set where an affine condition holds; None if it is not affine."""
         from loopy.symbolic import condition_to_set, get_dependencies
 
-        # Such a loop is described as starting at 0, where the condition may hold or not.
-        if get_dependencies(condition) & self.trips.displaced:
+        # A loop that starts anywhere is described as starting at 0, where the condition may hold or not.
+        if get_dependencies(condition) & self.trips.displaced or not all_numbers_are_integers(condition):
             return None
-        holds = condition_to_set(space, condition)
-        return None if holds is None else (holds, isl.Set.universe(space).subtract(holds))
+        return condition_to_set(space, condition)

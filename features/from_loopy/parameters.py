@@ -50,14 +50,28 @@ def _stated_texts(options: CountingOptions) -> Iterator[str]:
 
 
 def _deciding_names(insn: Any) -> Iterator[str]:
-    """Names in an instruction's conditions."""
-    from loopy.symbolic import get_dependencies
-
+    """Names in an instruction's conditions that may be affine."""
     for predicate in insn.predicates:
-        yield from get_dependencies(predicate)
+        yield from _compared_names(predicate)
     pending = [getattr(insn, "expression", None)]
     while pending:
         expr = pending.pop()
         if getattr(expr, "mapper_method", None) in {"map_if", "map_logical_and", "map_logical_or"}:
-            yield from get_dependencies(getattr(expr, "condition", expr))
+            yield from _compared_names(getattr(expr, "condition", expr))
         pending += operands(expr)
+
+
+def _compared_names(condition: Any) -> Iterator[str]:
+    """Names in the comparisons of a condition that compare no data."""
+    if getattr(condition, "mapper_method", None) in {"map_logical_and", "map_logical_or", "map_logical_not"}:
+        for part in operands(condition):
+            yield from _compared_names(part)
+    elif not _touches_data(condition):
+        from loopy.symbolic import get_dependencies
+
+        yield from get_dependencies(condition)
+
+
+def _touches_data(expr: Any) -> bool:
+    method = getattr(expr, "mapper_method", None)
+    return method in {"map_subscript", "map_call"} or any(map(_touches_data, operands(expr)))

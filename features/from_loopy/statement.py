@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnknownFeatureError, UnsupportedKernelError
 from perflex.features.from_loopy.expression import ExpressionReader
+from perflex.features.from_loopy.facts import Branch
 from perflex.features.from_loopy.recurrence import path_from
 from perflex.features.from_loopy.subscript import parsed_by_user, rewritten
 from perflex.features.from_loopy.terms import substituted
@@ -58,16 +59,18 @@ class StatementMaker:
         trips = self.facts.trips
         reader = ExpressionReader(self.facts, every.space, insn_id)
         recurrence, assigns, stated = None, "", trips.stated(place.loops)
+        home = Where()
         if hasattr(insn, "expression"):
-            stated = _joined(stated, self._read(insn, place.loops, reader))
-            recurrence, assigns = self._private_update(insn, reader)
+            assigned = self.facts.types.assigned(insn)
+            home, assumed = self._read(insn, assigned, place.loops, reader)
+            stated = _joined(stated, assumed)
+            recurrence, assigns = self._private_update(insn, assigned, reader)
         else:
             stated = _joined(stated, self._read_code(insn, reader))
         made: list[Statement] = []
         for where, work in reader.work.items():
-            # Where() comes first and is kept even if it does nothing: it carries the recurrence and what is assigned.
-            whole = where == Where()
-            if not whole and not (work.operations or work.loads or work.stores):
+            # Where the value is assigned is kept even if nothing is done there: it carries the recurrence.
+            if where != home and not (work.operations or work.loads or work.stores):
                 continue
             instances = self._instances(where, every)
             made.append(
@@ -79,8 +82,8 @@ class StatementMaker:
                     launch=place.launch,
                     schedule=place.schedule,
                     guarded=where.guarded,
-                    recurrence=recurrence if whole else None,
-                    assigns=assigns if whole else "",
+                    recurrence=recurrence if where == home else None,
+                    assigns=assigns if where == home else "",
                     averages=trips.averages(place.loops),
                     stated=stated,
                 )
@@ -89,8 +92,8 @@ class StatementMaker:
 
     # what it does
 
-    def _read(self, insn: Any, loops: Sequence[str], reader: ExpressionReader) -> str:
-        """Read an instruction; return what is assumed about it, for messages."""
+    def _read(self, insn: Any, assigned: Any, loops: Sequence[str], reader: ExpressionReader) -> tuple[Where, str]:
+        """Read an instruction that assigns an expression; return where it does, and what is assumed, for messages."""
         from contextlib import ExitStack
 
         from loopy.kernel.instruction import AtomicUpdate
@@ -105,13 +108,12 @@ class StatementMaker:
             for predicate in sorted(insn.predicates, key=str):
                 # Loops that a condition does not depend on are inside of it.
                 outside = bool(set(loops) - get_dependencies(predicate))
-                with reader.only(guarded=several or outside):
-                    reader.read(predicate)
+                with reader.only(Branch(guarded=several or outside)):
+                    reader.read(self.facts.types.condition(predicate))
             for predicate in sorted(insn.predicates, key=str):
-                branch = reader.branch(predicate)
-                stack.enter_context(reader.only(guarded=True) if branch is None else reader.only((branch[0],)))
-            with reader.taken_as(self._assigned_type(insn)):
-                reader.read(insn.expression)
+                stack.enter_context(reader.only(reader.branches(predicate)[0]))
+            home = reader.where
+            reader.read(assigned)
             for assignee in insn.assignees:
                 reader.write(assignee)
             # An update may be generated as a compare-and-swap loop, which runs again when another work-item was faster.
@@ -119,19 +121,16 @@ class StatementMaker:
                 if isinstance(atomicity, AtomicUpdate):
                     reader.count("atomic", insn.assignee)
                     assumed = "atomic updates that succeed at once"
-        return assumed
+        return home, assumed
 
-    def _assigned_type(self, insn: Any) -> str | None:
-        return self.facts.types.dtype_of(insn.assignees[0])[0] if len(insn.assignees) == 1 else None
-
-    def _private_update(self, insn: Any, reader: ExpressionReader) -> tuple[Recurrence | None, str]:
+    def _private_update(self, insn: Any, assigned: Any, reader: ExpressionReader) -> tuple[Recurrence | None, str]:
         """Return how the instruction updates a private scalar from its old value, or which one it sets afresh."""
         if len(insn.assignees) != 1 or getattr(insn.assignee, "mapper_method", "") != "map_variable":
             return None, ""
         name = str(insn.assignee.name)
         if self.facts.types.is_array(name):
             return None, ""
-        path = path_from(reader, insn.expression, name)
+        path = path_from(reader, assigned, name)
         if path is None:
             return None, name
         return Recurrence(name, _operations(Counter(path))), ""
@@ -148,7 +147,7 @@ class StatementMaker:
             )
             raise UnsupportedKernelError(msg, kernel=kernel, instruction=insn.id)
         # Where a predicate of literal code holds is not looked at: its counts are upper bounds.
-        with reader.only(guarded=bool(insn.predicates)):
+        with reader.only(Branch(guarded=bool(insn.predicates))):
             for name, count in counts.operations:
                 reader.add_operations(*_operation_of(name, insn.id), count)
             for text in counts.loads:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -72,6 +74,13 @@ def is_constant(expr: Any) -> bool:
 def is_number(expr: Any) -> bool:
     """Whether an expression is a plain number."""
     return getattr(expr, "mapper_method", None) is None
+
+
+def all_numbers_are_integers(expr: Any) -> bool:
+    """Whether there are no other numbers in an expression: isl would round them."""
+    if is_number(expr):
+        return isinstance(expr, (int, np.integer, np.bool_))
+    return all(map(all_numbers_are_integers, operands(expr)))
 
 
 def _is_sign(expr: Any) -> bool:

@@ -12,7 +12,7 @@ What is counted is what a compiler makes of the source, by these rules; no count
   32 iterations at most, the same number for all work-items and sizes, is unrolled and takes none;
 * a guard is a comparison (``int``; two instructions more for a division in it) for each of its inequalities, and a
   branch (``control``), executed by all that reach it; equal and opposite guards in one loop are one. An affine
-  condition is a guard if branches are counted where they are taken: ``annotate(kernel, branches="domain")``;
+  condition is a guard, unless both of its branches are counted everywhere: ``annotate(kernel, branches="both")``;
 * a barrier and the end of the kernel are one ``control`` instruction each.
 
 A sub-group executes an instruction if any of its work-items does; that is counted exactly from the domains.
@@ -68,6 +68,11 @@ class Executed:
     times: Fraction
     domain: Any
     launch: int
+
+
+def instruction_class(dtype: str) -> str:
+    """Return the class of an operation on values of a type."""
+    return _CLASS_OF.get(dtype, "int")
 
 
 def instructions_of(
@@ -142,7 +147,7 @@ def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tupl
         if operation.kind == "atomic":
             continue
         each = _COMPLEX.get(operation.kind, _COMPLEX_OTHER) if operation.dtype.startswith("complex") else 1
-        kind = _CLASS_OF.get(operation.dtype, "int")
+        kind = instruction_class(operation.dtype)
         yield Executed(kind, weight * operation.count * each, statement.domain, statement.launch)
     for place, access in enumerate(statement.accesses):
         space = scop.array(access.array).space

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Branches(StrEnum):
     """Which branches of a condition count."""
 
-    both = "both"
     domain = "domain"
+    both = "both"
 
 
 class Granularity(StrEnum):
@@ -48,7 +48,9 @@ def features(  # noqa: PLR0913 - one argument per option
     ] = Granularity.paper,
     branches: Annotated[
         Branches | None,
-        typer.Option("--branches", help="both count (as under divergence), or each where its affine condition holds."),
+        typer.Option(
+            "--branches", help="domain: each where its affine condition holds (default); both: all, everywhere."
+        ),
     ] = None,
     subscripts: Annotated[bool, typer.Option("--subscripts", help="Count integer arithmetic in subscripts.")] = False,
     trip_count: Annotated[

@@ -116,9 +116,9 @@ def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
 
 def _scop(kernel: Any) -> Scop:
     """Return what is counted: branches where they are taken, for predication is part of the picture."""
-    from perflex.features import Scop, annotate, extract_scop
+    from perflex.features import AnnotatedKernel, annotate, extract_scop
 
-    return kernel if isinstance(kernel, Scop) else extract_scop(annotate(kernel, branches="domain"))
+    return extract_scop(annotate(kernel, branches="domain") if isinstance(kernel, AnnotatedKernel) else kernel)
 
 
 def _measured(

@@ -184,7 +184,7 @@ REFUSED = {
     "no such array": (
         literal(), {"instructions": {"lit": InstructionCounts.of(loads=["q[i]"])}}, r"'q\[i\]'.*no array",
     ),
-    "unknown branches": (gathered(), {"branches": "some"}, "'both' or 'domain'"),
+    "unknown branches": (gathered(), {"branches": "some"}, "'domain' or 'both'"),
 }  # fmt: skip
 
 

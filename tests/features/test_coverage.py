@@ -45,6 +45,17 @@ def test_operations_of_a_counted_type():
     assert uncounted(["f_op_float64_madd"], kernel, SIZES) == []
 
 
+def test_instruction_features_count_what_is_of_their_class():
+    kernel = pointwise("exp(x[i]) * y[i] + x[i]")
+    assert uncounted(["f_op_float32_madd", "f_inst_fp32"], kernel, SIZES) == []
+    assert uncounted(["f_op_float32_madd", "f_inst_total"], kernel, SIZES) == []
+    assert uncounted(["f_op_float32_madd", "f_inst_fp64"], kernel, SIZES) == ["f_op_float32_exp"]
+    assert uncounted(["f_op_float32_madd", "f_inst_predication"], kernel, SIZES) == ["f_op_float32_exp"]
+    stores = "f_mem_access_global_float32_store"
+    assert uncounted([stores, "f_inst_ldst_global"], matmul(prefetch=False), SIZES) == []
+    assert len(uncounted(["f_mem_access_tag:aLD", "f_inst_ldst_local"], matmul(prefetch=False), SIZES)) == 2
+
+
 def test_prediction_warns():
     model = Model("f_cl_wall_time", "p_a * f_mem_access_tag:aLD")
     with pytest.warns(PerflexWarning, match=r"no feature for f_mem_access_tag:bLD_global_float32_load.*leaves it out"):

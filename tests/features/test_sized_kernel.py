@@ -67,7 +67,7 @@ def test_no_kernels_are_refused_with_a_way_to_get_some(empty: list | tuple) -> N
 
 
 def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone() -> None:
-    stated = annotate(KERNEL, branches="domain")
+    stated = annotate(KERNEL, branches="both")
     (plain, annotated) = sized_kernels([(KERNEL, {"n": 64}), (stated, {"n": 64})])
     assert plain.translation_unit is KERNEL
     assert annotated.kernel is stated

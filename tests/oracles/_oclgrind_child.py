@@ -98,6 +98,20 @@ def _run_loopy(queue: Any, t_unit: Any, sizes: dict[str, int], options: list[str
     t_unit(queue, **_arguments(queue, t_unit, sizes))
 
 
+def _compiled(queue: Any, source: str, options: list[str]) -> str:
+    """Return what Oclgrind compiles a source to, in LLVM's language; it writes both under a name that nobody knows."""
+    import pyopencl as cl
+
+    cl.Program(queue.context, source).build(options=options)
+    found = ""
+    for path in Path("/tmp").glob("oclgrind_*.cl"):  # noqa: S108 - where Oclgrind writes
+        if path.read_text(encoding="utf-8", errors="replace").strip().rstrip("\0") == source.strip():
+            found = path.with_suffix(".ll").read_text(encoding="utf-8")
+            for suffix in (".cl", ".ll", ".bc"):
+                path.with_suffix(suffix).unlink(missing_ok=True)
+    return found
+
+
 def _run_source(queue: Any, source: str, job: dict[str, Any], options: list[str]) -> None:
     import pyopencl as cl
     import pyopencl.array as cla
@@ -113,17 +127,19 @@ def _run_source(queue: Any, source: str, job: dict[str, Any], options: list[str]
 
 
 def _run_job(queue: Any, job: dict[str, Any]) -> dict[str, str]:
-    error = ""
+    error = code = ""
     with _Capture(1) as out, _Capture(2) as err:
         try:
-            if "source" in job:
+            if "compiled" in job:
+                code = _compiled(queue, job["compiled"], job["options"])
+            elif "source" in job:
                 _run_source(queue, job["source"], job, job["options"])
             else:
                 _run_loopy(queue, job["kernel"], job["sizes"], job["options"])
             queue.finish()
         except Exception as failure:  # noqa: BLE001 - whatever it is, the parent raises it
             error = f"{type(failure).__name__}: {failure}"
-    return {"stdout": out.text, "stderr": err.text, "error": error}
+    return {"stdout": out.text, "stderr": err.text, "error": error, "code": code}
 
 
 def main(jobs_path: str, results_path: str) -> None:

@@ -80,6 +80,8 @@ class Counts:
         Work-groups of the launch and work-items of a work-group.
     operations_per_work_item, operations_per_sub_group
         Executions by (dtype, name), summed over the launch.
+    operations_diverged
+        Executions per sub-group in which some work-items of the sub-group have no part.
     barriers
         Local barriers passed, summed over work-items.
     """
@@ -89,6 +91,7 @@ class Counts:
     accesses: tuple[Access, ...]
     operations_per_work_item: Mapping[tuple[str, str], int]
     operations_per_sub_group: Mapping[tuple[str, str], int]
+    operations_diverged: Mapping[tuple[str, str], int]
     barriers: int
     launches: int
 
@@ -144,7 +147,7 @@ def count(
     as_executed
         Count what the printed C code executes instead of what it means; see `expressions`.
     guards
-        Whether instances whose predicate is false are left out.
+        Whether predicates and conditions in expressions count where they hold, rather than both branches everywhere.
 
     Raises
     ------
@@ -177,6 +180,7 @@ class _Counter:
     guards: bool
     per_item: Counter[tuple[str, str]] = field(default_factory=Counter)
     per_sub_group: Counter[tuple[str, str]] = field(default_factory=Counter)
+    diverged: Counter[tuple[str, str]] = field(default_factory=Counter)
     accesses: list[Access] = field(default_factory=list)
 
     @cached_property
@@ -209,6 +213,7 @@ class _Counter:
             accesses=tuple(self.accesses),
             operations_per_work_item=dict(self.per_item),
             operations_per_sub_group=dict(self.per_sub_group),
+            operations_diverged=dict(self.diverged),
             barriers=barriers,
             launches=launches,
         )
@@ -279,7 +284,7 @@ class _Counter:
         self._record(insn, self._target(insn.assignee), instances, active, "store")
 
     def _reader(self) -> ExpressionReader:
-        return ExpressionReader(self._dtype, self._is_memory, self.as_executed)
+        return ExpressionReader(self._dtype, self._is_memory, self.as_executed, self.guards)
 
     def _contents(self, expr: Any) -> Contents:
         reader = self._reader()
@@ -316,13 +321,24 @@ class _Counter:
             mask = active & _true_at(guards, instances)
             self.per_item[dtype, name] += times * int(mask.sum())
             self.per_sub_group[dtype, name] += times * self._sub_groups(instances, mask)
+            self.diverged[dtype, name] += times * self._diverged(instances, mask)
         for guards, access in contents.accesses:
             mask = active & _true_at(guards, instances)
             self.accesses.append(self._access(insn, access, instances, mask, direction))
 
     def _sub_groups(self, instances: _Instances, mask: Any) -> int:
+        return len(np.unique(self._executions(instances, mask)))
+
+    def _executions(self, instances: _Instances, mask: Any) -> Ints:
         columns = [instances.group, instances.local // self.sub_group_size, instances.sequential]
-        return len(np.unique(_keys([column[mask] for column in columns], int(mask.sum()))))
+        return _keys([column[mask] for column in columns], int(mask.sum()))
+
+    def _diverged(self, instances: _Instances, mask: Any) -> int:
+        keys, first, active = np.unique(self._executions(instances, mask), return_index=True, return_counts=True)
+        # The last sub-group of a work-group may have fewer work-items.
+        starts = instances.local[mask][first] // self.sub_group_size * self.sub_group_size
+        members = np.minimum(self._extent("l") - starts, self.sub_group_size)
+        return int((active < members).sum()) if len(keys) else 0
 
     def _access(self, insn: lp.Assignment, expr: Any, instances: _Instances, mask: Any, direction: str) -> Access:
         aggregate = getattr(expr, "aggregate", expr)

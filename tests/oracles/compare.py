@@ -1,7 +1,6 @@
 """Symbolic counts of a kernel against brute-force enumeration: one comparison for tests and benchmarks.
 
-Guards are not domain conditions in the paper's counting (both branches count), so the oracle is asked to
-ignore them.
+Branches count where their conditions hold; counting both everywhere, as the paper does, is compared for operations.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import islpy as isl
 import numpy as np
 
 from oracles import brute
-from perflex.features import Target, counts_of, extract_scop, parse_feature
+from perflex.features import Target, annotate, counts_of, extract_scop, parse_feature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,34 +25,42 @@ SUB_GROUP = 8
 FEATURE_NAMES = {"fabs": "abs", "fmax": "max"}
 
 
-def operations(counted: brute.Counts) -> Counter[str]:
-    """Floating-point operations per sub-group by kind; the type of a constant argument is loopy's affair."""
+def operations(counted: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """Floating-point operations by kind; the type of a constant argument is loopy's affair."""
     found: Counter[str] = Counter()
-    for (dtype, name), number in counted.operations_per_sub_group.items():
+    for (dtype, name), number in counted.items():
         if dtype.startswith("float"):
             # loopy numbers the versions of a function: max, max_0.
             kind = re.sub(r"_\d+$", "", name)
             found[FEATURE_NAMES.get(kind, kind)] += number
-    return found
+    return {kind: number for kind, number in found.items() if number}
 
 
-def check_counts(drawn: Any) -> None:
-    """Assert that operations, accesses, footprints and strides are what enumeration finds."""
-    counted = brute.count(drawn.kernel, drawn.sizes, SUB_GROUP, guards=False)
-    scop = extract_scop(drawn.kernel)
+def symbolic(prefix: str, scop: Any, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The same by symbolic counts, of features with a prefix."""
     kinds = {op.kind for s in scop.statements for op in s.operations if op.dtype.startswith("float")} - {"cmp"}
-    symbolic = {
+    found = {
         kind: sum(
-            parse_feature(f"f_op_{dtype}_{kind}").value(scop, drawn.sizes, Target(SUB_GROUP))
+            parse_feature(f"{prefix}_{dtype}_{kind}").value(scop, sizes, Target(SUB_GROUP))
             for dtype in ("float32", "float64")
         )
         for kind in kinds
     }
-    enumerated = operations(counted)
-    assert {k: v for k, v in symbolic.items() if v} == {k: v for k, v in enumerated.items() if v}, drawn
+    return {kind: number for kind, number in found.items() if number}
+
+
+def check_counts(drawn: Any) -> None:
+    """Assert that operations, accesses, footprints and strides are what enumeration finds."""
+    counted = brute.count(drawn.kernel, drawn.sizes, SUB_GROUP)
+    scop = extract_scop(drawn.kernel)
+    assert symbolic("f_op", scop, drawn.sizes) == operations(counted.operations_per_sub_group), drawn
+    assert symbolic("f_diverged", scop, drawn.sizes) == operations(counted.operations_diverged), drawn
     check_accesses(counted, scop, drawn.sizes)
     check_footprints(scop, counted, drawn)
     assert parse_feature("f_thread_groups").value(scop, drawn.sizes, Target(SUB_GROUP)) == counted.groups
+    both = brute.count(drawn.kernel, drawn.sizes, SUB_GROUP, guards=False)
+    everywhere = extract_scop(annotate(drawn.kernel, branches="both"))
+    assert symbolic("f_op", everywhere, drawn.sizes) == operations(both.operations_per_sub_group), drawn
 
 
 def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -> None:

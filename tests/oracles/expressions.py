@@ -7,11 +7,12 @@ Rules, with ``t1 + t2 + ...`` taken from left to right and sums inside sums flat
 * a sum of k terms is k-1 operations; each is a multiply-add (taking one multiplication with it) when its
   right operand is a product, or when its left operand is the first term and a product; otherwise an add;
 * ``x**2`` is the product of x with itself that evaluates x once, any other power is one ``pow``; ``min``
-  and ``max`` of n values are n-1 operations; calls count by name; both branches of a conditional count;
+  and ``max`` of n values are n-1 operations; calls count by name; both branches of a conditional count
+  unless told otherwise;
 * subscripts are not counted.
 
-With ``as_executed`` the rules are those of the printed C code without optimisation: -1 is a factor like
-any other, ``x**2`` evaluates x twice, and branches are guarded by their conditions.
+With ``by_branch`` a branch counts where its condition holds. With ``as_executed`` the rules are those of the printed C
+code without optimisation: so do branches, -1 is a factor like any other, and ``x**2`` evaluates x twice.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class ExpressionReader:
     dtype_of: Callable[[str], np.dtype[Any] | None]
     is_memory: Callable[[str], bool]
     as_executed: bool = False
+    by_branch: bool = False
     contents: Contents = field(default_factory=Contents)
 
     def read(self, expr: Any, guards: Guards = ()) -> None:
@@ -79,8 +81,8 @@ class ExpressionReader:
             self._all(expr.children, guards)
         elif isinstance(expr, p.If):
             self.read(expr.condition, guards)
-            self.read(expr.then, (*guards, (expr.condition, True)) if self.as_executed else guards)
-            self.read(expr.else_, (*guards, (expr.condition, False)) if self.as_executed else guards)
+            self.read(expr.then, self._where(guards, expr.condition, holds=True))
+            self.read(expr.else_, self._where(guards, expr.condition, holds=False))
         else:
             self._others(expr, guards)
 
@@ -94,12 +96,25 @@ class ExpressionReader:
         elif isinstance(expr, p.Comparison):
             self._all((expr.left, expr.right), guards)
         elif isinstance(expr, p.LogicalAnd | p.LogicalOr):
-            self._all(expr.children, guards)
+            for child in expr.children:
+                self.read(child, guards)
+                if self.by_branch:
+                    # What follows is evaluated only if this leaves the result open.
+                    guards = self._where(guards, child, holds=isinstance(expr, p.LogicalAnd))
         elif isinstance(expr, p.LogicalNot) or type(expr).__name__ == "TypeCast":
             self.read(expr.child, guards)
         elif not (_is_number(expr) or expr is _AGAIN):
             msg = f"{type(expr).__name__} in {expr}"
             raise NotEnumerableError(msg)
+
+    def _where(self, guards: Guards, condition: Any, *, holds: bool) -> Guards:
+        """Add a condition to some; by branch, one that depends on data is not known to hold or not."""
+        known = self.as_executed
+        if self.by_branch:
+            inner = ExpressionReader(self.dtype_of, self.is_memory)
+            inner.read(condition)
+            known = not inner.contents.accesses
+        return (*guards, (condition, holds)) if known else guards
 
     def _all(self, parts: Sequence[Any], guards: Guards) -> None:
         for part in parts:

@@ -215,6 +215,23 @@ def _run_share(jobs: list[dict[str, object]], timeout: float) -> list[dict[str, 
         return _run_child(Path(folder), jobs, timeout)
 
 
+def compiled(sources: Sequence[str], options: Sequence[str] = UNOPTIMISED, timeout: float = 300.0) -> list[str]:
+    """Return what Oclgrind compiles OpenCL C to, in LLVM's language.
+
+    Raises
+    ------
+    OclgrindError
+        A source does not compile; carries the compiler's text.
+    """
+    jobs: list[dict[str, object]] = [{"compiled": source, "options": list(options)} for source in sources]
+    results = _run_share(jobs, timeout)
+    for source, result in zip(sources, results, strict=True):
+        if result["error"] or not result["code"]:
+            msg = f"Oclgrind does not compile {source}: {result['error']}{result['stderr']}"
+            raise OclgrindError(msg)
+    return [result["code"] for result in results]
+
+
 def run(kernel: lp.TranslationUnit, sizes: Mapping[str, int], options: Sequence[str] = UNOPTIMISED) -> Executed:
     """Run one kernel once; see `run_jobs`."""
     return run_jobs([(kernel, sizes)], options)[0]
@@ -240,6 +257,7 @@ def _run_child(folder: Path, jobs: list[dict[str, object]], timeout: float) -> l
         "OCL_ICD_VENDORS": str(folder),
         "OCL_ICD_FILENAMES": "",
         "OCLGRIND_INST_COUNTS": "1",
+        **({"OCLGRIND_DUMP_SPIR": "1"} if any("compiled" in job for job in jobs) else {}),
         # Work-groups one after the other: an atomic update is never repeated because another one came between.
         "OCLGRIND_NUM_THREADS": "1",
         "PYOPENCL_NO_CACHE": "1",

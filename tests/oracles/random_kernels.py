@@ -55,6 +55,10 @@ _REDUCED_BOUNDS = (
 )
 _GUARDS = ("i < 3", "i % 2 == 0", "i > 1 and i < n - 2", "i // 2 < 3", "n > 7")
 _NESTED_GUARDS = (*_GUARDS, "j < i", "(i + j) % 3 == 1", "j == i or j == 2")
+# Most are not exact in single precision.
+_NUMBERS = ("2", "0.5", "3", "0.2", "0.3333333333333333", "1e-3", "1.7")
+# Values of other types, for kernels of mixed types.
+_OTHERS = ("p[{}]", "q[{}]", "0.2*p[{}]", "1e-3*q[{}]", "(p[{}] + 2)", "c[{}]", "0.3*c[{}]", "c[{}]/3", "i", "0.7*i")
 _FUNCTIONS = ("exp", "sqrt", "fabs", "sin", "cos", "log")
 
 
@@ -93,6 +97,15 @@ class RandomKernel:
         return f"{self.text}\nat {self.sizes}"
 
 
+def _single(text: str) -> str:
+    """With its inexact numbers in single precision.
+
+    loopy takes a reduction or a function of a number that is not exact in double precision, and so products in them
+    feed sums of another type: no multiply-adds, but `brute` knows nothing of the types of numbers.
+    """
+    return re.sub(r"\b(0\.2|0\.3333333333333333|1e-3|1\.7)\b", r"\1f", text)
+
+
 def _floating(text: str) -> str:
     """With an integer, loopy takes the maximum in double precision, whatever the kernel's type."""
     return f"{text}.0" if text.isdecimal() else text
@@ -103,6 +116,7 @@ class _Draft:
     """A kernel being put together."""
 
     choices: Choices
+    mixed: bool = False
     dtype: str = "float32"
     nested: bool = False
     inner_parallel: bool = False
@@ -140,7 +154,9 @@ class _Draft:
         if kind == 0 and self.scalars:
             return self.one_of(self.scalars)
         if kind == 1:
-            return self.one_of(("2", "0.5", "3"))
+            return self.one_of(_NUMBERS)
+        if self.mixed and kind <= 3:
+            return self.one_of(_OTHERS).format(self.subscript(loops))
         if kind <= 5:
             return f"{self.one_of(('a', 'b'))}[{self.subscript(loops)}]"
         tag = self.one_of(("", "$first", "$second"))
@@ -172,10 +188,17 @@ class _Draft:
             return f"{self.one_of(_FUNCTIONS)}({first})"
         if kind == 8:
             return self.one_of(
-                (f"({first})**2", f"({first} / {self.access(loops)})", f"fmax({first}, {_floating(second)})")
+                (
+                    f"({first})**2",
+                    f"({first} / {self.access(loops)})",
+                    self._typed(f"fmax({first}, {_floating(second)})"),
+                )
             )
         guard = self.one_of(_NESTED_GUARDS if "j" in loops else _GUARDS)
         return f"({self.access(loops)} if {guard} else {first})"
+
+    def _typed(self, text: str) -> str:
+        return text if self.mixed or self.dtype == "float64" else _single(text)
 
     def add(self, line: str, loops: Sequence[str], options: str = "") -> None:
         number = len([entry for entry in self.lines if "{id=" in entry])
@@ -237,7 +260,7 @@ class _Draft:
             )
         )
         operation = self.one_of(("sum", "sum", "sum", "product", "max"))
-        reduced = f"reduce({operation}, {k}, {body})"
+        reduced = f"reduce({operation}, {k}, {self._typed(body)})"
         self.add(f"{self.output(loops)} = {reduced}{self.one_of(('', ' + ' + self.leaf(loops)))}", loops)
 
     def _private_array(self, loops: list[str]) -> None:
@@ -255,8 +278,8 @@ class _Draft:
         self.prefetched = True
 
 
-def _draft(choices: Choices) -> _Draft:
-    draft = _Draft(choices)
+def _draft(choices: Choices, mixed: bool) -> _Draft:
+    draft = _Draft(choices, mixed)
     draft.dtype = draft.one_of(("float32", "float64"))
     draft.nested = draft.chance(70)
     outer = draft.one_of(_OUTER_BOUNDS)
@@ -330,6 +353,9 @@ def _build(draft: _Draft) -> RandomKernel:
             for name in draft.private_arrays
         ),
     ]
+    other = "float32" if draft.dtype == "float64" else "float64"
+    arrays += [lp.GlobalArg(name, np.dtype(of), shape=(extent,)) for name, of in (("p", "int32"), ("q", "int64"))]
+    arrays.append(lp.GlobalArg("c", np.dtype(other), shape=(extent,)))
     used = [array for array in arrays if re.search(rf"\b{array.name}\b", text)]
     domains = [_domain(inames, bounds, inames in draft.below_inner) for inames, bounds in draft.loops]
     kernel = lp.make_kernel(
@@ -345,9 +371,9 @@ def _build(draft: _Draft) -> RandomKernel:
     return RandomKernel(kernel, sizes, "\n".join([*domains, text, *draft.steps]))
 
 
-def _attempt(choices: Choices) -> RandomKernel | None:
+def _attempt(choices: Choices, mixed: bool = False) -> RandomKernel | None:
     """Draw a kernel; None when loopy cannot put it in order, which is not our subject."""
-    draft = _draft(choices)
+    draft = _draft(choices, mixed)
     try:
         # loopy prints a kernel that it refuses.
         with contextlib.redirect_stdout(io.StringIO()):
@@ -358,12 +384,16 @@ def _attempt(choices: Choices) -> RandomKernel | None:
     return drawn
 
 
-def make_random_kernel(seed: int) -> RandomKernel:
-    """Return the kernel of a seed, drawing again (deterministically) while loopy refuses."""
+def make_random_kernel(seed: int, *, mixed: bool = False) -> RandomKernel:
+    """Return the kernel of a seed, drawing again (deterministically) while loopy refuses.
+
+    `mixed` ones have arrays of integers and of both floating-point types; what type an operation has is not among what
+    `brute` knows of them.
+    """
     choices = _Seeded(random.Random(seed))  # noqa: S311 - not for secrets
     drawn = None
     while drawn is None:
-        drawn = _attempt(choices)
+        drawn = _attempt(choices, mixed)
     return drawn
 
 

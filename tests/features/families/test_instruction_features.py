@@ -150,8 +150,8 @@ def test_a_branch_that_every_other_work_item_takes() -> None:
         assert thread == 32 * warp / 2
     assert inst(scops[0], sizes, "predication") == inst(scops[2], sizes, "predication") == 1.0
     assert 0.5 < inst(scops[1], sizes, "predication") < 0.75
-    # Without the note on branches all work-items count on both sides.
-    assert inst(extract_scop(branch.kernel), sizes, "predication") == 1.0
+    # Counted everywhere, both sides are all work-items'.
+    assert inst(extract_scop(annotate(branch.kernel, branches="both")), sizes, "predication") == 1.0
 
 
 def described(space: str, operations=()) -> Scop:

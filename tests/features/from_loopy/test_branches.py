@@ -1,4 +1,4 @@
-"""Conditions: both branches, or each where its condition holds, against what Oclgrind executes."""
+"""Conditions: each branch where its condition holds, or both everywhere, against what Oclgrind executes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from oracles import oclgrind
-from perflex.features import annotate, count_features, counts_of, extract_scop
+from perflex.features import Target, annotate, count_features, counts_of, extract_scop, parse_feature
 
 N = 37
 TEXTS = {
@@ -77,7 +77,7 @@ def executed(run):
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("text", TEXTS)
 def test_branches_by_their_domains_are_what_oclgrind_executes(text):
-    found, exact = sums(annotate(kernel(TEXTS[text]), branches="domain"))
+    found, exact = sums(kernel(TEXTS[text]))
     assert found == executed(oclgrind.run(kernel(TEXTS[text]), {"n": N}))
     assert exact
 
@@ -87,7 +87,7 @@ def test_branches_by_their_domains_are_what_oclgrind_executes(text):
 @pytest.mark.parametrize("text", {**TEXTS, **DATA_DEPENDENT})
 def test_both_branches_bound_what_is_executed(text):
     made = kernel({**TEXTS, **DATA_DEPENDENT}[text])
-    found, exact = sums(made)
+    found, exact = sums(annotate(made, branches="both"))
     run = executed(oclgrind.run(made, {"n": N}))
     assert not exact
     assert all(found[key] >= value for key, value in run.items())
@@ -96,11 +96,57 @@ def test_both_branches_bound_what_is_executed(text):
 
 @pytest.mark.parametrize("text", DATA_DEPENDENT)
 def test_data_dependent_conditions_stay_bounds(text):
-    assert not sums(annotate(kernel(DATA_DEPENDENT[text]), branches="domain"))[1]
+    assert not sums(kernel(DATA_DEPENDENT[text]))[1]
+
+
+def test_the_affine_part_of_a_condition_on_data_bounds_it():
+    found, exact = sums(kernel(DATA_DEPENDENT["data after an affine condition"]))
+    # One addition in the nine work-items of which some take the branch, a[i] compared there and loaded again.
+    assert found == {"add": 9, "load": 9 + 9 + N, "store": N}
+    assert not exact
+    found, _ = sums(kernel("y[i] = (a[i] + 1 if not (i >= 9 or a[i] > 0.3) else b[i])"))
+    assert found == {"add": 9, "load": 9 + 9 + N, "store": N}
+    found, _ = sums(kernel("if i % 4 == 0 and a[i] > 0.3\n y[i] = b[i]*b[i]\nend"))
+    assert (found["mul"], found["store"]) == (10, 10)
+
+
+def test_a_condition_with_other_numbers_than_integers_is_not_affine():
+    found, exact = sums(kernel("y[i] = (a[i] + 1 if 0.5*i < 3 else b[i])"))
+    assert found["add"] == N
+    assert not exact
+
+
+def test_chains_are_those_of_the_branch():
+    """An update that a condition leaves out in most iterations waits for itself in the others only."""
+    made = lp.make_kernel(
+        "{[i, k]: 0 <= i < n and 0 <= k < 64}",
+        """
+        for i
+            <float32> t = 0 {id=init}
+            for k
+                if k % 16 == 0
+                    t = t + a[i, k] {id=update, dep=init}
+                end
+            end
+            y[i] = t {dep=update}
+        end
+        """,
+        [
+            lp.GlobalArg("a", np.float32, shape=("n", 64)),
+            lp.GlobalArg("y", np.float32, shape=("n",)),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    made = lp.split_iname(made, "i", 8, outer_tag="g.0", inner_tag="l.0")
+    chain = parse_feature("f_chain_float32_add")
+    assert chain.value(extract_scop(made), {"n": 64}, Target(8)) == 8 * 4
+    assert chain.value(extract_scop(annotate(made, branches="both")), {"n": 64}, Target(8)) == 8 * 64
 
 
 def test_both_branches_count_on_the_whole_domain():
-    found, _ = sums(kernel(TEXTS["predicate"]))
+    found, _ = sums(annotate(kernel(TEXTS["predicate"]), branches="both"))
     assert found == {"madd": N, "add": N, "load": 4 * N, "store": 2 * N}
 
 
@@ -109,8 +155,15 @@ def test_a_condition_on_another_argument_makes_it_a_size():
     args = [*arrays, lp.ValueArg("n", np.int32), lp.ValueArg("m", np.int32)]
     made = lp.make_kernel("{[i]: 0 <= i < n}", "if i < m\n y[i] = a[i]\nend", args, lang_version=(2018, 2))
     made = lp.split_iname(made, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    assert extract_scop(made).parameters == ("n",)
-    scop = extract_scop(annotate(made, branches="domain"))
+    assert extract_scop(annotate(made, branches="both")).parameters == ("n",)
+    scop = extract_scop(made)
     assert scop.parameters == ("m", "n")
     store = next(item for item in counts_of(scop).accesses if item.access.direction == "store")
     assert [store.work_item_count.evaluate({"n": N, "m": m}) for m in (-3, 0, 5, 100)] == [0, 0, 5, N]
+
+
+def test_an_argument_compared_with_data_is_no_size():
+    arrays = [lp.GlobalArg(name, np.float32, shape=("n",)) for name in ("a", "y")]
+    args = [*arrays, lp.ValueArg("n", np.int32), lp.ValueArg("m", np.int32)]
+    made = lp.make_kernel("{[i]: 0 <= i < n}", "if a[i] < m\n y[i] = a[i]\nend", args, lang_version=(2018, 2))
+    assert extract_scop(lp.split_iname(made, "i", 8, outer_tag="g.0", inner_tag="l.0")).parameters == ("n",)

@@ -91,7 +91,7 @@ def test_accesses_are_what_enumeration_finds(name: str) -> None:
             pytest.skip("counted differently from what the kernel says")
         sizes = dict(NASTY[name].sizes)
         try:
-            counted = brute.count(kernel, sizes, SUB_GROUP, guards=False)
+            counted = brute.count(kernel, sizes, SUB_GROUP)
         except NotEnumerableError as error:
             pytest.skip(f"not enumerable: {error}")
         if counted.launches != 1:

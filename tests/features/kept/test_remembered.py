@@ -18,7 +18,7 @@ import pytest
 import perflex.isl
 from perflex import using_store
 from perflex.errors import PerflexWarning
-from perflex.features import ScopCounts, count_features, counts_of, extract_scop, scop_from_yaml, scop_to_yaml
+from perflex.features import ScopCounts, annotate, count_features, counts_of, extract_scop, scop_from_yaml, scop_to_yaml
 from perflex.features.from_loopy import extract as _loopy_extract
 from perflex.features.kept import scops_and_counts
 from perflex.features.kept.kernel_key import kernel_key
@@ -140,6 +140,41 @@ def extracted(kernel: lp.TranslationUnit, path: Path, monkeypatch: pytest.Monkey
         except CountedAgainError:
             return True
     return False
+
+
+def test_what_a_kernel_is_counted_by_is_part_of_its_key(path: Path) -> None:
+    kernel = pointwise("x[i] + 1 if i % 16 == 0 else x[i]")
+
+    def additions(kernel: object) -> float:
+        return next(
+            e.value for e in count_features(extract_scop(kernel), {"n": 64}) if e.identifier == "f_op_float32_add"
+        )
+
+    for _ in range(2):  # counted, then from the store
+        with using_store(path):
+            assert additions(kernel.copy()) == 2
+            assert additions(annotate(kernel.copy(), branches="domain")) == 2
+            assert additions(annotate(kernel.copy(), branches="both")) == 2
+            per_item = [
+                count_features(extract_scop(each), {"n": 64}, identifiers=["f_op_float32_add"], per_work_item=True)[
+                    0
+                ].value
+                for each in (kernel.copy(), annotate(kernel.copy(), branches="both"))
+            ]
+            assert per_item == [4, 64]
+
+
+def test_types_of_numbers_are_part_of_the_key() -> None:
+    from pymbolic import var
+
+    keys = set()
+    for number in (2, 2.0, np.float32(2), np.float64(2), np.int64(2)):
+        unit = pointwise("x[i]")
+        entry = unit.default_entrypoint
+        changed = [insn.copy(expression=insn.expression * number) for insn in entry.instructions]
+        keys.add(kernel_key(unit.with_kernel(entry.copy(instructions=changed)), ""))
+    assert len(keys) == 5
+    assert var("x") * 2 == var("x") * np.float32(2)  # to pymbolic they are equal
 
 
 def test_another_version_counts_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,3 +181,32 @@ def functions_of_integers() -> Any:
 @nasty(n=13)
 def unsigned_arithmetic() -> Any:
     return pointwise("u[i] = (u[i] << 2) + (u[i] >> 3)\nu[i] = u[i] % 5 + u[i]//3", "u: uint32[n]")
+
+
+@nasty(n=13)
+def inexact_numbers() -> Any:
+    return pointwise("y[i] = 0.2*x[i] + x[i+1]/0.3\nz[i] = fmax(x[i], 0.2)*0.7 + exp(0.1*x[i+1])")
+
+
+@nasty(n=13)
+def inexact_numbers_compared() -> Any:
+    return pointwise(
+        "y[i] = x[i]*0.3 if x[i]*0.7 > 0.2 else x[i+1] + 0.1\nz[i] = (x[i] if p[i]*0.1 < 3 else 0.2)*x[i]",
+        f"{F4}; p: int32[n]",
+    )
+
+
+@nasty(n=13)
+def inexact_numbers_among_integers() -> Any:
+    return pointwise("y[i] = 0.2*p[i] + p[i]*x[i] + q[i]/3 + 0.7*i", f"{F4}; p: int32[n]; q: int64[n]")
+
+
+@nasty(n=13)
+def inexact_numbers_in_mixed_precision() -> Any:
+    return pointwise("d[i] = 0.2*x[i] + d[i]*0.1\ny[i] = 0.2*d[i] + x[i]*0.1 + 1e-3", f"{F4}; d: float64[n]")
+
+
+@nasty(n=13)
+def inexact_numbers_in_a_reduction() -> Any:
+    t = kernel("{[i,k]: 0<=i<n and 0<=k<5}", "y[i] = 0.3*sum(k, 0.2*x[i+k] + 0.1) + 0.7", "x, y: float32[n+8]")
+    return per_element(t)

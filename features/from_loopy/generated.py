@@ -1,0 +1,265 @@
+"""Expressions with the types that loopy's code generation gives them, and the types that C computes them in.
+
+loopy infers one type for an expression and writes code that may have another: a number takes the type of what it is
+assigned to, passed to or compared with (``0.2*a[i]`` assigned to a float is ``0.2f * a[i]``, though 0.2 is inferred to
+be a double), and casts stand only where inferred types differ. Both decisions are asked of loopy's own code generation
+here; what follows from them is C's business.
+"""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from loopy.expression import dtype_to_type_context
+from loopy.symbolic import TypeCast
+from loopy.target.c.codegen.expression import ExpressionToCExpressionMapper
+from loopy.type_inference import TypeReader
+from loopy.types import NumpyType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# A number in C: digits with a point, an exponent or neither, and the suffix that says its type.
+_LITERAL = re.compile(r"(?P<digits>-?(?:inf|nan|[\d.]+(?:e[-+]?\d+)?))(?P<suffix>f|u|l|ul)?")
+_SUFFIXES = {"f": np.float32, "u": np.uint32, "l": np.int64, "ul": np.uint64}
+
+
+class _ByIdentity:
+    """Remembers by the identity of expressions, for a mapper that would do so by their value.
+
+    ``x*2`` and ``x*np.float32(2)`` are equal, but their types may differ.
+    """
+
+    def get_cache_key(self, expr: Any, *args: Any, **kwargs: Any) -> tuple[object, ...]:
+        """Return the key of an expression, which is kept, so that no other gets its identity."""
+        self.__dict__.setdefault("_kept", {})[id(expr)] = expr
+        return id(expr), args, tuple(kwargs.items())
+
+
+class _Inferred(_ByIdentity, TypeReader):  # type: ignore[misc]  # loopy has no type information
+    """Types that loopy infers."""
+
+
+class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[misc]
+    """Rewrite expressions as loopy generates code of them: numbers have types, and each cast stands there.
+
+    Names, subscripts and calls stay loopy's. The second argument of each method is loopy's type context: ``"i"``,
+    ``"f"``, ``"d"``, ``"b"`` or None.
+
+    Parameters
+    ----------
+    kernel
+        A preprocessed loopy kernel.
+    callables
+        Its callables table.
+    """
+
+    def __init__(self, kernel: Any, callables: Any) -> None:
+        variables = (*kernel.args, *kernel.temporary_variables.values())
+        # What the mapper takes of loopy's state of code generation.
+        state = SimpleNamespace(
+            kernel=kernel,
+            callables_table=callables,
+            allow_complex=any(one.dtype is not None and one.dtype.involves_complex() for one in variables),
+            seen_dtypes=set(),
+            var_subst_map={},
+        )
+        super().__init__(state, type_inf_mapper=_Inferred(kernel, callables))
+
+    def context_of(self, dtype: Any) -> str | None:
+        """Return the context in which numbers are written for a value of a loopy type; None where that is not known."""
+        if dtype is None:
+            return None
+        context: str | None = dtype_to_type_context(self.kernel.target, dtype)
+        return context
+
+    def assigned(self, insn: Any) -> Any:
+        """Return the expression of an assignment or call instruction as it is generated.
+
+        Raises
+        ------
+        RuntimeError, LoopyError
+            loopy cannot generate it.
+        """
+        targets = [self.kernel.get_var_descriptor(name).dtype for name in insn.assignee_var_names()]
+        if len(targets) == 1 and not _is_call_instruction(insn):
+            return self.rec(insn.expression, self.context_of(targets[0]), self.infer_type(insn.assignee))
+        call = insn.expression
+        function = self.codegen_state.callables_table[call.function.name]
+        # A tuple is assigned part by part; the parameters of other functions have the types that these declare.
+        needed = targets if function.name == "make_tuple" else _parameter_types(function, call)
+        return self._call(call, needed)
+
+    def _call(self, call: Any, needed: list[Any]) -> Any:
+        parameters = (
+            self.rec(parameter, self.context_of(dtype), dtype)
+            for parameter, dtype in zip(call.parameters, needed, strict=True)
+        )
+        return type(call)(call.function, tuple(parameters))
+
+    def wrap_in_typecast(self, actual_type: Any, needed_type: Any, s: Any) -> Any:
+        """Return a cast where loopy writes one."""
+        # loopy has no node for a cast to bool; of that nothing is counted.
+        if actual_type == needed_type or not _is_number_type(needed_type):
+            return s
+        return TypeCast(needed_type, s)
+
+    def map_variable(self, expr: Any, _context: str | None) -> Any:
+        """Return the name as it is: neither names nor subscripts are rewritten."""
+        return expr
+
+    map_tagged_variable = map_subscript = map_linear_subscript = map_sub_array_ref = map_variable
+    map_lookup = map_nan = map_group_hw_index = map_local_hw_index = map_variable
+
+    def map_constant(self, expr: Any, type_context: str | None) -> Any:
+        """Return a number with the type of its literal in the code."""
+        if isinstance(expr, (complex, np.complexfloating)):
+            # loopy writes complex numbers without a type in single precision (COMPLEX_GUESS_LOGIC in its sources).
+            return expr if isinstance(expr, np.generic) else np.complex64(expr)
+        if not np.isfinite(expr):
+            return np.float32(expr)  # INFINITY and NAN of OpenCL C are floats
+        written = super().map_constant(expr, type_context)
+        text = getattr(written, "s", None)
+        return written if text is None else typed_number(text)
+
+    def map_floor_div(self, expr: Any, _context: str | None) -> Any:
+        """Return an integer division; its operands are indices."""
+        return type(expr)(self.rec(expr.numerator, "i"), self.rec(expr.denominator, "i"))
+
+    map_remainder = map_floor_div
+
+    def map_sum(self, expr: Any, type_context: str | None) -> Any:
+        """Return a sum or product; complex ones convert their complex operands to the inferred type."""
+        needed = self._complex(expr, type_context)
+        if needed is None:
+            return type(expr)(tuple(self.rec(child, type_context) for child in expr.children))
+        return type(expr)(tuple(self._operand(child, type_context, needed) for child in expr.children))
+
+    map_product = map_sum
+
+    def _complex(self, expr: Any, type_context: str | None) -> Any:
+        """Return the inferred type of an expression if it is complex, else None."""
+        if not self.codegen_state.allow_complex or type_context == "i":
+            return None
+        inferred = self.infer_type(expr)
+        return inferred if inferred.is_complex() else None
+
+    def _operand(self, expr: Any, type_context: str | None, needed: Any) -> Any:
+        return self.rec(expr, type_context, needed if self.infer_type(expr).is_complex() else None)
+
+    def map_quotient(self, expr: Any, type_context: str | None) -> Any:
+        """Return a division; that of integers is one of floating-point numbers where such a number is needed."""
+        parts = expr.numerator, expr.denominator
+        needed = self._complex(expr, type_context)
+        if needed is not None:
+            return type(expr)(*(self._operand(part, type_context, needed) for part in parts))
+        written = [self.rec(part, type_context) for part in parts]
+        if type_context in {"f", "d"} and not any(self.infer_type(part).numpy_dtype.kind in "fc" for part in parts):
+            cast = np.float32 if type_context == "f" else np.float64
+            written = [TypeCast(cast, part) for part in written]
+        return type(expr)(*written)
+
+    def map_power(self, expr: Any, type_context: str | None) -> Any:
+        """Return a power; one that is generated as a call converts its base to the type of the function."""
+        base, exponent = self.rec(expr.base, type_context), self.rec(expr.exponent, type_context)
+        # The others are generated as 1, as the base, and as base*base.
+        if exponent not in {0, 1, 2}:
+            base = TypeCast(self.infer_type(expr), base)
+        return type(expr)(base, exponent)
+
+    def map_call(self, expr: Any, type_context: str | None) -> Any:
+        """Return a call whose parameters have the types that the function declares."""
+        function = self.codegen_state.callables_table.get(getattr(expr.function, "name", None))
+        if function is None or function.arg_id_to_dtype is None:
+            return super(ExpressionToCExpressionMapper, self).map_call(expr, type_context)
+        return self._call(expr, _parameter_types(function, expr))
+
+
+def _is_call_instruction(insn: Any) -> bool:
+    from loopy.kernel.instruction import CallInstruction
+
+    return isinstance(insn, CallInstruction)
+
+
+def _parameter_types(function: Any, call: Any) -> list[Any]:
+    return [function.arg_id_to_dtype[position] for position in range(len(call.parameters))]
+
+
+def _is_number_type(dtype: Any) -> bool:
+    return isinstance(dtype, NumpyType) and issubclass(dtype.numpy_dtype.type, np.number)
+
+
+def typed_number(text: str) -> Any:
+    """Return the value of a number in C or of ``true`` and ``false``, as numpy's scalar of its type."""
+    if text in {"true", "false"}:
+        return np.bool_(text == "true")
+    found = _LITERAL.fullmatch(text)
+    if found is None:
+        msg = f"{text!r} is no number in C"
+        raise ValueError(msg)
+    digits, suffix = found["digits"], found["suffix"]
+    if suffix is not None:
+        return _SUFFIXES[suffix](digits)
+    # Without a suffix, an integer has the first of int and long that holds it.
+    return np.float64(digits) if not digits.lstrip("-").isdigit() else int(digits)
+
+
+class CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
+    """Types in which C computes expressions that `AsGenerated` returned."""
+
+    def combine(self, values: Iterable[Any]) -> Any:
+        """Return the common type of an operation's operands by C's usual arithmetic conversions."""
+        dtypes = [dtype for dtype_set in values for dtype in dtype_set]
+        if not all(isinstance(dtype, NumpyType) for dtype in dtypes):
+            return super().combine([[dtype] for dtype in dtypes])
+        # A vector of three is a structure to numpy; its operations are on vectors, whatever the others are.
+        vectors = [dtype for dtype in dtypes if dtype.numpy_dtype.fields is not None]
+        if vectors or not dtypes:
+            return vectors[:1]
+        return [NumpyType(common_type([dtype.numpy_dtype for dtype in dtypes]))]
+
+    def map_sum(self, expr: Any) -> Any:
+        """Return the common type of the operands: all numbers have one here."""
+        return self.combine([self.rec(child) for child in expr.children])
+
+    map_product = map_bitwise_or = map_bitwise_xor = map_bitwise_and = map_sum
+
+    def map_bitwise_not(self, expr: Any) -> Any:
+        """Return the promoted type of the operand."""
+        return self.combine([self.rec(expr.child)])
+
+    def map_left_shift(self, expr: Any) -> Any:
+        """Return the promoted type of what is shifted."""
+        return self.combine([self.rec(expr.shiftee)])
+
+    map_right_shift = map_left_shift
+
+    def map_quotient(self, expr: Any) -> Any:
+        """Return the common type: casts say where it is not that of the integers."""
+        return self.combine([self.rec(expr.numerator), self.rec(expr.denominator)])
+
+    def map_power(self, expr: Any) -> Any:
+        """Return the promoted type of the base, which is cast to that of the function if there is one."""
+        return self.combine([self.rec(expr.base)])
+
+    def map_if(self, expr: Any) -> Any:
+        """Return the common type of both values."""
+        return self.combine([self.rec(expr.then), self.rec(expr.else_)])
+
+
+def common_type(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return the type in which C computes with operands of these types (C11, 6.3.1.8).
+
+    Half precision stays half precision, as in OpenCL C. Of complex types the widest holds the result.
+    """
+    for kind in "cf":
+        found = [dtype for dtype in dtypes if dtype.kind == kind]
+        if found:
+            return max(found, key=lambda dtype: dtype.itemsize)
+    # Integers narrower than int are promoted to int, which holds all their values.
+    wide = [dtype if dtype.itemsize >= 4 else np.dtype(np.int32) for dtype in dtypes]
+    # Of two types of one size the unsigned one wins.
+    return max(wide, key=lambda dtype: (dtype.itemsize, dtype.kind == "u"))
