@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.features.cpu.footprints import outermost
 from perflex.features.cpu.nest_values import NestValues
 from perflex.features.cpu.result import Condition
-from perflex.features.cpu.reuse import Reuse, unit_window
+from perflex.features.cpu.reuse import Reuse
 from perflex.features.cpu.traced import Traced, inequality
 from perflex.features.cpu.traffic import plan
 
@@ -58,16 +58,7 @@ def _places(nests: Nests, plain: Reuse, traced: Reuse) -> list[Place]:
     """Return the windows that matter: those between accesses, and those in which lines or elements come again."""
     places: set[Place] = set()
     for entry in plan(plain):
-        loops = len(entry.rates) - 1
-        for loop in range(loops):
-            # Only where reuse over the loop saves traffic (beyond rounding) does it matter what holds it.
-            if entry.rates[loop] < entry.rates[loop + 1] * (1 - 1e-9):
-                places.add((entry.nest, entry.windows[loop]))
-        places |= {
-            (entry.nest, window) for parts in entry.carried for part, window in parts if part > 0 and any(window)
-        }
-        if entry.group.touched_before is not None:
-            places.add((entry.nest, unit_window(loops, entry.group.touched_before)))
+        places |= {(entry.nest, window) for window in entry.deciding()}
     ordered = sorted(places, key=lambda place: (place[1], -place[0]), reverse=True)
     seen: dict[tuple[object, ...], Place] = {}
     for place in ordered:

@@ -57,6 +57,9 @@ def split_divided_loops(loops: Sequence[Loop], divisors: Mapping[str, int]) -> t
             continue
         name = f"{loop.name}{OUTER_SUFFIX}"
         outer = loop.extent * Fraction(1, divisor)
-        result.append(replace(loop, name=name, node=(*loop.node, name), extent=outer, base=name))
-        result.append(replace(loop, extent=QuasiPolynomial.constant(divisor)))
+        first = 0 if loop.first == 0 else None
+        result.append(
+            replace(loop, name=name, node=(*loop.node, name), extent=outer, base=name, first=first, varying=None)
+        )
+        result.append(replace(loop, extent=QuasiPolynomial.constant(divisor), first=first, varying=None))
     return tuple(result)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,15 +11,17 @@ import numpy as np
 from perflex.errors import FeatureError, MachineError
 from perflex.features.cpu.blocking import blocked_nests
 from perflex.features.cpu.conditions import conditions_of
+from perflex.features.cpu.conflicts import find_conflicts
 from perflex.features.cpu.cycles import cache_cycles, memory_cycles, memory_penalty
 from perflex.features.cpu.folding import folded_nests
 from perflex.features.cpu.nest_values import NestValues
+from perflex.features.cpu.parts import parts_of
 from perflex.features.cpu.read_nests import read_nests
 from perflex.features.cpu.result import MEMORY, EcmEstimate, LevelTraffic
 from perflex.features.cpu.reuse import Reuse
 from perflex.features.cpu.rules import CONVENTIONS, Rules
 from perflex.features.cpu.traced import larger
-from perflex.features.cpu.traffic import Crossing, GroupPlan, Traffic, plan
+from perflex.features.cpu.traffic import Crossing, GroupPlan, plan
 from perflex.machines.lookup import load_machine
 
 if TYPE_CHECKING:
@@ -83,9 +87,17 @@ def estimate_ecm(
 
     Notes
     -----
-    A cache is taken as fully associative with least-recently-used replacement. To leading order: halos at the ends of
-    whole loops are left out (those of blocks are not), which a radius that is no small part of a row makes too little;
-    what nests that share no loop leave in the cache for each other counts only where all data fit.
+    Caches replace what was used least recently, in each set by itself where the machine's file has the number of ways
+    and no hash chooses the set (`CacheLevel.sets`): lines of a reuse that crowd into few sets are lost although the
+    cache is large enough for all. All arrays are taken to begin with the same set, and addresses as those that caches
+    see, which for second levels holds with large pages. Layer conditions are those of a fully associative cache.
+
+    Of loops whose range depends on others (triangles), volumes are means over some iterations of those, conditions
+    those of the largest range. Work-items that a guard leaves out count as if they touched data.
+
+    To leading order: halos at the ends of whole loops are left out (those of blocks are not), which a radius that is no
+    small part of a row makes too little; what nests that share no loop leave in the cache for each other counts only
+    where all data fit, and lines that several accesses of one array share in an update in place count once for each.
 
     Source: Alappat et al., YaskSite, Section V; conditions as in Hammer et al., Kerncraft: from reuse distances of
     accesses sorted by time.
@@ -102,15 +114,16 @@ def estimate_ecm(
     reuse = Reuse(nests, numbers, levels[0].line_bytes)
     plans = plan(reuse)
     iterations = _iterations(plans)
+    parts = parts_of(reuse, plans, given, chosen, levels, cores)
     # Misses of a level are the traffic of the next one, those of the registers that of the first cache.
     found = [_registers(plans)]
     everything = rules.whole(reuse.everything())
     for level, after in zip(levels, [*levels[1:], None], strict=True):
-        traffic = Traffic(reuse, level.bytes_per_core(cores), strict=rules.strict, whole=everything)
         # Whether a store fetches its line is decided at the first level; beyond it, only lines move.
-        beyond = traffic.beyond(plans, write_allocate=levels[0].write_allocate)
+        allocate = levels[0].write_allocate
+        beyond = [part.beyond(level, rules, everything, write_allocate=allocate) for part in parts]
         fits_next = (everything < after.bytes_per_core(cores)) if after is not None else False
-        found.append(rules.crossing(beyond, after, fits=fits_next))
+        found.append(rules.crossing(reduce(add, beyond), after, fits=fits_next))
     caches = [
         _level(level.name, crossed, cache_cycles(level, crossed.loads, crossed.evicts), iterations)
         for level, crossed in zip(levels, found[:-1], strict=True)
@@ -125,8 +138,10 @@ def estimate_ecm(
         memory_stream=stream,
         memory_penalty=memory_penalty(where, last.loads, last.evicts, levels[-1].line_bytes) / iterations,
         cores=cores,
+        varying=tuple(dict.fromkeys(name for nest in nests.nests for name in nest.varying)),
         # Traced polynomials cost far more than numbers, so conditions wait until they are read.
         find_conditions=lambda: () if shape else conditions_of(nests, given, chosen, levels, rules),
+        find_conflicts=lambda: () if shape else find_conflicts(reuse, plans, levels, rules, parts[0].sets),
     )
 
 

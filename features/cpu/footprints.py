@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import prod
+from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.features.cpu.traced import Traced, at_least, is_multiple, larger, select, smaller
+from perflex.features.cpu.traced import Traced, at_least, common_divisor, is_multiple, larger, select, smaller
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from perflex.features.cpu.nest_values import NestValues
     from perflex.features.cpu.nests import Nest
@@ -34,12 +34,14 @@ class Footprints:
         The nest.
     extents
         Iterations of each loop.
+    line
+        Bytes of a cache line.
     """
 
     def __init__(self, nest: Nest, numbers: NestValues, line: int, whole: Mapping[str, Any]) -> None:
         self.nest = nest
         self.extents = numbers.extents(nest)
-        self._line = line
+        self.line = line
         self._whole = whole
         self._steps = [
             [[(step.loop, abs(step.factor) * numbers.scale(step.scale)) for step in axis.steps] for axis in group.axes]
@@ -49,6 +51,29 @@ class Footprints:
             [numbers.size(axis.stride) * group.itemsize / axis.fold for axis in group.axes] for group in nest.groups
         ]
         self._touched: dict[tuple[int, Window], Any] = {}
+
+    def movement(self, place: int, axis: int) -> tuple[Any, list[tuple[int, Any]]]:
+        """Return the bytes between neighbours along an axis, and by how many indices each loop moves it."""
+        return self._strides[place][axis], self._steps[place][axis]
+
+    def whole(self, loop: int, index: tuple[int, ...]) -> int:
+        """Return all iterations of a loop, the last one of which may be a part; of arrays, at an index."""
+        extent = self.extents[loop]
+        return ceil(float(extent[index]) if isinstance(extent, np.ndarray) else extent)
+
+    def inside(self, over: int, index: tuple[int, ...], *, all_loops: bool) -> Iterator[int]:
+        """Return all that decides what loops inside of one touch: extents, steps and strides at an index."""
+        for loop in range(0 if all_loops else over + 1, len(self.extents)):
+            yield self.whole(loop, index)
+        for strides, steps in zip(self._strides, self._steps, strict=True):
+            numbers = [*strides, *(step for moved in steps for _, step in moved)]
+            yield from (round(float(one[index] if isinstance(one, np.ndarray) else one)) for one in numbers)
+
+    def numbers(self) -> Iterator[Any]:
+        """Return extents and strides, all that sizes decide."""
+        yield from self.extents
+        for strides in self._strides:
+            yield from strides
 
     def reach(self, place: int, axis: int, first: int) -> tuple[Any, Any]:
         """Return how many indices of an axis the loops from `first` on visit, and over which range of indices."""
@@ -68,7 +93,7 @@ class Footprints:
 
         Rows count without the rest of their last line, except in blocks: there the next block needs it again.
         """
-        group, line = self.nest.groups[place], self._line
+        group, line = self.nest.groups[place], self.line
         segment: Any = group.itemsize
         blocks: Any = 1
         split = False
@@ -97,7 +122,7 @@ class Footprints:
 
         What other iterations touch beside them counts for the reach, along the axes before `below`.
         """
-        group, line = self.nest.groups[place], self._line
+        group, line = self.nest.groups[place], self.line
         segment: Any = group.itemsize
         blocks: Any = 1
         slack: Any = line - group.itemsize
@@ -115,18 +140,20 @@ class Footprints:
             if steps and axis < below:
                 slack = slack + self.nest.halos[steps[0][0]] * steps[0][1] * stride
         alone = blocks <= 1
-        whole = self._placed(place, first) & (self._start(place) % line == 0) & is_multiple(segment, line)
+        whole = self._grain(place, first) == line
+        whole = whole & (self._start(place) % line == 0) & is_multiple(segment, line)
         # A segment of L bytes that begins anywhere lies in lines of L + line - itemsize bytes on average.
         touched = select(alone, segment, blocks * select(whole, segment, segment + line - group.itemsize))
         return touched, select(alone, segment + slack, 0)
 
     def _row_in_block(self, place: int, segment: Any, first: int) -> Any:
         """Return the bytes of the lines of a row in a block, with its halo."""
-        group, line = self.nest.groups[place], self._line
+        group, line = self.nest.groups[place], self.line
         span = segment + group.halo[0] * self._strides[place][0]
-        start = self._start(place)
-        lines = (start + span - group.itemsize) // line - start // line + 1
-        rest = select(self._placed(place, first), lines * line, span + line - group.itemsize) - segment
+        grain = self._grain(place, first)
+        # The mean over all places of a line where rows may begin, `grain` apart (Hermite's identity).
+        steps = (self._start(place) % grain + span - group.itemsize) // grain
+        rest = line + steps * grain - segment
         return segment + rest * self._inside(loop for loop, _ in self._steps[place][0] if loop < first)
 
     def _inside(self, outer: Iterable[int]) -> Any:
@@ -136,17 +163,20 @@ class Footprints:
     def _start(self, place: int) -> float:
         """Return where the first access of a row begins, in bytes from the row's beginning."""
         group = self.nest.groups[place]
-        return float(min(stream.offset[0] for stream in group.streams) * group.itemsize)
+        return float((min(stream.offset[0] for stream in group.streams) + (group.begins or 0)) * group.itemsize)
 
-    def _placed(self, place: int, first: int) -> Any:
-        """Return whether every row in a block begins at the same place in a cache line."""
-        placed: Any = self.nest.groups[place].placed
-        for loop, step in self._steps[place][0] if placed else ():
+    def _grain(self, place: int, first: int) -> Any:
+        """Return the bytes that the beginnings of rows in a block are apart, modulo a cache line; at most a line."""
+        group = self.nest.groups[place]
+        if group.begins is None:
+            return group.itemsize
+        grain: Any = self.line
+        for loop, step in self._steps[place][0]:
             if loop < first:
-                placed = placed & is_multiple(step * self._strides[place][0], self._line)
-        for stride in self._strides[place][1:] if placed is not False else ():
-            placed = placed & is_multiple(stride, self._line)
-        return placed
+                grain = common_divisor(grain, step * self._strides[place][0])
+        for stride in self._strides[place][1:]:
+            grain = common_divisor(grain, stride)
+        return grain
 
     def touched(self, place: int, window: Window) -> Any:
         """Return the bytes that one access touches in a window."""
@@ -162,7 +192,7 @@ class Footprints:
         step = self._step(place, over)
         # A group that the loop does not move touches the same in each iteration.
         if step is None:
-            return at_least(self.box(place, over + 1)[0], self._line)
+            return at_least(self.box(place, over + 1)[0], self.line)
         axis, distance, width = step
         touched, reach = self.box(place, over + 1, axis)
         # Rows that follow one another in memory: what an iteration touches is the step from row to row.
@@ -172,7 +202,7 @@ class Footprints:
         _, inner = self.reach(place, axis, over + 1)
         # A polynomial cannot be divided by one: the formula takes a whole row for new.
         again = touched if isinstance(inner, Traced) else touched / inner * smaller(distance, inner)
-        return select(joined, linear, at_least(touched, self._line) + (window[over] - 1) * again)
+        return select(joined, linear, at_least(touched, self.line) + (window[over] - 1) * again)
 
     def _linear(self, place: int, window: Window, over: int, width: Any) -> Any:
         total = window[over] * width
@@ -195,14 +225,14 @@ class Footprints:
         group = self.nest.groups[place]
         each = self.touched(place, window)
         # A stream of its own has a line of its own, however little of it the window touches.
-        apart = at_least(each, self._line)
+        apart = at_least(each, self.line)
         total = each
         for gap in group.gaps:
             same, beside = self.beside(place, gap)
             more = self.touched(place, gap) if gap <= window else apart
             total = total + (more * (1 - same) if same and beside <= window else more)
         # Never more than the array, which itself takes a line at least.
-        return smaller(total, larger(self._whole[group.array], self._line))
+        return smaller(total, larger(self._whole[group.array], self.line))
 
     def reached(self, place: int) -> Any:
         """Return the bytes between the first and last that a group touches, halo included, axis by axis."""
@@ -247,10 +277,18 @@ class Footprints:
         if step is None or step[0] != 0 or group.near is None or over == len(gap) - 1:
             return 0.0, gap
         distance = abs(gap[over]) * group.near
-        if distance >= self._line:
+        if distance >= self.line:
             return 0.0, gap
         rest = tuple(0 if loop == over else value for loop, value in enumerate(gap))
-        return 1 - distance / self._line, _forward(rest)
+        return 1 - distance / self.line, _forward(rest)
+
+    def _in_iteration(self, place: int, gap: Window) -> float:
+        """Return the part of two accesses' elements that one iteration of the innermost loop finds in the same line."""
+        group, inner = self.nest.groups[place], len(gap) - 1
+        step = self._step(place, inner) if gap and outermost(gap) == inner else None
+        if step is None or step[0] != 0 or group.near is None or len(self._steps[place][0]) > 1:
+            return 0.0
+        return max(0.0, 1 - gap[inner] * group.near / self.line)
 
     def carried(self, place: int, gap: Window) -> list[tuple[Any, Window]]:
         """Return how the reuse over a gap splits: parts, and the window of each.
@@ -258,13 +296,16 @@ class Footprints:
         In a loop that is blocked, the last iterations of a block find what they need in the next block.
         """
         same, beside = self.beside(place, gap)
+        near = self._in_iteration(place, gap)
+        if near:
+            return [(near, (0,) * len(gap)), (1 - near, gap)]
         if same:
             over = outermost(gap)
             return [(same, beside), (1 - same, tuple(int(loop == over) for loop in range(len(gap))))]
         events: list[tuple[Any, Window]] = [(1, gap)]
         for axis, steps in enumerate(self._steps[place]):
             # Along a row, the rest of its last line says the same.
-            if axis == 0 and steps and np.all(steps[0][1] * self._strides[place][0] < self._line):
+            if axis == 0 and steps and np.all(steps[0][1] * self._strides[place][0] < self.line):
                 continue
             for depth, ((inner, _), (outer, _)) in enumerate(pairwise(steps)):
                 inside = 1.0 if depth else self._inside(loop for loop, _ in steps[1:])

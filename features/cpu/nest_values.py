@@ -46,12 +46,19 @@ class NestValues:
                 self._known[key] = value if isinstance(value, np.ndarray) else float(value)
         return self._known[key]
 
+    def length(self, loop: Loop) -> Any:
+        """Return the iterations of a loop, or of all its blocks: at given iterations of others, else the largest."""
+        varying = loop.varying
+        if varying is None or any(name not in self._sizes for name in varying.parameters):
+            return self.size(loop.extent)
+        return self.size(varying)
+
     def block(self, loop: Loop) -> Any:
         """Return the block size of a loop that is blocked, whole loops' extent if it has none."""
         given = self._blocks.get(loop.base)
         value = loop.block if given is None else given
         if value is None:
-            return self.size(loop.extent)
+            return self.length(loop)
         if self._traced:
             return Traced.symbol(loop.base, float(value))
         return value if isinstance(value, np.ndarray) else float(value)
@@ -69,20 +76,20 @@ class NestValues:
     def _extent(self, nest: Nest, loop: Loop) -> Any:
         given = self._blocks.get(loop.base)
         if loop.fold > 1:
-            return at_least(self.size(loop.extent) / loop.fold, 1)
+            return at_least(self.length(loop) / loop.fold, 1)
         if loop.part == "whole":
-            return at_least(self.size(loop.extent), 1)
+            return at_least(self.length(loop), 1)
         block = self._scales[loop.base]
         if loop.part == "inner":
             if given is None and not self._traced:
-                return at_least(self.size(loop.extent), 1)
+                return at_least(self.length(loop), 1)
             lane = next((self.size(other.extent) for other in nest.loops if other.name == "lane"), 1)
             lanes = lane.value if isinstance(lane, Traced) else lane
             # Lanes are a loop of their own inside, so that this one counts vectors.
             inner = block / lanes if loop.base == "lid0" else block
-            return inner if loop.block is not None else smaller(inner, at_least(self.size(loop.extent), 1))
+            return inner if loop.block is not None else smaller(inner, at_least(self.length(loop), 1))
         # A last block that is not full counts for its part.
-        total = self.size(loop.extent)
+        total = self.length(loop)
         if self._traced:
             return at_least(total * Traced.symbol(loop.base, block.value, -1), 1.0)
         return at_least(total / block, 1.0)

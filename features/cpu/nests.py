@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
+# Of the names that iterations of drivers have in polynomials.
+DRIVER_PREFIX = "at_"
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -29,6 +32,11 @@ class Loop:
         Block size where none is given: the work-group's, or lanes; None for the loop's whole extent.
     fold
         Iterations that the data layout folds into one.
+    first
+        What it begins with; None where that depends on sizes or other loops.
+    varying
+        Iterations in the sizes and iterations of outer loops (`Driver.parameter`), where they depend on those; `extent`
+        then is their largest number.
     """
 
     name: str
@@ -38,6 +46,8 @@ class Loop:
     base: str = ""
     block: int | None = None
     fold: int = 1
+    first: int | None = 0
+    varying: QuasiPolynomial | None = None
 
 
 @dataclass(frozen=True)
@@ -113,8 +123,9 @@ class StreamGroup:
         An access as written, for messages.
     near
         Bytes from one iteration to the next of the loop along rows, where that is the same for all sizes.
-    placed
-        Whether the offsets say where in a cache line rows begin: the array begins with a line, loops begin with 0.
+    begins
+        Index along the first axis that the first iterations of all loops have beside the offset; None where that does
+        not say where in a cache line rows begin.
     """
 
     array: str
@@ -127,8 +138,30 @@ class StreamGroup:
     touched_before: int | None
     text: str
     fold: int = 1
-    placed: bool = False
+    begins: int | None = None
     near: int | None = None
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A loop on which the range of others depends.
+
+    Attributes
+    ----------
+    name
+        The loop.
+    first, extent
+        Its first iteration and their number, in the sizes and `parameter` of the drivers before it.
+    """
+
+    name: str
+    first: QuasiPolynomial
+    extent: QuasiPolynomial
+
+    @property
+    def parameter(self) -> str:
+        """Name of its iteration in polynomials."""
+        return DRIVER_PREFIX + self.name
 
 
 @dataclass(frozen=True)
@@ -147,6 +180,8 @@ class Nest:
         Executions of the innermost body in one launch.
     halos
         Largest halo of any group along each loop, in iterations.
+    drivers
+        Loops on whose iteration the range of others depends.
     """
 
     launch: int
@@ -154,6 +189,12 @@ class Nest:
     groups: tuple[StreamGroup, ...]
     count: QuasiPolynomial
     halos: tuple[int, ...]
+    drivers: tuple[Driver, ...] = ()
+
+    @property
+    def varying(self) -> tuple[str, ...]:
+        """Names of the loops whose range depends on others."""
+        return tuple(loop.name for loop in self.loops if loop.varying is not None)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from perflex.features.cpu.divided_loops import loop_divisors, split_divided_loop
 from perflex.features.cpu.nests import Loop, Nest, Nests
 from perflex.features.cpu.stream_groups import dimension_names, groups_of, halos_of
 from perflex.features.cpu.touched_before import mark_touched_before
+from perflex.features.cpu.varying_loops import dependences, drivers_of, range_of, varying_extent
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import address_maps
 from perflex.isl import ISL_LOCK, isl
@@ -23,6 +24,7 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perflex.features.cpu.nests import Driver
     from perflex.features.scop.address_maps import Conjunction
     from perflex.features.scop.scop import Scop, Statement
 
@@ -81,6 +83,7 @@ def _read_texts(nests: Nests) -> None:
     polynomials = [extent for _, shape in nests.shapes for extent in shape]
     for nest in nests.nests:
         polynomials += [nest.count, *(loop.extent for loop in nest.loops)]
+        polynomials += [loop.varying for loop in nest.loops if loop.varying is not None]
         polynomials += [axis.stride for group in nest.groups for axis in group.axes]
     for polynomial in polynomials:
         _ = polynomial.text
@@ -94,7 +97,8 @@ def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[Statement, li
     first = members[0][0]
     groups = groups_of(scop, loops, members)
     count = QuasiPolynomial.points(first.domain, scop.assumptions) * first.weight()
-    return Nest(first.launch, loops, groups, count, halos_of(loops, groups))
+    drivers = _drivers(scop, first) if any(loop.varying is not None for loop in loops) else ()
+    return Nest(first.launch, loops, groups, count, halos_of(loops, groups), drivers)
 
 
 def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
@@ -107,11 +111,14 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
     inner = statement.loops[outer:]
     region = _region(scop, statement, outer)
     extents = [_extent(statement.domain, position) for position in range(statement.domain.dim(isl.dim_type.set))]
+    firsts = [_first(statement.domain, position) for position in range(statement.domain.dim(isl.dim_type.set))]
+    varying = _varying(scop, statement)
     node: tuple[object, ...] = ()
     loops = []
     for depth, name in enumerate(statement.loops[:host]):
         node = (*node, name)
-        loops.append(Loop(name, node, extents[axes + items + depth], base=name))
+        place = axes + items + depth
+        loops.append(Loop(name, node, extents[place], base=name, first=firsts[place], varying=varying.get(name)))
     node = (*node, statement.launch)
     for axis in reversed(range(axes)):
         node = (*node, f"gid{axis}")
@@ -129,7 +136,8 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
         if depth < host:
             continue
         node = (*node, statement.schedule[2 * depth], name)
-        loops.append(Loop(name, node, extents[axes + items + depth], base=name))
+        place = axes + items + depth
+        loops.append(Loop(name, node, extents[place], base=name, first=firsts[place], varying=varying.get(name)))
     if outer == len(statement.loops):
         _, more = _item_loops(axes, launch.items, extents[axes : axes + items], (*node, *region), False, lanes)
         loops += more
@@ -155,12 +163,34 @@ def _item_loops(
     return node, loops
 
 
+def _dependent(scop: Scop, statement: Statement) -> dict[str, tuple[str, ...]]:
+    """Return the sequential loops whose range depends on others; work-items that a guard cuts off count as all."""
+    found = dependences(dimension_names(scop, statement), statement.domain)
+    return {name: outer for name, outer in found.items() if name in statement.loops}
+
+
+def _drivers(scop: Scop, statement: Statement) -> tuple[Driver, ...]:
+    return drivers_of(scop.name, dimension_names(scop, statement), statement.domain, _dependent(scop, statement))
+
+
+def _varying(scop: Scop, statement: Statement) -> dict[str, QuasiPolynomial]:
+    names, drivers = dimension_names(scop, statement), _drivers(scop, statement)
+    return {
+        name: varying_extent(names, statement.domain, name, [one for one in drivers if one.name in outer])
+        for name, outer in _dependent(scop, statement).items()
+    }
+
+
 def _extent(domain: Any, position: int) -> QuasiPolynomial:
     # The range is the number of iterations: `_check_ranges` has refused loops with holes.
-    last, first = domain.dim_max(position), domain.dim_min(position)
-    difference = last.sub(first)
-    count = difference.add(isl.PwAff.val_on_domain(difference.domain(), isl.Val(1)))
-    return QuasiPolynomial(isl.PwQPolynomial.from_pw_aff(count.coalesce()))
+    return range_of(domain, position, ())[1]
+
+
+def _first(domain: Any, position: int) -> int | None:
+    """Return the first iteration of a dimension if it is the same number for all sizes."""
+    first = domain.dim_min(position)
+    found = QuasiPolynomial(isl.PwQPolynomial.from_pw_aff(first.gist(first.domain()).coalesce()))
+    return None if found.parameters else int(found.evaluate({}))
 
 
 def _range(domain: Any, group: int, item: int, block: int) -> QuasiPolynomial:
@@ -199,25 +229,9 @@ def _region(scop: Scop, statement: Statement, outer: int) -> tuple[object, ...]:
 
 
 def _check_ranges(scop: Scop, statement: Statement) -> None:
-    kinds = isl.dim_type
-    names = dimension_names(scop, statement)
     for conjunction in statement.domain.compute_divs().get_basic_sets():
         for constraint in conjunction.get_constraints():
             _check_steps(scop, statement, constraint)
-            factors = {
-                name: int(constraint.get_coefficient_val(kinds.set, position).to_python())
-                for position, name in enumerate(names)
-            }
-            # Loops with opposite signs in one constraint bound each other: reuse distances vary over such a triangle.
-            rising = [name for name, factor in factors.items() if factor > 0]
-            falling = [name for name, factor in factors.items() if factor < 0]
-            if rising and falling:
-                *_, outer, inner = [name for name, factor in factors.items() if factor]
-                msg = (
-                    f"the range of loop {inner} of kernel {scop.name!r} depends on loop {outer}; "
-                    "cache volumes need loops with ranges of their own"
-                )
-                raise UnsupportedKernelError(msg, kernel=scop.name, statement=statement.name)
 
 
 def _check_steps(scop: Scop, statement: Statement, constraint: Any) -> None:

@@ -10,6 +10,8 @@ from perflex.features.polynomials.computed_once import computed_once
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from perflex.features.cpu.conflicts import Conflict
+
 MEMORY = "memory"
 
 
@@ -113,8 +115,10 @@ class EcmEstimate:
         Cycles per iteration that lines from and to the memory take beyond the bandwidth.
     cores
         Cores at work.
-    find_conditions
-        Computes the conditions.
+    varying
+        Loops whose range depends on others: volumes are means over their ranges, conditions those of the largest.
+    find_conditions, find_conflicts
+        Compute the conditions, and the conflicts.
     """
 
     kernel: str
@@ -124,12 +128,19 @@ class EcmEstimate:
     memory_stream: Any
     memory_penalty: Any
     cores: int
+    varying: tuple[str, ...]
     find_conditions: Callable[[], tuple[Condition, ...]] = field(repr=False, compare=False)
+    find_conflicts: Callable[[], tuple[Conflict, ...]] = field(repr=False, compare=False)
 
     @computed_once
     def conditions(self) -> tuple[Condition, ...]:
         """Layer conditions of all caches, of each the longest reuse first; empty for arrays of sizes."""
         return self.find_conditions()
+
+    @computed_once
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """What crowded sets cost, of each cache and array the worst; empty for arrays of sizes."""
+        return self.find_conflicts()
 
     def level(self, name: str) -> LevelTraffic:
         """Return the traffic of a level by its name, upper or lower case; ``"mem"`` is the memory."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from perflex.features.cpu.footprints import Footprints, Window, outermost
 from perflex.features.cpu.touched_before import shared_loops
 from perflex.features.cpu.traced import smaller
+from perflex.features.cpu.window_lines import WindowLines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from perflex.features.cpu.nest_values import NestValues
     from perflex.features.cpu.nests import Nests
 
@@ -33,9 +38,13 @@ class Reuse:
         Its sizes.
     line
         Bytes of a cache line.
+    drivers
+        Names of the loops along whose iterations the last axis of the sizes runs, each in as many steps, the last one
+        fastest (`sampled`).
     """
 
-    def __init__(self, nests: Nests, numbers: NestValues, line: int) -> None:
+    def __init__(self, nests: Nests, numbers: NestValues, line: int, drivers: Sequence[str] = ()) -> None:
+        self._drivers = tuple(drivers)
         self.nests = nests
         self.numbers = numbers
         self.line = line
@@ -47,27 +56,53 @@ class Reuse:
             if name in itemsizes
         }
         self.footprints = tuple(Footprints(nest, numbers, line, self.whole) for nest in nests.nests)
+        self.lines = WindowLines(self.footprints)
         self._needed: dict[Place, Any] = {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the sizes and block sizes; empty for numbers."""
+        return np.broadcast_shapes(*(np.shape(value) for part in self.footprints for value in part.numbers()))
 
     def needed(self, place: Place) -> Any:
         """Return the bytes that are touched in a window: what the cache must hold for reuse over it."""
         if place not in self._needed:
-            self._needed[place] = self._touched(place)
+            self._needed[place] = self._mean(place, self._touched(place))
         return self._needed[place]
+
+    def _mean(self, place: Place, touched: Any) -> Any:
+        """Return what a window touches, as the mean over the iterations of those drivers that run inside of it."""
+        if not self._drivers:
+            return touched
+        where, window = place
+        names = [loop.name for loop in self.nests.nests[where].loops]
+        inside = [name in names[outermost(window) + 1 :] for name in self._drivers]
+        if not any(inside):
+            return touched
+        shape = self.shape
+        each = round(shape[-1] ** (1 / len(inside)))
+        grid = np.broadcast_to(touched, shape).reshape(*shape[:-1], *[each] * len(inside))
+        axes = tuple(len(shape) - 1 + number for number, there in enumerate(inside) if there)
+        return np.broadcast_to(grid.mean(axis=axes, keepdims=True), grid.shape).reshape(shape)
 
     def _touched(self, place: Place) -> Any:
         where, window = place
-        mine = self.nests.nests[where]
         over = outermost(window)
         total: Any = 0
+        for number, seen in self.seen(where, window):
+            total = total + self.footprints[number].total(seen, over)
+        return total
+
+    def seen(self, where: int, window: Window) -> Iterator[tuple[int, Window]]:
+        """Return the nests that run in a window of a nest, and what the window is in their loops."""
+        mine, over = self.nests.nests[where], outermost(window)
         for number, nest in enumerate(self.nests.nests):
             shared = shared_loops(mine, nest)
             # The window passes inside a loop that the other nest is not in: nothing of that runs meanwhile.
-            if number != where and over >= shared:
-                continue
-            seen = window if number == where else _projected(window, shared, len(nest.loops))
-            total = total + self.footprints[number].total(seen, over)
-        return total
+            if number == where:
+                yield number, window
+            elif over < shared:
+                yield number, _projected(window, shared, len(nest.loops))
 
     def everything(self) -> Any:
         """Return the bytes of all data: of each array, what is accessed of it."""

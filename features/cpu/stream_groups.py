@@ -204,8 +204,6 @@ def _group(scop: Scop, loops: Sequence[Loop], found: Sequence[_Subscript]) -> St
     streams, gaps, halo = ordered_streams(axes, found_streams, len(loops))
     # A part that depends on sizes may begin a row anywhere in a line.
     placed = array.alignment % _NEAR_BYTES == 0 and not any(first.rest)
-    along = [loops[step.loop] for step in axes[0].steps] if axes else []
-    placed = placed and all(loop.block is not None or loop.name == "lane" for loop in along)
     return StreamGroup(
         array.name,
         array.space,
@@ -216,9 +214,20 @@ def _group(scop: Scop, loops: Sequence[Loop], found: Sequence[_Subscript]) -> St
         halo,
         None,
         first.access.text,
-        placed=placed,
+        begins=_begins(axes, loops) if placed else None,
         near=_near_bytes(axes, array.itemsize),
     )
+
+
+def _begins(axes: Sequence[Axis], loops: Sequence[Loop]) -> int | None:
+    begins = 0
+    for step in axes[0].steps if axes else ():
+        first = loops[step.loop].first
+        # Steps in blocks have a factor that is known later, which only 0 does not need.
+        if first is None or (first and step.scale is not None):
+            return None
+        begins += step.factor * first
+    return begins
 
 
 def _near_bytes(axes: Sequence[Axis], itemsize: int) -> int | None:

@@ -101,6 +101,14 @@ def is_multiple(number: Any, of: int) -> Any:
     return (number.value if isinstance(number, Traced) else number) % of == 0
 
 
+def common_divisor(one: Any, other: Any) -> Any:
+    """Return the greatest common divisor of two whole numbers, for traced ones at the sizes given."""
+    plain = [round(number.value) if isinstance(number, Traced) else number for number in (one, other)]
+    if any(isinstance(number, np.ndarray) for number in plain):
+        return np.gcd(*(np.asarray(number).astype(np.int64) for number in plain))
+    return gcd(*(round(number) for number in plain))
+
+
 def smaller(one: Any, two: Any) -> Any:
     """Return the smaller of two numbers, element by element for arrays."""
     return select(one <= two, one, two)

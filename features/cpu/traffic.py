@@ -5,13 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from perflex.features.cpu.reuse import unit_window
 from perflex.features.cpu.traced import select, smaller
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from perflex.features.cpu.footprints import Window
     from perflex.features.cpu.nests import StreamGroup
     from perflex.features.cpu.reuse import Reuse
+    from perflex.features.cpu.sets import Sets
+
+
+# Rates that differ by less are the same.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,9 @@ class Crossing:
     evicts: Any
     allocates: Any
 
+    def __add__(self, other: Crossing) -> Crossing:
+        return Crossing(self.loads + other.loads, self.evicts + other.evicts, self.allocates + other.allocates)
+
 
 @dataclass(frozen=True)
 class GroupPlan:
@@ -39,6 +51,8 @@ class GroupPlan:
     ----------
     nest
         Index of its nest.
+    place
+        Index of the group in the nest.
     group
         The group.
     executions
@@ -53,11 +67,24 @@ class GroupPlan:
     """
 
     nest: int
+    place: int
     group: StreamGroup
     executions: Any
     rates: tuple[Any, ...]
     windows: tuple[Window, ...]
     carried: tuple[tuple[tuple[Any, Window], ...], ...]
+
+    def deciding(self) -> Iterator[Window]:
+        """Return the windows in which lines or elements come again, so that holding them saves traffic."""
+        loops = len(self.rates) - 1
+        for loop in range(loops):
+            # Beyond rounding.
+            if self.rates[loop] < self.rates[loop + 1] * (1 - ROUNDING):
+                yield self.windows[loop]
+        for parts in self.carried:
+            yield from (window for part, window in parts if part > 0 and any(window))
+        if self.group.touched_before is not None:
+            yield unit_window(loops, self.group.touched_before)
 
 
 def plan(reuse: Reuse) -> list[GroupPlan]:
@@ -79,7 +106,9 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
                 tuple((part, footprints.tightened(place, window)) for part, window in footprints.carried(place, gap))
                 for gap in group.gaps
             )
-            plans.append(GroupPlan(number, group, executions / group.fold, tuple(reversed(rates)), windows, carried))
+            plans.append(
+                GroupPlan(number, place, group, executions / group.fold, tuple(reversed(rates)), windows, carried)
+            )
     return plans
 
 
@@ -96,35 +125,51 @@ class Traffic:
         Whether a window must need less than that, rather than at most that.
     whole
         Bytes of all data; nothing crosses where they are less than the capacity.
+    sets
+        The cache's sets; None where it is taken as fully associative.
     """
 
-    def __init__(self, reuse: Reuse, capacity: float, *, strict: bool, whole: Any) -> None:
+    def __init__(self, reuse: Reuse, capacity: float, *, strict: bool, whole: Any, sets: Sets | None = None) -> None:
         self._reuse = reuse
+        self._sets = sets
         self._capacity = capacity
         self._strict = strict
         # Strict in both conventions, as the transition point in YaskSite's Section V-A.
         self.whole_fits = whole < capacity
-        self._known: dict[tuple[int, Window], Any] = {}
+        self._known: dict[tuple[int, int, Window], Any] = {}
 
-    def holds(self, nest: int, window: Window) -> Any:
-        """Return whether the cache holds what is touched in a window; 1.0 or 0.0."""
-        key = nest, window
+    def holds(self, nest: int, place: int, window: Window) -> Any:
+        """Return the part of a group's lines that the cache holds over a window; 1.0 or 0.0 without conflicts."""
+        key = nest, place, window
         if key not in self._known:
-            needed = self._reuse.needed(key)
-            fits = needed < self._capacity if self._strict else needed <= self._capacity
-            self._known[key] = select(fits, 1.0, 0.0)
+            fits = self.fits(nest, window)
+            if self._sets is None:
+                self._known[key] = select(fits, 1.0, 0.0)
+            else:
+                self._known[key] = self._sets.held(nest, place, window, self._reuse.needed((nest, window)), fits)
         return self._known[key]
 
-    def beyond(self, plans: list[GroupPlan], *, write_allocate: bool) -> Crossing:
+    def fits(self, nest: int, window: Window) -> Any:
+        """Return whether the cache as a whole is large enough for what is touched in a window."""
+        needed = self._reuse.needed((nest, window))
+        return needed < self._capacity if self._strict else needed <= self._capacity
+
+    def beyond(self, plans: Sequence[GroupPlan], *, write_allocate: bool) -> Crossing:
         """Return the bytes that cross, per run of the kernel."""
         loads: Any = 0.0
         evicts: Any = 0.0
         allocates: Any = 0.0
         for group in plans:
-            found = self._group(group, write_allocate=write_allocate)
-            loads, evicts, allocates = loads + found.loads, evicts + found.evicts, allocates + found.allocates
-        crossing = select(self.whole_fits, 0.0, 1.0)
-        return Crossing(loads * crossing, evicts * crossing, allocates * crossing)
+            crossing, found = self._crossing(group), self._group(group, write_allocate=write_allocate)
+            loads = loads + found.loads * crossing
+            evicts, allocates = evicts + found.evicts * crossing, allocates + found.allocates * crossing
+        return Crossing(loads, evicts, allocates)
+
+    def _crossing(self, entry: GroupPlan) -> Any:
+        """Return the part of a group's lines that leave the cache at all: none where it holds all data."""
+        if self._sets is None or not np.any(self.whole_fits):
+            return select(self.whole_fits, 0.0, 1.0)
+        return self._sets.lost_of_all(entry.nest, entry.place, self.whole_fits)
 
     def _rate(self, entry: GroupPlan) -> Any:
         """Return the bytes per execution of a stream that is not served by another one."""
@@ -135,19 +180,22 @@ class Traffic:
         for loop in reversed(range(loops)):
             # `smaller` returns the very same number where a loop saves nothing: its window decides nothing then.
             if entry.rates[loop] is not entry.rates[loop + 1]:
-                held = held * self.holds(entry.nest, entry.windows[loop])
-                rate = held * entry.rates[loop] + (1.0 - held) * rate
+                # Windows of outer loops contain those of inner ones: of what is held here, all is held there.
+                less = smaller(held, self.holds(entry.nest, entry.place, entry.windows[loop]))
+                # Of arrays, some sizes save nothing (beyond rounding).
+                held = select(entry.rates[loop] < entry.rates[loop + 1] * (1 - ROUNDING), less, held)
+                rate = rate - held * (entry.rates[loop + 1] - entry.rates[loop])
         return rate
 
     def _group(self, entry: GroupPlan, *, write_allocate: bool) -> Crossing:
         group = entry.group
         served: list[Any] = [
-            sum(part * (self.holds(entry.nest, window) if any(window) else 1.0) for part, window in parts)
+            sum(part * (self.holds(entry.nest, entry.place, window) if any(window) else 1.0) for part, window in parts)
             for parts in entry.carried
         ]
         first: Any = 0.0
         if group.touched_before is not None:
-            first = self.holds(entry.nest, unit_window(len(entry.rates) - 1, group.touched_before))
+            first = self.holds(entry.nest, entry.place, unit_window(len(entry.rates) - 1, group.touched_before))
         loads: Any = 0.0
         evicts: Any = 0.0
         allocates: Any = 0.0

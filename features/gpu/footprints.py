@@ -42,6 +42,8 @@ class Layout:
     wrap
         Whether granules beyond a row's end are those at its beginning: halos that leave a row are elements of the
         next one, which is touched as well but for the last.
+    flat
+        Whether all arrays are sets of addresses, and none are products of axes.
     """
 
     granule: int
@@ -49,6 +51,7 @@ class Layout:
     short_rows: int = 0
     exact: bool = False
     wrap: bool = False
+    flat: bool = False
 
 
 class Toucher:
@@ -62,6 +65,8 @@ class Toucher:
         self.coupled: set[Key] = shared.coupled if shared else self._coupled()
         self._flat = self._flattened()
         self._products: dict[tuple[Box, str], dict[Key, list[BoxProduct]]] = {}
+        # By imager, which `imagers_of` keeps alive.
+        self._flat_elements: dict[int, dict[object, Intervals]] = {}
 
     def products(self, box: Box, direction: str) -> dict[Key, list[BoxProduct]]:
         """Return for each array what the work-groups of a box load or store, as products along axes."""
@@ -79,6 +84,40 @@ class Toucher:
                 if union:
                     total[key[0]] = total.get(key[0], 0) + _size(union) * self._layout.granule
         return total
+
+    def bytes_at(
+        self, box: Box, moved: Mapping[str, Sequence[int]], granules: Sequence[int]
+    ) -> list[dict[str, list[int]]]:
+        """Return the bytes of all granules that the loads of a box touch, which lie further on in memory.
+
+        Parameters
+        ----------
+        box
+            The work-groups; the layout's granule is a byte, and it is flat.
+        moved
+            By array, distances in bytes.
+        granules
+            Sizes of granules.
+
+        Returns
+        -------
+        list
+            For each size, by array, the bytes at each distance.
+        """
+        found: list[dict[str, list[int]]] = [{} for _ in granules]
+        for key, products in self.products(box, "load").items():
+            sets = [product[0] for product in products]
+            starts, ends = (np.concatenate([getattr(item, what) for item in sets]) for what in ("starts", "ends"))
+            union = Intervals.merged(starts, ends)
+            for into, granule in zip(found, granules, strict=True):
+                total = into.setdefault(key[0], [0] * len(moved[key[0]]))
+                # Whole granules further on, as many are touched.
+                known = {
+                    place: union.granules(1, 1, place, granule).size for place in {d % granule for d in moved[key[0]]}
+                }
+                for number, distance in enumerate(moved[key[0]]):
+                    total[number] += known[distance % granule] * granule
+        return found
 
     def keys(self, direction: str) -> list[Key]:
         """Return the arrays that are loaded or stored, each with the strides of its axes."""
@@ -119,7 +158,7 @@ class Toucher:
             pitch = access.pitch
             short = self._layout.exact or 0 < pitch < self._layout.short_rows
             # Rows of whole granules all begin at the same place in one, which products of axes can express.
-            if short and pitch % self._layout.granule:
+            if self._layout.flat or (short and pitch % self._layout.granule):
                 flat.add((access.array, access.strides))
         return flat
 
@@ -180,12 +219,23 @@ class Toucher:
         return tuple(product) or (self._granules(imager.image(Form(0, ()), access), access, 1),)
 
     def _flat_product(self, imager: Imager, access: ResolvedAccess) -> BoxProduct:
-        total = imager.image(Form(0, ()), access)
-        grouped = imager.groups(access)
-        alone = [[axis] for axis in range(len(access.axes)) if not any(axis in group for group in grouped)]
-        for axes in grouped + alone:
-            total = total.plus(imager.image(access.linear(axes), access))
-        return (self._granules(total, access, 1),)
+        return (self._granules(self._elements(imager, access), access, 1),)
+
+    def _elements(self, imager: Imager, access: ResolvedAccess) -> Intervals:
+        """Return the elements that an access touches, by their distance from the array's first one."""
+        floors = any(axis.floor_dims for axis in access.axes)
+        constant = 0 if floors else access.address.constant // access.itemsize
+        # Accesses of a stencil differ by constants, which only move what they touch.
+        mark = access if floors else (access.array, access.strides, tuple(axis.terms for axis in access.axes))
+        known = self._flat_elements.setdefault(id(imager), {})
+        if mark not in known:
+            total = imager.image(Form(0, ()), access)
+            grouped = imager.groups(access)
+            alone = [[axis] for axis in range(len(access.axes)) if not any(axis in group for group in grouped)]
+            for axes in grouped + alone:
+                total = total.plus(imager.image(access.linear(axes), access))
+            known[mark] = total.shifted(-constant)
+        return known[mark].shifted(constant)
 
     def _granules(self, image: Intervals, access: ResolvedAccess, stride: int) -> Intervals:
         offset = self._layout.offsets.get(access.array, 0)

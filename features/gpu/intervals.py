@@ -106,8 +106,9 @@ class Intervals:
             Size of a granule, in bytes.
         """
         starts, ends = self.starts, self.ends
-        # Elements further apart than a granule leave granules untouched between them, so each counts by itself.
-        if abs(step) > granule and self.size != len(starts):
+        # Elements further apart than a granule (that are no neighbours) leave granules untouched between them, so each
+        # counts by itself.
+        if abs(step) > max(granule, itemsize) and self.size != len(starts):
             starts = ends = np.concatenate([np.arange(a, b + 1) for a, b in zip(starts, ends, strict=True)])
         first, last = starts * step + offset, ends * step + offset
         # Descending addresses: each interval's last member comes first in memory.

@@ -125,6 +125,12 @@ _RULES: Mapping[str, Cycles] = {
     "amd_cdna2": cdna2_cycles,
     "amd_rdna2": rdna2_cycles,
 }
+_PERIODS: Mapping[str, int] = {
+    "nvidia": _NVIDIA_LINE,
+    "nvidia_volta": _NVIDIA_LINE,
+    "amd_cdna2": _CDNA_TAGS * _CDNA_LINE,
+    "amd_rdna2": _RDNA_TAGS * _RDNA_LINE,
+}
 
 
 def l1_cycles(machine: Machine) -> Cycles:
@@ -136,6 +142,17 @@ def l1_cycles(machine: Machine) -> Cycles:
         It is not known which rules that cache follows.
     """
     return _RULES[machine.need_l1_rules()]
+
+
+def l1_period(machine: Machine) -> int:
+    """Return the bytes after which addresses take the same cycles, since all banks and tags repeat.
+
+    Raises
+    ------
+    MachineError
+        It is not known which rules that cache follows.
+    """
+    return _PERIODS[machine.need_l1_rules()]
 
 
 def require_nvidia(machine: Machine, variant: str) -> None:

@@ -20,13 +20,14 @@ devices than those in the tests.
 
 from __future__ import annotations
 
-from math import sqrt
+from dataclasses import replace
+from math import lcm, sqrt
 from typing import TYPE_CHECKING
 
 from perflex.features.gpu.footprints import Layout
 from perflex.features.gpu.l1 import Lines
 from perflex.features.gpu.l1_reuse import resident_reuse
-from perflex.features.gpu.l1_rules import l1_cycles
+from perflex.features.gpu.l1_rules import l1_cycles, l1_period
 from perflex.features.gpu.rules import (
     Oversubscription,
     Parts,
@@ -97,6 +98,7 @@ def current_volumes(
         An access is too irregular.
     """
     lines = Lines.of(machine)
+    lines = replace(lines, period=lcm(l1_period(machine), lines.line))
     units = int(machine.need("compute_units"))
     l1, l2 = machine.need("l1_bytes"), machine.need("l2_effective_bytes")
     waves = waves_of(launch, resident * units, full_y_set=False)

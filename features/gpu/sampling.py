@@ -13,7 +13,7 @@ from perflex.features.gpu.guards import guards_of
 from perflex.features.gpu.images import instances
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perflex.features.gpu.guards import Component
     from perflex.features.gpu.resolved import ResolvedLaunch
@@ -151,3 +151,28 @@ def launch_instances(launch: ResolvedLaunch) -> int:
     """Return how many instances of statements a launch executes."""
     alike = representatives(launch, whole_grid(launch, 1), 1)
     return sum(weight * instances(launch, tuple((place, place) for place in group)) for group, weight in alike)
+
+
+def alike(launch: ResolvedLaunch, groups: Iterable[Group], period: int) -> list[list[Group]]:
+    """Return work-groups sorted into the kinds of `representatives`."""
+    members = list(groups)
+    # Weights of one kind are added up: one bit for each work-group says whose they were.
+    bits = {group: 1 << number for number, group in enumerate(members)}
+    kinds = [total for _, total in representatives(launch, bits, period)]
+    return [[group for number, group in enumerate(members) if total >> number & 1] for total in kinds]
+
+
+def shifts(launch: ResolvedLaunch) -> dict[str, tuple[int, ...]] | None:
+    """Return by how many bytes each array's accesses move from one work-group to the next along each axis.
+
+    None where accesses of one array move differently, so that no distance holds for all of them.
+    """
+    axes = range(len(launch.groups))
+    found: dict[str, tuple[int, ...]] = {}
+    for piece in launch.pieces:
+        for access in piece.accesses:
+            slope = tuple(access.address.coefficient(axis) for axis in axes)
+            known = found.setdefault(access.array, slope)
+            if known != slope or any(axis in axes for axis in access.address.floor_dims):
+                return None
+    return found

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # What JSON tells of a layer condition.
 _CONDITION = ("level", "loop", "inequality", "largest", "symbol", "met", "needed_bytes", "cache_bytes")
+_CONFLICT = ("level", "array", "loop", "stride_bytes", "lines", "sets", "ways", "lost", "more", "padded_bytes")
 
 
 class Convention(StrEnum):
@@ -121,12 +122,14 @@ def _content(found: EcmEstimate) -> dict[str, Any]:
     return {
         **picked(found, "kernel", "machine", "cores"),
         "iterations": float(found.iterations),
+        "varying": list(found.varying),
         "conditions": [picked(entry, *_CONDITION) for entry in found.conditions],
         "volumes": _volumes(found),
         "loads": {level.name: float(level.load_bytes) for level in found.levels},
         "stores": {level.name: float(level.store_bytes) for level in found.levels},
         "cycles": {level.name: None if level.cycles is None else float(level.cycles) for level in found.levels},
         "memory_stream": found.memory_stream,
+        "conflicts": [{**picked(entry, *_CONFLICT), "text": str(entry)} for entry in found.conflicts],
     }
 
 
@@ -138,6 +141,9 @@ def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
     lines += table_lines(rows, left=range(5), indent="  ")
     if any("lid" in entry.inequality for entry in found.conditions):
         lines.append("  lid0, lid1, ...: work-items of a work-group along axis 0, 1, ...")
+    if found.varying:
+        loops = ", ".join(found.varying)
+        lines.append(f"  loops whose range depends on others ({loops}): conditions for the longest, bytes as means")
     lines.append(f"bytes per iteration ({found.iterations:.6g} iterations)")
     table = [["between", "loads", "stores", "sum", "cycles"]]
     for before, level in zip(["registers", *(level.name for level in found.levels)], found.levels, strict=False):
@@ -147,6 +153,9 @@ def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
     lines += table_lines(table, left=range(5), indent="  ")
     if found.memory_stream:
         lines.append(f"  bandwidth of the memory: {found.memory_stream}")
+    if found.conflicts:
+        lines.append("conflict misses, counted in the bytes above but not in the layer conditions")
+        lines += [f"  {conflict}" for conflict in found.conflicts]
     return lines
 
 

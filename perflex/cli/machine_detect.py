@@ -27,7 +27,7 @@ def detect(
     context: typer.Context,
     *,
     out: Annotated[Path | None, typer.Option("--out", help="File to write, NAME.yaml.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Take a few seconds only, less precise.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Take less time, less precise.")] = False,
     device: Annotated[str, typer.Option("--device", help="OpenCL device that is this CPU, if there are several.")] = "",
     name: Annotated[str, typer.Option("--name", help="Name of the machine; by default the CPU's model.")] = "",
     overlap: Annotated[
@@ -35,7 +35,7 @@ def detect(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the machine's file as JSON.")] = False,
 ) -> None:
-    """Detect this CPU: caches that the operating system reports, clock and bandwidths measured, under a minute."""
+    """Detect this CPU: caches that the operating system reports, clock and bandwidths measured, in a minute or two."""
     from perflex.cli.arguments import ArgumentError, require_writable_file
     from perflex.studies.machine_detect.detect import cpu_device, detect_machine
     from perflex.yaml_file import write_yaml

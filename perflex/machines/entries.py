@@ -69,6 +69,7 @@ class Level(Fields, frozen=True, kw_only=True):
     store_bytes_per_cycle: Quantity | None = None
     duplex: Flag
     overlap: Overlap
+    hashed: Flag | None = None
 
 
 # SI unit of each quantity of a level, and whether it is a whole number.

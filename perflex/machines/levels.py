@@ -33,6 +33,9 @@ class CacheLevel:
         Whether both directions go at once: the time is the larger of the two, otherwise their sum.
     overlap
         How this level's time composes with that of the levels beyond it: ``"sum"`` or ``"max"``.
+    hashed
+        Whether a hash of the whole address chooses the set, so that no stride keeps to a few of them; None where it is
+        not known.
 
     Notes
     -----
@@ -50,6 +53,30 @@ class CacheLevel:
     store_bytes_per_cycle: float | None
     duplex: bool
     overlap: str
+    hashed: bool | None = None
+
+    def sets(self, cores: int) -> tuple[int, int] | None:
+        """Return the number of sets that address bits choose and the ways each of some working cores has of them.
+
+        None where no stride can favour a set: with a hash, without known associativity, or with one set. Where it is
+        not known, caches that cores share are taken as hashed.
+
+        Parameters
+        ----------
+        cores
+            Working cores, as in `bytes_per_core`.
+
+        Notes
+        -----
+        Source: the slices of Intel's last-level caches are chosen by a hash of the address (Maurice et al., RAID 2015);
+        first and second levels by the bits above those of the line.
+        """
+        hashed = self.shared_by > 1 if self.hashed is None else self.hashed
+        if hashed or self.ways is None:
+            return None
+        count = self.size_bytes // (self.line_bytes * self.ways)
+        ways = max(1, self.ways // min(cores, self.shared_by))
+        return (count, ways) if count > 1 else None
 
     def bytes_per_core(self, cores: int) -> int:
         """Return the part of an instance that each of some working cores has, in bytes.

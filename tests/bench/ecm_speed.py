@@ -1,7 +1,7 @@
 """Time of one estimate of cache volumes, and of a thousand block sizes at once: ``python tests/bench/ecm_speed.py``.
 
 On one core, after extraction: one estimate of all levels of a machine at one configuration (median of 200 calls, each
-at another size), with and without its layer conditions, and 1000 block sizes as arrays (median of 20 calls). The first
+at another size), with and without its layer conditions, and 1000 block sizes as arrays (median of 3 calls). The first
 estimate, which reads the kernel's nests, is printed beside them.
 """
 
@@ -66,7 +66,7 @@ def main() -> None:
         single = milliseconds(estimate, 200)
         conditions = milliseconds(lambda number, estimate=estimate: estimate(number).conditions, 50)
         blocked(0)
-        print(f"{name:24}{first:8.1f}{single:10.2f}{conditions:17.2f}{milliseconds(blocked, 20):13.2f}")
+        print(f"{name:24}{first:8.1f}{single:10.2f}{conditions:17.2f}{milliseconds(blocked, 3):13.2f}")
 
 
 if __name__ == "__main__":

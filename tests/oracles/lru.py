@@ -1,16 +1,15 @@
-"""A cache hierarchy simulated access by access: fully associative, least recently used, write-allocate, write-back.
+"""A cache simulated access by access: least recently used, write-allocate, write-back, of any associativity.
 
 An oracle for cache volumes that knows nothing of reuse distances: loops are run, addresses are looked up.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Crossing", "Reference", "lru_crossings", "trace_of"]
+__all__ = ["Crossing", "Reference", "lru_crossings", "steady_crossings", "trace_of"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,13 @@ class Crossing:
     evicts: int
 
 
-def trace_of(ranges: list[range], references: list[Reference], line: int = 64) -> tuple[np.ndarray, np.ndarray]:
-    """Return the line numbers and store flags of loops with these ranges, outermost first, in order of time."""
+def trace_of(
+    ranges: list[range], references: list[Reference], line: int = 64, keep: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the line numbers and store flags of loops with these ranges, outermost first, in order of time.
+
+    `keep` has the shape of the ranges: which iterations run, for loops whose ranges depend on one another.
+    """
     grids = np.meshgrid(*(np.asarray(one) for one in ranges), indexing="ij")
     columns = [
         reference.base
@@ -53,24 +57,61 @@ def trace_of(ranges: list[range], references: list[Reference], line: int = 64) -
         for reference in references
     ]
     addresses = np.stack([np.broadcast_to(column, grids[0].shape).ravel() for column in columns], axis=1)
+    if keep is not None:
+        addresses = addresses[keep.ravel()]
     stores = np.broadcast_to([reference.store for reference in references], addresses.shape)
     return (addresses // line).ravel(), stores.ravel()
 
 
-def lru_crossings(lines: np.ndarray, stores: np.ndarray, capacity: int, line: int = 64) -> Crossing:
+class _Cache:
+    """Sets of lines; a dictionary keeps the order of use, the oldest first."""
+
+    def __init__(self, capacity: int, line: int, ways: int | None) -> None:
+        self._ways = capacity // line if ways is None else ways
+        self._sets: list[dict[int, bool]] = [{} for _ in range(capacity // line // self._ways)]
+        self.loads = self.evicts = 0
+
+    def run(self, lines: np.ndarray, stores: np.ndarray) -> None:
+        sets, ways, count = self._sets, self._ways, len(self._sets)
+        loads = evicts = 0
+        for address, store in zip(lines.tolist(), stores.tolist(), strict=True):
+            held = sets[address % count]
+            dirty = held.pop(address, None)
+            if dirty is None:
+                loads += 1
+                if len(held) >= ways:
+                    evicts += held.pop(next(iter(held)))
+                dirty = False
+            held[address] = dirty or store
+        self.loads, self.evicts = self.loads + loads, self.evicts + evicts
+
+    @property
+    def dirty(self) -> int:
+        return sum(sum(held.values()) for held in self._sets)
+
+
+def lru_crossings(
+    lines: np.ndarray, stores: np.ndarray, capacity: int, line: int = 64, ways: int | None = None
+) -> Crossing:
     """Return the lines that cross below a cache of so many bytes, for a cache that is empty at first.
 
-    Dirty lines that are left at the end count as evicted.
+    Dirty lines that are left at the end count as evicted. Without `ways`, the cache is fully associative; with them,
+    line numbers modulo the number of sets choose the set.
     """
-    held: OrderedDict[int, bool] = OrderedDict()
-    room = capacity // line
-    loads = evicts = 0
-    for address, store in zip(lines.tolist(), stores.tolist(), strict=True):
-        dirty = held.pop(address, None)
-        if dirty is None:
-            loads += 1
-            if len(held) >= room:
-                evicts += held.popitem(last=False)[1]
-            dirty = False
-        held[address] = dirty or store
-    return Crossing(loads, evicts + sum(held.values()))
+    cache = _Cache(capacity, line, ways)
+    cache.run(lines, stores)
+    return Crossing(cache.loads, cache.evicts + cache.dirty)
+
+
+def steady_crossings(
+    lines: np.ndarray, stores: np.ndarray, first: int, capacity: int, ways: int | None = None
+) -> Crossing:
+    """Return the lines of 64 B that cross after the first accesses of a trace, which fill the cache.
+
+    Dirty lines that the rest of the trace leaves behind count as evicted, those that it found do not.
+    """
+    cache = _Cache(capacity, 64, ways)
+    cache.run(lines[:first], stores[:first])
+    loads, evicts = cache.loads, cache.evicts + cache.dirty
+    cache.run(lines[first:], stores[first:])
+    return Crossing(cache.loads - loads, cache.evicts + cache.dirty - evicts)

@@ -12,6 +12,7 @@ from perflex.__main__ import main
 from perflex.cli import machine_detect as command
 from perflex.errors import DeviceError, MachineError
 from perflex.studies.machine_detect import detect, measure
+from perflex.studies.machine_detect.agreement import repeated_rates
 from perflex.studies.machine_detect.detect import cpu_device, detect_machine
 from perflex.studies.machine_detect.system import reported_cpu
 from perflex.testing import FakeDevice
@@ -177,6 +178,87 @@ def test_times_that_make_no_sense_are_errors(system: Path) -> None:
             FakeDevice(lambda label, sizes: law(label.replace(" L2 ", " L1 "), sizes)),
             reported_cpu(system), overlap="sum", quick=True,
         )  # fmt: skip
+
+
+class Busy:
+    """A law's time, made longer by what else runs; `slow` says by what factor in each run of all kernels."""
+
+    def __init__(self, *slow: float) -> None:
+        self._slow = slow
+        self.runs = 0
+
+    def device(self) -> FakeDevice:
+        slow = self._slow[min(self.runs, len(self._slow) - 1)]
+        self.runs += 1
+        return FakeDevice(lambda label, sizes: law(label, sizes) * (slow if "L3" in label else 1))
+
+
+def detected(system: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch):
+    plain = measure.measure_rates
+
+    def measured(caches, cores, _, options, **more):
+        return plain(caches, cores, busy.device(), options, **more)
+
+    monkeypatch.setattr(detect, "measure_rates", measured)
+    return detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True)
+
+
+def test_runs_are_repeated_until_two_agree(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Busy(5.0, 1.0, 3.0, 1.04)
+    found = detected(system, busy, monkeypatch)
+    assert busy.runs == 4
+    assert found.remarks == ()
+    assert found.rates.one_core["L3"].load == pytest.approx(CLOCK * 16, rel=0.01)
+    assert "two runs agree within 10 %" in found.document["sources"]["one_core"]["text"]
+
+
+def test_a_quiet_machine_is_measured_twice(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Busy(1.0)
+    assert detected(system, busy, monkeypatch).remarks == ()
+    assert busy.runs == 2
+
+
+def test_runs_that_never_agree_are_told_and_written_down(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Busy(6.0, 5.0, 4.0, 3.0, 2.0)
+    found = detected(system, busy, monkeypatch)
+    assert busy.runs == 5
+    (remark,) = [one for one in found.remarks if "do not agree" in one]
+    assert "5 runs do not agree within 10 % in L3" in remark
+    assert "by 33 %" in remark
+    for source in ("one_core", "streams"):
+        assert "DOUBTFUL: 5 runs do not agree" in found.document["sources"][source]["text"]
+
+
+def test_a_run_that_makes_no_sense_is_taken_again(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = iter((lambda *_: 1e-3, law, law))
+    plain = measure.measure_rates
+    monkeypatch.setattr(
+        detect,
+        "measure_rates",
+        lambda caches, cores, _, options, **more: plain(caches, cores, FakeDevice(next(runs)), options, **more),
+    )
+    assert detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True).remarks == ()
+
+
+def test_time_is_bounded_and_permanent_load_is_told() -> None:
+    def rates(value: float, disturbed: int = 0) -> measure.Bandwidths:
+        return measure.Bandwidths(value, {}, {}, {}, {}, (disturbed, 20))
+
+    values = iter((1e9, 2e9, 4e9))
+    moments = iter((0.0, 50.0, 130.0))
+    found = repeated_rates(lambda: rates(next(values)), 120.0, clock=lambda: next(moments))
+    assert (found.runs, found.rates.clock_hz) == (2, 2e9)
+    assert found.apart == {"clock": 0.5}
+    # One run that takes too long has none to agree with.
+    late = iter((0.0, 200.0))
+    alone = repeated_rates(lambda: rates(1e9), 120.0, clock=lambda: next(late))
+    assert (alone.runs, alone.apart) == (1, {})
+    assert "only one run gave numbers" in alone.remarks()[0]
+    # What is always there lets runs agree, but the system reports that others ran.
+    steady = repeated_rates(lambda: rates(1e9, disturbed=7), 120.0)
+    assert not steady.apart
+    assert "7 of 20 measurements could not be had undisturbed" in steady.remarks()[0]
+    assert steady.note().startswith("DOUBTFUL")
 
 
 def test_no_cpu_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import DeviceError
+from perflex.studies.machine_detect.agreement import repeated_rates
 from perflex.studies.machine_detect.document import machine_document
 from perflex.studies.machine_detect.measure import measure_rates
 from perflex.studies.machine_detect.system import reported_cpu
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 # How much faster than memory a level has to be to be believed.
 _SHOWS = 1.2
+# After so many seconds no further run is begun that might agree with an earlier one.
+_LIMIT_S, _QUICK_LIMIT_S = 120.0, 60.0
 # Bytes per cycle that loads of single values can reach: two of 4 bytes.
 _SCALAR = 8
 
@@ -84,6 +87,10 @@ def detect_machine(
 ) -> Detected:
     """Detect the machine: what the operating system reports, and what kernels measure on one core and on all.
 
+    It measures until two runs agree within 10 % in each number, five times at most, and begins none after two minutes
+    (one if quick). It takes the largest value of each. Where they do not agree, or others disturbed what was measured,
+    a remark says so, and the file's sources do.
+
     Parameters
     ----------
     device
@@ -109,13 +116,18 @@ def detect_machine(
     cpu = reported_cpu() if cpu is None else cpu
     # The fastest of several timings: what else the machine does only makes it slower.
     options = TimingOptions(
-        trials=8 if quick else 25, min_trials=3 if quick else 7, budget_s=0.15 if quick else 0.6, statistic="minimum"
+        trials=8 if quick else 25, min_trials=3 if quick else 7, budget_s=0.1 if quick else 0.3, statistic="minimum"
     )
-    rates = measure_rates(cpu.caches, cpu.cores, device, options, quick=quick, progress=progress)
+    repeated = repeated_rates(
+        lambda: measure_rates(cpu.caches, cpu.cores, device, options, quick=quick, progress=progress),
+        limit_s=_QUICK_LIMIT_S if quick else _LIMIT_S,
+    )
+    rates = repeated.rates
     today = datetime.now(UTC).date().isoformat()
     title = name or "-".join(cpu.model.split()) or "detected"
-    document = machine_document(title, cpu, rates, str(device), today, overlap)
-    return Detected(document, cpu, rates, (*(f"not reported: {what}" for what in cpu.missing), *_doubts(cpu, rates)))
+    document = machine_document(title, cpu, rates, f"{device}, {today}; {repeated.note()}", today, overlap)
+    missing = [f"not reported: {what}" for what in cpu.missing]
+    return Detected(document, cpu, rates, (*missing, *repeated.remarks(), *_doubts(cpu, rates)))
 
 
 def _doubts(cpu: ReportedCpu, rates: Bandwidths) -> list[str]:

@@ -30,7 +30,7 @@ class _Times:
 
 
 def machine_document(
-    name: str, cpu: ReportedCpu, found: Bandwidths, device: str, date: str, overlap: str | None = None
+    name: str, cpu: ReportedCpu, found: Bandwidths, measured: str, date: str, overlap: str | None = None
 ) -> dict[str, Any]:
     """Return the content of a machine's file.
 
@@ -43,8 +43,10 @@ def machine_document(
         Name of the machine, by which it can be looked up.
     cpu, found
         What is reported and what was measured.
-    device, date
-        Where and when it was measured, for the sources.
+    measured
+        Where, when and how well it was measured, for the sources.
+    date
+        When.
     overlap
         Overlap hypothesis of all levels, ``"sum"`` or ``"max"``; by default that of YaskSite for the vendor.
 
@@ -54,20 +56,20 @@ def machine_document(
         A level is measured to be as fast as the one before it, or no hypothesis is known for the vendor.
     """
     hypothesis, why = _hypothesis(cpu, overlap)
-    where = f"{device}, {date}"
     sources = {
         "os": ("reported", f"Linux (/sys/devices/system/cpu, /sys/devices/system/node, /proc/cpuinfo), {date}"),
-        "clock": ("measured", f"chain of dependent integer additions and exclusive ors, one cycle each; {where}"),
-        "operations": ("measured", f"independent multiply-adds of one core, two operations each; {where}"),
+        "clock": ("measured", f"chain of dependent integer additions and exclusive ors, one cycle each; {measured}"),
+        "operations": ("measured", f"independent multiply-adds of one core, two operations each; {measured}"),
         "one_core": (
             "measured",
-            f"loads, and loads with stores, of working sets inside each level by one core; {where}",
+            f"loads, and loads with stores, of working sets inside each level by one core; {measured}",
         ),
-        "streams": ("measured", f"all cores, arrays that fit no cache; stores fetch their lines first; {where}"),
+        "streams": ("measured", f"all cores, arrays that fit no cache; stores fetch their lines first; {measured}"),
         "penalty": ("derived", "from the memory bandwidths of one core and of all cores"),
         "overlap": ("assumed", why),
         "custom": ("assumed", "as on the CPUs of this vendor in general: stores that miss fetch the line"),
         "victim": ("assumed", _victim_reason(cpu)),
+        "index": ("assumed", "a hash of the address chooses the slice of third levels; others have no hash"),
     }
     return {
         "schema": "perflex-machine/1",
@@ -181,6 +183,7 @@ def _level(name: str, cache: ReportedCache, own: _Times, cpu: ReportedCpu, hypot
         "store_bytes_per_cycle": _quantity(_rounded(1 / store), "B/cycle", "one_core"),
         "duplex": {"value": duplex, "source": "one_core"},
         "overlap": {"value": hypothesis, "source": "overlap"},
+        "hashed": {"value": cache.level > 2, "source": "index"},
     }
 
 

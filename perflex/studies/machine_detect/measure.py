@@ -73,6 +73,8 @@ class Bandwidths:
         Rates of all cores together, for the last level and ``"memory"``.
     streams
         Traffic of all cores in B/s of copy and triad, fetches of stored lines included.
+    disturbed
+        How many of the measurements could not be had undisturbed, and how many there were.
     """
 
     clock_hz: float
@@ -80,6 +82,7 @@ class Bandwidths:
     one_core: Mapping[str, MeasuredRates]
     all_cores: Mapping[str, MeasuredRates]
     streams: Mapping[str, float]
+    disturbed: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -154,11 +157,13 @@ def measure_rates(
     jobs += [SizedKernel(stream_kernel(kernel), {"nvectors": elements}, name) for name, (kernel, _) in _STREAMS.items()]
     measured: Measured = measure(jobs, device, options, progress)
     seconds: list[float] = []
+    disturbed = 0
     for outcome in measured:
         if not isinstance(outcome, Timing):
             msg = f"the machine cannot be measured: {outcome.reason}"
             raise MachineError(msg)
         seconds.append(outcome.seconds)
+        disturbed += outcome.disturbed
     paired = len(jobs) - len(_STREAMS)
     pairs = [_rate(jobs[i], jobs[i + 1], seconds[i], seconds[i + 1]) for i in range(0, paired, 2)]
     operations = {dtype: 2 * MADDS * rounds for dtype, rounds in zip(dtypes, pairs[-len(dtypes) :], strict=True)}
@@ -171,7 +176,8 @@ def measure_rates(
         name: (loads + 2) * 8 * elements / time
         for (name, (_, loads)), time in zip(_STREAMS.items(), seconds[-len(_STREAMS) :], strict=True)
     }
-    return Bandwidths(pairs[2 * len(sets)] * CHAIN_LENGTH, operations, rates[1], rates[cores], streams)
+    clock = pairs[2 * len(sets)] * CHAIN_LENGTH
+    return Bandwidths(clock, operations, rates[1], rates[cores], streams, (disturbed, len(jobs)))
 
 
 def _working_sets(caches: Sequence[ReportedCache], cores: int) -> list[_Set]:

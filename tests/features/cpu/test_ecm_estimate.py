@@ -188,9 +188,7 @@ def test_what_a_nest_has_touched_in_the_same_iteration_comes_from_the_cache() ->
 @pytest.mark.parametrize(
     ("domain", "code", "arrays", "words"),
     [
-        ("{[i,j]: 0<=i<n and 0<=j<=i}", "b[i,j] = a[j,i]", {"a": "(n,n)", "b": "(n,n)"}, r"loop .* depends on loop"),
         ("{[i]: 0<=i<n}", "b[i] = a[(i+1)//2]", {"a": "(n)", "b": "(n)"}, r"a\[.* // 2\].* // or %"),
-        ("{[i,j]: 0<=i<n and 0<=j<=i}", "b[i,j] = a[i,j]", {"a": "(n,n)", "b": "(n,n)"}, r"of loop j .* on loop i"),
         ("{[i]: 0<=i<n and i mod 2 = 0}", "b[i] = a[i]", {"a": "(n)", "b": "(n)"}, r"loop i .* leaves out iterations"),
         ("{[i]: 0<=i<n}", "b[i] = a[i,i]", {"a": "(n,n)", "b": "(n)"}, r"a\[i, i\].* loop in two subscripts"),
     ],

@@ -187,3 +187,20 @@ def test_tiles_in_local_memory() -> None:
                 traces.append(trace_of(tall, own))
             traces.append(trace_of(square, [Reference(C, rows(n, 1), 8 * (n * row + column), store=True)]))
     assert_agrees(kernel, {"n": n}, traces, n**3, (16384, 65536), lanes=1, least=1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tile", "n"),
+    [(np.float64, 8, 192), (np.float64, 16, 192), (np.float32, 8, 192), (np.float32, 16, 240), (np.float64, 4, 188)],
+)
+def test_tiles_of_split_loops_at_aligned_bases(dtype: type, tile: int, n: int) -> None:
+    size = np.dtype(dtype).itemsize
+    kernel = loopy_kernel("{[i,j]: 0<=i,j<n}", "b[j,i] = a[i,j]", {"a": "(n,n)", "b": "(n,n)"}, dtype=dtype)
+    kernel = lp.split_iname(lp.split_iname(lp.assume(kernel, f"n mod {tile} = 0"), "i", tile), "j", tile)
+    kernel = lp.prioritize_loops(kernel, "j_outer,i_outer,j_inner,i_inner")
+    tiles = [range(n // tile), range(n // tile), range(tile), range(tile)]
+    references = [
+        Reference(A, (size * tile, size * n * tile, size, size * n)),
+        Reference(B, (size * n * tile, size * tile, size * n, size), 0, store=True),
+    ]
+    assert_agrees(kernel, {"n": n}, [trace_of(tiles, references)], n * n, (4096, 16384), rel=0.03)

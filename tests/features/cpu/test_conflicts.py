@@ -1,0 +1,147 @@
+"""Conflict misses against a set-associative cache simulated access by access, and what is said of them."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pytest
+
+from oracles.lru import Reference, steady_crossings, trace_of
+from perflex import CacheLevel, Machine, estimate_ecm, load_machine
+from perflex.errors import MissingSizeError
+from perflex.features import extract_scop
+from perflex.features.cpu.doubts import conflict_doubts
+from sample_kernels import matmul
+from support.ecm_kernels import jacobi3d, loopy_kernel, terms
+
+A, B = 0, 1 << 26
+# Small caches keep the traces short: 16 sets of 4 lines, 64 sets of 8.
+CACHES = ((4096, 4), (32768, 8))
+
+
+def machine(*, hashed: bool = False) -> Machine:
+    levels = tuple(
+        CacheLevel(f"L{number}", size, 1, 64, ways, True, False, None, None, True, "sum", hashed=hashed)
+        for number, (size, ways) in enumerate(CACHES, start=1)
+    )
+    return Machine(name="sets", kind="cpu", levels=levels)
+
+
+def transposition():
+    domain = "{[i,j]: 0<=i<m and 0<=j<n and N>=16}"
+    return extract_scop(loopy_kernel(domain, "b[i,j] = a[j,i]", {"a": "(n,N)", "b": "(m,N)"}, "i,j"))
+
+
+def simulated(ranges, references, warm, cache):
+    lines, stores = trace_of(ranges, references)
+    each = prod(len(one) for one in ranges[1:])
+    found = steady_crossings(lines, stores, warm * each * len(references), *cache)
+    return 64 * (found.loads + found.evicts) / (each * (len(ranges[0]) - warm))
+
+
+@pytest.mark.parametrize("pitch", [120, 126, 128, 136, 250, 256, 264, 500, 512, 520, 1024])
+def test_transpositions_at_powers_of_two_and_beside_them(pitch: int) -> None:
+    found = estimate_ecm(transposition(), {"m": pitch, "n": 48, "N": pitch}, machine())
+    references = [Reference(A, (8, 8 * pitch)), Reference(B, (8 * pitch, 8), 0, store=True)]
+    for number, cache in enumerate(CACHES):
+        wanted = simulated([range(64), range(48)], references, 16, cache)
+        assert 1 / 1.3 < found.levels[number + 1].bytes / wanted < 1.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_random_stencils_with_pitches_near_powers_of_two(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    pitch = rng.choice([256, 512, 1024]) + rng.choice([0, 0, 8, -8, 24])
+    offsets = sorted({(rng.randint(-4, 4), rng.randint(-2, 2)) for _ in range(rng.randint(4, 9))})
+    domain = "{[j,i]: 4<=j<n-4 and 2<=i<130 and N>=16}"
+    kernel = loopy_kernel(domain, f"b[j,i] = {terms('a', 'ji', offsets)}", {"a": "(n,N)", "b": "(n,N)"}, "j,i")
+    found = estimate_ecm(extract_scop(kernel), {"n": 4096, "N": pitch}, machine())
+    along = (8 * pitch, 8)
+    references = [Reference(A, along, 8 * (pitch * y + x)) for y, x in offsets]
+    references.append(Reference(B, along, 0, store=True))
+    for number, cache in enumerate(CACHES):
+        wanted = simulated([range(4, 60), range(2, 130)], references, 20, cache)
+        assert 1 / 1.3 < found.levels[number + 1].bytes / wanted < 1.3
+
+
+def test_all_data_in_a_large_cache_conflict_as_well() -> None:
+    columns = {"m": 16, "n": 48, "N": 512}
+    code = "s[i] = s[i] + a[j,i] {id=u, dep=}"
+    kernel = loopy_kernel("{[i,j]: 0<=i<m and 0<=j<n and N>=16}", code, {"a": "(n,N)", "s": "(m)"}, "i,j")
+    found = estimate_ecm(extract_scop(kernel), columns, machine())
+    # 48 lines, at 4096 B all in one set: no cache is too small, but none keeps them.
+    assert found.level("L2").bytes == pytest.approx(64, rel=0.05)
+    assert found.level("memory").bytes == pytest.approx(64, rel=0.05)
+    padded = estimate_ecm(extract_scop(kernel), {**columns, "N": 520}, machine())
+    assert padded.level("L2").bytes < 9
+    assert padded.level("memory").bytes == 0
+
+
+def test_a_warning_names_array_stride_cache_and_padding_that_helps() -> None:
+    sizes = {"m": 500, "n": 48, "N": 512}
+    (first,) = [one for one in estimate_ecm(transposition(), sizes, machine()).conflicts if one.level == "L1"]
+    assert (first.array, first.stride_bytes, first.lines, first.sets, first.ways) == ("a", 4096, 48, 1, 4)
+    assert first.lost == 1.0
+    assert first.more == pytest.approx(80 / 24, rel=0.02)
+    assert "48 lines of array 'a', 4096 B apart" in str(first)
+    assert "pad the pitch by 8 element(s), to 4160 B" in str(first)
+    padded = {**sizes, "N": first.padded_bytes // 8}
+    assert estimate_ecm(transposition(), padded, machine()).conflicts == ()
+
+
+@pytest.mark.parametrize("changes", [{"hashed": True}, {"ways": None}])
+def test_hashed_caches_and_those_of_unknown_ways_have_no_conflicts(changes: dict) -> None:
+    plain = machine()
+    levels = tuple(replace(level, **changes) for level in plain.levels)
+    found = estimate_ecm(transposition(), {"m": 500, "n": 48, "N": 512}, replace(plain, levels=levels))
+    assert found.conflicts == ()
+    assert found.level("L2").bytes == pytest.approx(24, rel=0.02)
+
+
+def test_last_caches_are_hashed() -> None:
+    for name in ("clx", "clx-snc-off", "rome"):
+        first, second, last = load_machine(name).levels
+        assert last.hashed
+        assert last.sets(1) is None
+        assert first.sets(1) == (64, 8)
+        assert second.sets(1) == (1024, second.ways)
+    shared = replace(first, shared_by=2, hashed=False)
+    assert (shared.sets(1), shared.sets(2)) == ((64, 8), (64, 4))
+    assert replace(shared, hashed=None).sets(1) is None
+
+
+def test_arrays_of_sizes_have_conflicts_one_by_one() -> None:
+    pitches = np.array([500, 512, 520])
+    together = estimate_ecm(transposition(), {"m": 500, "n": 48, "N": pitches}, machine())
+    alone = [estimate_ecm(transposition(), {"m": 500, "n": 48, "N": int(one)}, machine()) for one in pitches]
+    for place, level in enumerate(together.levels):
+        assert level.bytes == pytest.approx([one.levels[place].bytes for one in alone])
+    assert together.conflicts == ()
+
+
+def test_doubts_of_products_at_powers_of_two() -> None:
+    scop = extract_scop(matmul(prefetch=False))
+    (doubt,) = conflict_doubts(scop, {"n": 1024})
+    assert "L2: 1024 lines of array 'b'" in doubt
+    assert "size and ways are assumed" in doubt
+    assert "assumed" not in conflict_doubts(scop, {"n": 1024}, load_machine("clx"))[0]
+    assert conflict_doubts(scop, {"n": 1040}) == ()
+    assert conflict_doubts(scop, {"n": 1024}, load_machine("V100")) == ()
+    with pytest.raises(MissingSizeError):
+        conflict_doubts(scop, {})
+
+
+def test_doubts_are_quick_and_none_where_nothing_is_known() -> None:
+    irregular = extract_scop(loopy_kernel("{[i]: 0<=i<n}", "b[i] = a[i,i]", {"a": "(n,n)", "b": "(n)"}))
+    assert conflict_doubts(irregular, {"n": 512}) == ()
+    conflict_doubts(jacobi3d(), {"M": 100, "N": 100})
+    start = time.perf_counter()
+    for size in range(512, 522):
+        conflict_doubts(jacobi3d(), {"M": 100, "N": size})
+    # Ten sizes; 4 ms each on a quiet machine.
+    assert time.perf_counter() - start < 2

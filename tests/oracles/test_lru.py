@@ -1,0 +1,50 @@
+"""The cache simulation against cases worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oracles.lru import Crossing, Reference, lru_crossings, steady_crossings, trace_of
+
+
+def crossings(lines: list[int], capacity: int, ways: int | None, stores: list[int] | None = None) -> Crossing:
+    flags = np.zeros(len(lines), dtype=bool) if stores is None else np.array(stores, dtype=bool)
+    return lru_crossings(np.array(lines), flags, 64 * capacity, ways=ways)
+
+
+@pytest.mark.parametrize(
+    ("lines", "ways", "loads"),
+    [
+        # Four lines of capacity. 0 and 4 share set 0 of four direct-mapped ones, and push each other out.
+        ([0, 4, 0, 4], 1, 4),
+        # Two sets of two ways: both fit set 0.
+        ([0, 4, 0, 4], 2, 2),
+        # Three lines of set 0 in turn, two ways: each is gone when it comes again. Together they would fit.
+        ([0, 2, 4, 0, 2, 4], 2, 6),
+        ([0, 2, 4, 0, 2, 4], None, 3),
+        # The least recently used goes: 2, not 0, which was touched again.
+        ([0, 2, 0, 4, 0, 2], 2, 4),
+        # Odd and even lines do not meet.
+        ([0, 2, 1, 3, 5, 0, 2], 2, 5),
+    ],
+)
+def test_loads(lines: list[int], ways: int | None, loads: int) -> None:
+    assert crossings(lines, 4, ways).loads == loads
+
+
+def test_dirty_lines_are_evicted_once() -> None:
+    # 0 is stored, pushed out by 2 and 4 and comes back clean; 4 is stored and left at the end.
+    assert crossings([0, 2, 4, 0], 4, 2, [1, 0, 1, 0]) == Crossing(loads=4, evicts=2)
+
+
+def test_a_steady_state_leaves_out_the_first_touches() -> None:
+    lines, stores = trace_of([range(3), range(4)], [Reference(0, (0, 64))])
+    assert steady_crossings(lines, stores, 4, 4 * 64, 2) == Crossing(0, 0)
+    assert steady_crossings(lines, stores, 4, 2 * 64, 1) == Crossing(8, 0)
+
+
+def test_iterations_that_do_not_run_touch_nothing() -> None:
+    below = np.tril(np.ones((3, 3), dtype=bool))
+    lines, _ = trace_of([range(3), range(3)], [Reference(0, (192, 64))], keep=below)
+    assert lines.tolist() == [0, 3, 4, 6, 7, 8]
