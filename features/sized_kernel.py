@@ -20,7 +20,7 @@ class SizedKernel:
     kernel
         A loopy translation unit, what `annotate` returned for one, or a Scop.
     sizes
-        Value of each size parameter.
+        Value of each size parameter: a whole number of any numeric type (16.0 is 16, and 16.5 is refused).
     label
         Which kernel and sizes, for messages and tables; unique among those that are gathered or timed together.
     group

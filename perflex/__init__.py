@@ -16,7 +16,11 @@ time of kernels that never ran there::
 
 import lazy_loader
 
+from perflex.caches import use_writable_caches
 from perflex.version import __version__ as __version__
+
+# Before loopy is imported, which fails where its cache cannot be written.
+use_writable_caches()
 
 # The stub beside this file is the one list of public names. loopy and sympy alone take most of a second to load.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

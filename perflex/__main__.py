@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
 
+from perflex import guard
 from perflex.errors import (
     CalibrationError,
     EnvironmentSetupError,
@@ -46,6 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0 when all went well, 1 when work failed (a fit, a measurement), 2 for bad input.
     """
+    if arguments is None:  # a process of its own, and not part of a test, say
+        guard.start()
+        # Half a second of an interrupted command's end is Python's last look for reference cycles.
+        atexit.register(gc.freeze)
     from perflex.cli.app import app
     from perflex.cli.terminal import Terminal
 

@@ -19,12 +19,16 @@ from contextlib import suppress
 from multiprocessing import Pipe
 from typing import TYPE_CHECKING, Any
 
+from perflex import guard
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 # How long a process that is asked to end may take, and one that ends of itself, or a killed one that a driver holds.
 # Processes that the parent forked may hold its end of standard input open; so its death is looked for, too.
 _LOOK_S = 5.0
+# A forked process has no standard input of its own whose end would tell.
+_LOOK_FORKED_S = 0.3
 _GRACE_S = 0.3
 _END_LIMIT_S = 2.0
 # Enough of standard error for the line that tells what happened, however long a dump follows.
@@ -82,6 +86,7 @@ class ChildProcess:
             pass_fds=tuple(pass_fds),
             start_new_session=True,
         )
+        guard.announce(self._process.pid)
         self._errors = StreamReader(self._process.stderr, _TAIL_BYTES)
         self._output = StreamReader(self._process.stdout) if keeps_output else None
 
@@ -111,6 +116,7 @@ class ChildProcess:
         if self._process.returncode is None:
             # Before the exit code is taken, for after that the group's number could be another's.
             self._signal(signal.SIGKILL)
+            guard.forget(self._process.pid)
             with suppress(subprocess.TimeoutExpired):  # a driver can keep even a killed process as long as it likes
                 self._process.wait(_END_LIMIT_S)
         self._close_input()
@@ -125,6 +131,11 @@ class ChildProcess:
         if at_once and self._process.returncode is None:
             self._signal(signal.SIGTERM)
         self.wait(_GRACE_S if at_once else _END_LIMIT_S)
+
+    def kill(self) -> None:
+        """Kill it and all it started, from any thread; `wait` is still to be called, and may be waiting already."""
+        if self._process.returncode is None:
+            self._signal(signal.SIGKILL)
 
     def _close_input(self) -> None:
         with suppress(OSError):
@@ -293,6 +304,22 @@ def _wait_for_end(parent: int) -> None:
         if readable:
             break
     os.killpg(0, signal.SIGKILL)
+
+
+def end_forked_with_parent(parent: int) -> None:
+    """Watch, in a process that multiprocessing forked, for the end of the parent; then end this one.
+
+    A worker of a pool waits for more work for ever where nobody is left to send any. An interrupt, which a terminal
+    sends to both, is the parent's affair.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_look_for_end, args=(parent,), daemon=True).start()
+
+
+def _look_for_end(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_FORKED_S)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def signal_name(number: int) -> str:

@@ -121,7 +121,7 @@ class InexactCountError(PerflexError):
 
 
 class MissingSizeError(PerflexError):
-    """A size parameter of a kernel has no value."""
+    """A size parameter of a kernel has no value, or one that the kernel cannot have."""
 
 
 class FeatureError(PerflexError):

@@ -1,4 +1,7 @@
-"""The one place that imports islpy: checks that it can count, and mends what loopy misses in newer versions."""
+"""The one place that imports islpy: checks that it can count, and mends what loopy misses in newer versions.
+
+All code that uses loopy imports this before, so that loopy's caches are seen to here, too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
+from perflex.caches import mend_entries, tell
 from perflex.errors import EnvironmentSetupError
 
 if TYPE_CHECKING:
@@ -49,3 +53,5 @@ def _mend() -> None:
 
 _check()
 _mend()
+mend_entries()
+tell()

@@ -11,5 +11,7 @@ Source: the paper's Section 7.1. ::
 
 import lazy_loader
 
+import perflex.caches  # noqa: F401 - before loopy is imported, which fails where its cache cannot be written
+
 # The stub beside this file is the one list of public names.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -19,6 +19,7 @@ from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.computed_once import computed_once
 from perflex.features.polynomials.isl_text import ParsedWhenRead
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.whole_sizes import require_whole
 from perflex.features.scop.words import SPACES
 from perflex.isl import isl
 
@@ -338,7 +339,7 @@ class Scop(ParsedWhenRead):
         Raises
         ------
         MissingSizeError
-            A parameter has no value, or the values contradict the kernel's assumptions.
+            A parameter has no value, or one that is no whole number, or the values contradict the kernel's assumptions.
         """
         # Hundreds of features are evaluated at the same sizes.
         if isinstance(sizes, _CheckedSizes) and sizes.scop is self:
@@ -348,6 +349,7 @@ class Scop(ParsedWhenRead):
             example = ", ".join(f"{name!r}: 1024" for name in missing)
             msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; pass {{{example}}}"
             raise MissingSizeError(msg, kernel=self.name, parameters=tuple(missing))
+        require_whole(sizes, self.parameters, self.name)
         import numpy as np
 
         # As a polynomial, the assumptions are tested for arrays of sizes at once, and without isl.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.child_process import end_forked_with_parent
 from perflex.cli.json_output import print_json
 from perflex.cli.options import JsonOption, MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
@@ -176,8 +178,15 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
         yield None
         return
     # The space's file was executed here, under a name that only processes forked from this one know.
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as executor:
-        yield executor
+    with ProcessPoolExecutor(
+        workers, get_context("fork"), initializer=end_forked_with_parent, initargs=(os.getpid(),)
+    ) as executor:
+        try:
+            yield executor
+        except BaseException:  # an interrupt, say; the pool would wait for what is at work
+            for worker in active_children():
+                worker.kill()
+            raise
 
 
 def _content(pruning: Pruning, check: PruningCheck | None) -> dict[str, Any]:

@@ -129,7 +129,8 @@ def _lines(pruning: DescribedPruning, dominating: set[str], *, promised: bool) -
     lines += [f"geometric mean error, {name}: {100 * error:.3g} %" for name, error in pruning.errors.items()]
     near = pruning.keeps_near_best
     if near is not None:
-        lines.append(f"a configuration within 5 % of the best known is {'' if near else 'not '}kept")
+        within = f"{100 * pruning.allowed_loss:.3g} %"
+        lines.append(f"a configuration within {within} of the best known is {'' if near else 'not '}kept")
     return lines
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from perflex.child_process import ChildProcess, signal_name
 from perflex.devices.cuda import cuda_absence, cupy_is_installed, cupy_name
 from perflex.devices.device import Device, DeviceInfo
 from perflex.devices.nvidia import CUDA_LIBRARY, find_library
 from perflex.devices.vendors import Vendor, find_vendors, show_to_loader, vendor_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 # CPU drivers compile the probe kernel in seconds on a loaded machine; longer is taken for a hang.
 _TIME_LIMIT_S = 20.0
@@ -42,6 +47,37 @@ class _Report:
     problem: str = ""
 
 
+class _Children:
+    """The child processes of a survey, which end with it when it is interrupted."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._started: list[ChildProcess] = []
+        self._stopped = False
+
+    def start(self, words: Sequence[str], variables: Mapping[str, str]) -> ChildProcess:
+        """Start one.
+
+        Raises
+        ------
+        CancelledError
+            The survey was interrupted.
+        """
+        with self._lock:
+            if self._stopped:
+                raise CancelledError
+            child = ChildProcess(words, variables, keeps_output=True)
+            self._started.append(child)
+        return child
+
+    def stop(self) -> None:
+        """End all, so that nobody waits for them any more."""
+        with self._lock:
+            self._stopped = True
+            for child in self._started:
+                child.kill()
+
+
 def survey() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
     """Try every driver, show those that load to this process's OpenCL loader, and return what was found.
 
@@ -57,8 +93,13 @@ def survey() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
         probes.append(_Probe(("perflex.devices.probe_cuda",), "CUDA", f"CuPy ({cupy_name()})", patience=3.0))
     elif find_library(CUDA_LIBRARY) is not None:
         problems = (f"CUDA devices are not looked for: {cuda_absence()}",)
+    children = _Children()
     with ThreadPoolExecutor(max_workers=max(1, len(probes))) as pool:
-        reports = list(pool.map(_interrogate, probes))
+        try:
+            reports = list(pool.map(partial(_interrogate, children), probes))
+        except BaseException:  # an interrupt, say; the pool waits for its threads, and these for the children
+            children.stop()
+            raise
     # A driver that crashes or hangs while it is listed would do so in this process, too.
     show_to_loader([report.probe.vendor for report in reports if report.devices and report.probe.vendor is not None])
     infos: list[DeviceInfo] = []
@@ -92,11 +133,11 @@ def _info(report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earli
     )
 
 
-def _interrogate(probe: _Probe) -> _Report:
+def _interrogate(children: _Children, probe: _Probe) -> _Report:
     """Run child processes until each device of a driver has a verdict: a crash costs one device only."""
     report = _Report(probe)
     while True:
-        ending, lines = _child(probe, sorted(report.verdicts))
+        ending, lines = _child(children, probe, sorted(report.verdicts))
         # A later child may crash before it lists any; what an earlier one listed holds.
         report.devices = [line["device"] for line in lines if "device" in line] or report.devices
         trying: int | None = None
@@ -119,11 +160,11 @@ def _interrogate(probe: _Probe) -> _Report:
         report.verdicts[trying] = {"reason": f"the probe kernel: {ending}"}
 
 
-def _child(probe: _Probe, tried: list[int]) -> tuple[str, list[dict[str, Any]]]:
+def _child(children: _Children, probe: _Probe, tried: list[int]) -> tuple[str, list[dict[str, Any]]]:
     """Return how a child process ended (empty when well) and the objects it printed."""
     shown = {} if probe.vendor is None else {"OCL_ICD_VENDORS": str(vendor_folder([probe.vendor]))}
     # With -m alone Python looks into the working directory first, where a file could shadow a module; -P prevents it.
-    child = ChildProcess(["-P", "-m", *probe.words, *map(str, tried)], shown, keeps_output=True)
+    child = children.start(["-P", "-m", *probe.words, *map(str, tried)], shown)
     limit_s = _TIME_LIMIT_S * probe.patience
     ended, code = child.wait(limit_s), child.exit_code or 0
     ending = ""

@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perflex.caches import own_cache, tell
 from perflex.devices.nvidia import OPENCL_LIBRARY, find_library
 
 if TYPE_CHECKING:
@@ -141,9 +142,8 @@ def vendor_folder(vendors: Sequence[Vendor]) -> Path:
     """
     content = {f"{index:02d}.icd": f"{vendor.library}\n" for index, vendor in enumerate(vendors)}
     digest = hashlib.sha256(repr(content).encode()).hexdigest()[:16]
-    from platformdirs import user_cache_path
-
-    root = user_cache_path("perflex") / "vendors"
+    tell()
+    root = own_cache() / "vendors"
     try:
         return _published(root, digest, content)
     except OSError:

@@ -16,8 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from platformdirs import user_cache_path
-
+from perflex.caches import own_cache, tell
 from perflex.errors import PerflexWarning
 from perflex.store.connection import DamageError, UnusableError, store_fault
 from perflex.store.file import StoreFile
@@ -143,7 +142,8 @@ def current_store() -> Store | None:
 
 @lru_cache(maxsize=1)
 def _default_path() -> Path:
-    return user_cache_path("perflex") / "store.sqlite"
+    tell()
+    return own_cache() / "store.sqlite"
 
 
 @contextmanager

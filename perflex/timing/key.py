@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from perflex.features.scop.whole_sizes import is_whole
 from perflex.store.records import MeasurementKey
 from perflex.timing.isolation.affinity import affinity_of
 from perflex.timing.launch.plan import plan_launch
@@ -45,7 +46,7 @@ def measurement_key(job: SizedKernel, device: Any, options: TimingOptions) -> Me
         loopy cannot generate the code that is to count.
     """
     # The store keeps sizes as integers; scalars such as 0.5 are among the conditions.
-    whole = {name: int(value) for name, value in job.sizes.items() if int(value) == value}
+    whole = {name: int(value) for name, value in job.sizes.items() if is_whole(value)}
     others = "".join(f" {name}={value}" for name, value in sorted(job.sizes.items()) if name not in whole)
     names = (getattr(device, name, "") for name in ("platform", "vendor", "name"))
     # Trials, precision and seed are no part: they say how many samples are taken and when, not how long one takes.

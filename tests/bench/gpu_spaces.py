@@ -5,7 +5,7 @@
 Every ``<kernel>/<gpu>.csv.gz`` (also .csv, .json, .json.gz) under DIR whose kernel has a description, whatever the GPU.
 N random configurations (different kernels) are measured; then, of the rest:
 
-* geomean_error: exp(mean |log predicted / measured|) - 1;
+* log_error: exp(mean |log predicted / measured|) - 1, which weighs too fast and too slow alike;
 * spearman: rank correlation of predicted and measured;
 * share_to_keep: rank, in the method's order, of the first configuration of the rest within 5 % of the best of the
   rest, as a share of the rest; the order is that of the predicted times, for the hybrid that of both its predictions;
@@ -31,7 +31,7 @@ from perflex import tune
 from perflex.search.described.hybrid import HybridPredictor
 from perflex.search.tuning.described_search import most_promising
 
-FIELDS = [*KEY, "geomean_error", "spearman", "share_to_keep", "best_after_n_plus_10"]
+FIELDS = [*KEY, "log_error", "spearman", "share_to_keep", "best_after_n_plus_10"]
 PREDICTORS = ["analytic", "hybrid", "extra trees", "gradient boosting"]
 METHODS = [*PREDICTORS, "perflex tuner", "random search", *list(STRATEGIES)[:3]]
 NEAR = 1.05
@@ -161,11 +161,7 @@ def summary(out):
     predictors = [name for name in methods if name in PREDICTORS]
     _print_table(
         groups,
-        {
-            f"error, %: {' / '.join(predictors)}": lambda found: _medians(
-                found, predictors, "geomean_error", 100, "{:.1f}"
-            )
-        }
+        {f"error, %: {' / '.join(predictors)}": lambda found: _medians(found, predictors, "log_error", 100, "{:.1f}")}
         | {"Spearman": lambda found: _medians(found, predictors, "spearman", 1, "{:.2f}")}
         | {f"keep, %: {name}": _column(name, "share_to_keep", 100, "{:.2g}") for name in predictors},
     )

@@ -23,7 +23,7 @@ from collections import defaultdict
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +31,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from perflex import find_device, list_devices, using_store
+from perflex.fit.result import geometric_mean_error
 from perflex.store.overview import all_rows
 from perflex.store.samples import MeasurementStore
 from perflex.studies.demo import run_demo
@@ -91,11 +92,10 @@ def errors_of(predicted: Mapping[tuple[str, int], float], measured: Mapping[tupl
         own = [key for key in measured if key[1] == size]
         best = min(own, key=lambda key: predicted[key])
         losses.append(measured[best] / min(measured[key] for key in own) - 1)
-    sizes = [max(abs(error), 1e-6) for error in relative]
+    sizes = [abs(error) for error in relative]
     logarithms = [math.log(predicted[key] / measured[key]) for key in measured]
-    return Errors(
-        geometric_mean(sizes), median(sizes), max(sizes), float(np.sqrt(np.mean(np.square(logarithms)))), max(losses)
-    )
+    rms = float(np.sqrt(np.mean(np.square(logarithms))))
+    return Errors(geometric_mean_error(relative), median(sizes), max(sizes), rms, max(losses))
 
 
 def flop_baseline(result: StudyResult, calibration: Calibration) -> dict[tuple[str, int], float]:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +16,7 @@ import pytest
 from perflex import Promise, load_calibration
 from perflex.__main__ import main
 from perflex.cli.arguments import ArgumentError
-from perflex.cli.prune import read_keep
+from perflex.cli.prune import _pool, read_keep
 
 if TYPE_CHECKING:
     from perflex import Device
@@ -124,3 +129,42 @@ def test_bad_spaces(words: list[str], capfd: pytest.CaptureFixture[str], ending:
     code, _, err = run(capfd, words[0], words[1].removesuffix(":space") + ending, "n=128")
     assert code == 2
     assert message in " ".join(err.split())
+
+
+def test_an_interrupt_does_not_wait_for_workers() -> None:
+    interrupt = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    began = time.monotonic()
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        _sleep_in_a_pool()
+    assert time.monotonic() - began < 10
+
+
+def _sleep_in_a_pool() -> None:
+    with _pool(2) as executor:
+        assert executor is not None
+        executor.submit(time.sleep, 60).result()
+
+
+def test_workers_end_with_a_command_that_is_killed() -> None:
+    script = (
+        "import os, time; from perflex.cli.prune import _pool\n"
+        "with _pool(2) as executor:\n"
+        "    print(executor.submit(os.getpid).result(), flush=True)\n"
+        "    executor.submit(time.sleep, 60).result()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout is not None
+        worker = int(command.stdout.readline())
+        command.kill()
+    end = time.monotonic() + 10
+    while (running := _runs(worker)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not running
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

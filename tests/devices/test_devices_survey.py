@@ -2,19 +2,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import perflex.devices.survey as survey_module
 from perflex.devices.vendors import Vendor, embedded_libraries, find_vendors, show_to_loader, vendor_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -156,6 +156,20 @@ def test_hanging_driver_is_given_up(cache: Path, tmp_path: Path, monkeypatch: py
     assert "no answer within 0.3 s" in rows[0][2]
 
 
+def test_an_interrupted_survey_ends_its_children(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pids = tmp_path / "pids"
+    # A child that is killed while it tries a device is followed by another one, unless the survey is over.
+    fake_child(tmp_path, monkeypatch, f"echo $$ >> {pids}\n{listed('slow')}\necho '{{\"trying\": 0}}'\nexec sleep 60")
+    interrupt = threading.Timer(1.0, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    interrupt.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        surveyed(monkeypatch)
+    assert time.monotonic() - began < 8  # a child may take 20 s
+    (pid,) = pids.read_text().split()
+    assert not Path(f"/proc/{pid}").exists()
+
+
 def test_chatter_of_drivers_is_ignored_and_namesakes_are_counted(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +184,9 @@ def test_chatter_of_drivers_is_ignored_and_namesakes_are_counted(
 def test_library_that_does_not_load_is_named_with_the_linkers_reason(tmp_path: Path, cache: Path) -> None:
     broken = tmp_path / "libbroken.so"
     broken.write_text("not a library")
-    report = survey_module._interrogate(survey_module._opencl_probe(Vendor(str(broken), "test")))
+    report = survey_module._interrogate(
+        survey_module._Children(), survey_module._opencl_probe(Vendor(str(broken), "test"))
+    )
     assert report.devices == []
     assert "libbroken.so" in report.problem
 

@@ -13,10 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from perflex import Calibration, FeatureTable, Model, Promise, Pruning, VariantSpace, prune, rank
+from perflex import (
+    Calibration,
+    FeatureTable,
+    Model,
+    Promise,
+    Pruning,
+    VariantSpace,
+    calibration_names,
+    load_calibration,
+    prune,
+    rank,
+)
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.errors import CalibrationError, PerflexError, PerflexWarning, UnsupportedKernelError
 from perflex.search.pruning.costs import dominating, feature_kind, model_costs
+from perflex.search.pruning.keep import held_out_logs
 from perflex.search.pruning.pruning import _require_positive
 from perflex.search.pruning.report import check_pruning, draw_pruning
 from support.spaces_for_tests import scaled, small_space
@@ -32,7 +44,7 @@ MODEL = Model(
 LAW = {"p_launch": 1e-6, "p_group": 2e-8, "p_mul": 1e-9, "p_load": 1e-11, "p_store": 1e-11}
 
 
-def made(error: float = 0.0, rows: int = 60, model: Model = MODEL) -> Calibration:
+def made(error: float = 0.0, rows: int = 60, model: Model = MODEL, generators: int = 20) -> Calibration:
     """A calibration from invented kernels that obey the law up to errors."""
     chance = np.random.default_rng(0)
     inputs = np.exp(chance.uniform(0, 8, (rows, 5)))
@@ -41,9 +53,9 @@ def made(error: float = 0.0, rows: int = 60, model: Model = MODEL) -> Calibratio
     table = FeatureTable(
         model.output_feature,
         tuple(model.all_features()),
-        tuple(f"k{number % 6}({number})" for number in range(rows)),
+        tuple(f"k{number % generators}({number})" for number in range(rows)),
         np.column_stack([seconds, inputs]),
-        groups=tuple(f"k{number % 6}" for number in range(rows)),
+        groups=tuple(f"k{number % generators}" for number in range(rows)),
     )
     return calibration_from_table(model, table)
 
@@ -136,12 +148,47 @@ def test_a_promise_from_the_calibration_says_what_it_rests_on(pruning: Pruning, 
     threshold = found.decision.threshold_ratio
     assert {v.name for v in found.kept} == {v.name for v in found.variants if v.ratio <= threshold}
     assert 1 <= threshold < 2
-    assert "held-out measurement kernels" in found.decision.explanation
+    assert "(20 generators, each held out with all its kernels)" in found.decision.explanation
+    assert found.decision.promise == Promise(0.05, 0.9)
     assert len(found.kept) < 9
     wider = prune(pruning.candidates, made(0.5), keep=Promise(0.05, 0.9))
     assert wider.decision.threshold_ratio > threshold
-    with pytest.raises(CalibrationError, match="needs 198 measurement kernels"):
+    with pytest.raises(CalibrationError, match=r"needs 198 generators .* the calibration has 20; give"):
         prune(pruning.candidates, calibration, keep=Promise(0.05, 0.99))
+
+
+def misjudged(generators: int, per_generator: int, spread: float) -> Calibration:
+    """A calibration whose generators' kernels err alike: all of one by the same factor."""
+    chance = np.random.default_rng(1)
+    inputs = np.exp(chance.uniform(0, 8, (generators * per_generator, 5)))
+    inputs[:, 0] = 1
+    owners = np.repeat(np.arange(generators), per_generator)
+    seconds = inputs @ np.array(list(LAW.values())) * np.exp(spread * chance.normal(size=generators))[owners]
+    names = tuple(f"g{owner}" for owner in owners)
+    labels = tuple(f"{name}({number})" for number, name in enumerate(names))
+    columns = tuple(MODEL.all_features())
+    table = FeatureTable(MODEL.output_feature, columns, labels, np.column_stack([seconds, inputs]), groups=names)
+    return calibration_from_table(MODEL, table)
+
+
+def test_siblings_are_no_observations_of_their_own(pruning: Pruning) -> None:
+    # A hundred kernels of six generators carry what six do, however many siblings there are.
+    few = misjudged(6, 20, 0.3)
+    with pytest.raises(CalibrationError, match=r"needs 18 generators .* the calibration has 6"):
+        prune(pruning.candidates, few, keep=Promise(0.05, 0.9))
+    ratios = [
+        prune(pruning.candidates, misjudged(20, count, 0.3), keep=Promise(0.05, 0.9)).decision.threshold_ratio
+        for count in (2, 20)
+    ]
+    # Two errors of generators differ by more than 1.5 times in a tenth of the cases: 1.64 * sqrt(2) * 0.3 is log 2.0.
+    assert min(ratios) > 1.5
+
+
+@pytest.mark.parametrize("name", calibration_names())
+def test_shipped_calibrations_carry_no_promise(name: str) -> None:
+    # Each has generators whose kernels alone determine some of its parameters.
+    with pytest.raises(CalibrationError, match=r"no promise .*: \d+ of \d+ generators cannot be held out"):
+        held_out_logs(load_calibration(name))
 
 
 def test_a_promise_from_a_batch(pruning: Pruning, calibration: Calibration) -> None:

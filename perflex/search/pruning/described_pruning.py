@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.fit.result import geometric_mean_error
 from perflex.search.described.hybrid import HybridPredictor, predictor_for
 from perflex.search.pruning.keep import decide
 from perflex.search.pruning.promise import Promise
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
-
-# As far from the best as a promise allows by default.
-_NEAR = 1.05
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -61,24 +59,27 @@ class DescribedPruning(Pruning):
 
     @property
     def errors(self) -> dict[str, float]:
-        """Geometric-mean errors, analytic and with the correction if any, on known times outside the batch."""
+        """Geometric mean of relative errors outside the batch: analytic, and with the correction if there is one."""
         rest, known = self._judging, self.candidates.known
         if not rest.any():
             return {}
         made = {"analytic": self.prediction.analytic.predicted}
         if self.prediction.weights:
             made["with the correction"] = self.prediction.predicted
-        return {
-            name: float(np.expm1(np.mean(np.abs(np.log(times[rest] / known[rest]))))) for name, times in made.items()
-        }
+        return {name: geometric_mean_error(times[rest] / known[rest] - 1) for name, times in made.items()}
+
+    @property
+    def allowed_loss(self) -> float:
+        """How much slower than the best a kept configuration may be, a fraction: a promise's loss, 0.05 without one."""
+        return (self.decision.promise or Promise()).loss
 
     @property
     def keeps_near_best(self) -> bool | None:
-        """Whether a kept configuration is within 5 % of the best known; None if only the batch is known."""
+        """Whether a kept configuration is within `allowed_loss` of the best known; None if only the batch is known."""
         if not self._judging.any():
             return None
         kept, best = self.candidates.known[self.decision.kept], np.nanmin(self.candidates.known)
-        return bool(np.isfinite(kept).any() and np.nanmin(kept) <= _NEAR * best)
+        return bool(np.isfinite(kept).any() and np.nanmin(kept) <= (1 + self.allowed_loss) * best)
 
     @cached_property
     def _dominating(self) -> tuple[list[str], Array]:

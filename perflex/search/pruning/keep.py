@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
 
 Keep = float | int | Promise
+
+# What to do where a calibration carries no promise.
+_INSTEAD = "give measured variants, or keep a number or a share"
 
 
 def decide(
@@ -115,24 +118,29 @@ def number_kept(keep: float, total: int) -> int:
 def _by_calibration(
     predicted: Array, ranked: Indices, promise: Promise, calibration: Calibration | None
 ) -> KeepDecision:
-    """Keep what may be the best if variants are predicted as well as measurement kernels that a fit did not see.
+    """Keep what may be the best if variants are predicted as well as kernels of a generator that a fit did not see.
 
     The best variant has the time ``p exp(e)``, ``p`` its prediction and ``e`` its error, and is faster than that
     predicted fastest by the loss or more, else the promise is kept; so ``p`` exceeds the fastest prediction by no more
-    than the difference of two errors. Its bound is the conformal quantile over pairs of held-out kernels.
+    than the difference of two errors. Kernels of one generator err alike: a fit that saw one of them predicts the
+    others well, and a hundred of them are one observation. So generators are held out, and the bound is the conformal
+    quantile, over pairs of generators, of the largest difference of two errors.
     """
-    logs = held_out_logs(calibration) if calibration is not None else np.empty(0)
-    # All differences are used, but only those of kernels in disjoint pairs are independent observations.
-    pairs = logs.size // 2
+    logs = [] if calibration is None else held_out_logs(calibration)
+    # All pairs are used, but only disjoint ones are independent observations.
+    pairs = len(logs) // 2
     # Split conformal prediction: of n exchangeable errors the ceil((n + 1) c)-th bounds the next with probability c.
     place = math.ceil((pairs + 1) * promise.confidence - 1e-9)
     if place > pairs:
         msg = (
-            f"a confidence of {100 * promise.confidence:.4g} % needs {2 * promise.batch} measurement kernels that can "
-            f"be held out, the calibration has {logs.size}; give measured variants, or keep a number or share"
+            f"a confidence of {100 * promise.confidence:.4g} % needs {2 * promise.batch} generators of measurement "
+            f"kernels that can be held out one by one, the calibration has {len(logs)}; {_INSTEAD}"
         )
         raise CalibrationError(msg)
-    differences = np.abs(logs[:, None] - logs[None, :])[np.triu_indices(logs.size, 1)]
+    differences = [
+        max(one.max() - other.min(), other.max() - one.min(), np.ptp(one), np.ptp(other))
+        for one, other in combinations(logs, 2)
+    ]
     quantile = float(np.quantile(differences, place / pairs, method="higher"))
     ratio = math.exp(quantile) / (1 + promise.loss)
     # What is kept at least: the variant predicted fastest.
@@ -140,15 +148,21 @@ def _by_calibration(
     everything = kept.size == predicted.size and kept.size > 1
     text = (
         f"{kept.size} of {predicted.size}, predicted at most {max(ratio, 1.0):.3g} times the fastest: {promise}, if "
-        "variants are predicted as well as held-out measurement kernels; a measured batch of variants would show it"
+        f"variants are predicted as well as kernels of a generator that the fit did not see ({len(logs)} generators, "
+        "each held out with all its kernels); a measured batch of variants would show it"
     )
-    return KeepDecision(kept, max(ratio, 1.0), place / (pairs + 1), met=not everything, explanation=text)
+    return KeepDecision(
+        kept, max(ratio, 1.0), place / (pairs + 1), met=not everything, explanation=text, promise=promise
+    )
 
 
-def held_out_logs(calibration: Calibration) -> Array:
-    """Return log(measured / predicted) of each measurement kernel, predicted by a fit to other generators' kernels.
+def held_out_logs(calibration: Calibration) -> list[Array]:
+    """Return log(measured / predicted) of each generator's kernels, predicted by a fit to those of all others.
 
-    Where there is only one generator, or a fit without one fails, kernels are held out in five random parts.
+    Raises
+    ------
+    CalibrationError
+        The file keeps no measured values, or the kernels of some generator cannot be predicted by the others.
     """
     from perflex.calibration.diagnosis.held_out import held_out_by_generator
 
@@ -158,11 +172,21 @@ def held_out_logs(calibration: Calibration) -> Array:
         raise CalibrationError(msg)
     start = dict(calibration.params)
     found = held_out_by_generator(calibration.model, table, start=start, loss=calibration.fit.loss)
-    if any(part.reason for part in found):
-        owners = np.random.default_rng(0).permutation(len(table)) % min(5, len(table))
-        parts = replace(table, groups=tuple(f"part {owner}" for owner in owners))
-        found = held_out_by_generator(calibration.model, parts, start=start, loss=calibration.fit.loss)
     # Errors are predicted / measured - 1; a prediction of zero or less has no logarithm.
-    ratios = np.array([1 + error for part in found for error in part.errors])
-    logs: Array = -np.log(ratios[np.isfinite(ratios) & (ratios > 0)])
-    return logs
+    ratios = [np.array([1 + error for error in part.errors]) for part in found]
+    sound = [bool(each.size and np.all(np.isfinite(each) & (each > 0))) for each in ratios]
+    lost = [part for part, fine in zip(found, sound, strict=True) if not fine or part.undetermined]
+    if lost:
+        first = lost[0]
+        why = (
+            f"the others leave {', '.join(first.undetermined)} undetermined"
+            if first.undetermined
+            else first.reason or "a fit to the others predicts times that are not positive"
+        )
+        msg = (
+            f"no promise rests on this calibration: {len(lost)} of {len(found)} generators cannot be held out "
+            f"({first.generator}: {why}), and held-out parts of a generator would be predicted by its other kernels; "
+            f"{_INSTEAD}"
+        )
+        raise CalibrationError(msg, generators=tuple(part.generator for part in lost))
+    return [-np.log(each) for each in ratios]

@@ -98,6 +98,8 @@ class KeepDecision:
         False if nothing but keeping everything would do.
     explanation
         Why, in one line.
+    promise
+        What was asked for, None where it was a number or a share.
     """
 
     kept: Indices = field(repr=False)
@@ -105,6 +107,7 @@ class KeepDecision:
     achieved_confidence: float
     met: bool
     explanation: str
+    promise: Promise | None = None
 
 
 def keep_by_promise(
@@ -153,7 +156,7 @@ def keep_by_promise(
     ranked = np.argsort(times, kind="stable")
     if index.size < wanted.batch:
         need = f"{wanted.batch} measured variants are needed for a confidence of {100 * wanted.confidence:.4g} %"
-        return _everything(ranked, everywhere, all_seconds, f"{need}, there are {index.size}")
+        return _everything(ranked, everywhere, all_seconds, f"{need}, there are {index.size}", wanted)
     unseen = times[index] if predicted_of_measured is None else _times(predicted_of_measured, "predicted_of_measured")
     if unseen.shape != seconds.shape:
         msg = f"there are {seconds.size} measured times and {unseen.size} predictions of them; give one for each"
@@ -213,21 +216,21 @@ def _decide(
     kept = ranked[kept_flags[ranked]]
     if everything:
         cause = f"the model misjudges fast variants by up to {ratio:.3g} times, so that none can be dropped unmeasured"
-        return KeepDecision(kept, math.inf, 1.0, met=False, explanation=cause)
+        return KeepDecision(kept, math.inf, 1.0, met=False, explanation=cause, promise=promise)
     text = (
         f"{kept.size} of {known.size} hold a variant {promise}: a variant predicted slower than {ratio:.3g} times the "
         f"fastest of {index.size} measured is not the best"
     )
     count = promise.batch
-    return KeepDecision(kept, ratio, count / (count + 1), met=True, explanation=text)
+    return KeepDecision(kept, ratio, count / (count + 1), met=True, explanation=text, promise=promise)
 
 
-def _everything(ranked: Indices, index: Indices, seconds: Array, cause: str) -> KeepDecision:
+def _everything(ranked: Indices, index: Indices, seconds: Array, cause: str, promise: Promise) -> KeepDecision:
     slower = np.delete(index, np.argmin(seconds)) if index.size else index
     kept = ranked[~np.isin(ranked, slower)]
     met = bool(index.size and index.size == ranked.size)
     text = "all variants are measured" if met else f"nothing is dropped unmeasured: {cause}"
-    return KeepDecision(kept, math.inf, 1.0, met=met, explanation=text)
+    return KeepDecision(kept, math.inf, 1.0, met=met, explanation=text, promise=promise)
 
 
 def _times(values: ArrayLike, name: str) -> Array:

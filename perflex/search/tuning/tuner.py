@@ -250,7 +250,8 @@ class Tuner:
         if self.wanted is None:
             return None
         if self._count == 1 and self.best is not None:
-            return KeepDecision(np.array([0]), math.inf, 1.0, met=True, explanation="1 of 1: there is no other variant")
+            only = "1 of 1: there is no other variant"
+            return KeepDecision(np.array([0]), math.inf, 1.0, met=True, explanation=only, promise=self.wanted)
         if not self._learned():
             return None
         if self._decision is None:

@@ -62,8 +62,8 @@ class WorkerProcess:
         return self._result((what, number, argument), limit_s)
 
     def end(self) -> None:
-        """End the process, which is idle and so is given the time to end by itself."""
-        self._child.end(at_once=False)
+        """End the process: one that is idle is given the time to end by itself, one that still starts is not."""
+        self._child.end(at_once=not self._ready)
 
     def _start(self) -> None:
         """Have the process open the device; it has been starting since this object was made."""

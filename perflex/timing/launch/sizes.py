@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import MeasurementError, MissingSizeError
+from perflex.features.scop.whole_sizes import require_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +61,7 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
     Raises
     ------
     MissingSizeError
-        Size parameters have no value; names all of them.
+        Size parameters have no value, or one that is no whole number.
     MeasurementError
         The sizes violate the kernel's assumptions, do not fit its arguments, leave nothing to launch, or make an array
         larger than subscripts reach.
@@ -69,7 +70,8 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
     if missing:
         msg = f"{label}: no value for size parameter {', '.join(missing)}; given: {dict(sizes) or 'none'}"
         raise MissingSizeError(msg, kernel=label, parameters=tuple(missing))
-    values = {name: int(value) for name, value in sizes.items()}
+    require_whole(sizes, plan.parameters, label)
+    values = {name: int(sizes[name]) for name in plan.parameters}
     _check_assumptions(plan, values, label)
     grids = tuple(
         _grid(program.groups, program.work_group, values, f"{label}: {program.name}") for program in plan.programs

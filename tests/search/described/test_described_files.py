@@ -277,12 +277,28 @@ def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
     promised = prune(measured, measured=measured.sample(60), keep=Promise(0.05, 0.9))
     assert promised.decision.met
     assert promised.keeps_near_best
+    assert (by_number.allowed_loss, promised.allowed_loss) == (0.05, 0.05)
+    rest = ~by_number.batch
+    sizes = np.abs(by_number.prediction.analytic.predicted[rest] / measured.known[rest] - 1)
+    assert by_number.errors["analytic"] == pytest.approx(np.exp(np.log(sizes).mean()))
     assert len(promised.kept) < 200
     by_number.to_csv(tmp_path / "kept.csv")
     with (tmp_path / "kept.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert (len(rows), sum(row["kept"] == "1" for row in rows)) == (400, 12)
     assert sum(row["batch"] == "1" for row in rows) == 60
+
+
+@pytest.mark.parametrize(("loss", "near"), [(0.0, False), (0.05, False), (0.2, True), (0.5, True)])
+def test_a_promise_is_judged_by_its_own_loss(measured, loss, near):
+    found = analytic(measured, measured=measured.sample(60), keep=Promise(loss, 0.9))
+    assert found.allowed_loss == loss
+    # Only the configuration that is 10 % slower than the best known is kept, say.
+    best = np.nanmin(measured.known)
+    place = int(np.argmin(np.abs(measured.known - 1.1 * best)))
+    assert 1.05 < measured.known[place] / best < 1.2
+    kept = replace(found, decision=replace(found.decision, kept=np.array([place])))
+    assert kept.keeps_near_best == near
 
 
 def test_pruning_of_all_that_the_description_allows(measured):

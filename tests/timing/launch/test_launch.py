@@ -144,6 +144,17 @@ def test_arrays_with_gaps_have_room_for_their_last_element() -> None:
     assert lengths == {"a": 1 + 9 * 3 + 3 * 50, "b": 40}
 
 
+@pytest.mark.parametrize("wrong", [16.5, float("nan"), float("inf"), "16", None, True, 2**63])
+def test_sizes_are_whole_numbers(wrong: Any) -> None:
+    plan = plan_launch(vector("b[i] = x*a[i]", a=np.float32, b=np.float32, x=np.float32))
+    with pytest.raises(MissingSizeError, match=r"size n must be a whole number below 2\*\*63"):
+        size_launch(plan, {"n": wrong, "x": 0.5}, "vector")
+    # Neither scalars nor what the kernel does not have are sizes.
+    whole = size_launch(plan, {"n": 64.0, "x": 0.5, "other": wrong}, "vector")
+    assert whole == size_launch(plan, {"n": 64, "x": 0.5}, "vector")
+    assert whole.scalars["x"] == 0.5
+
+
 def test_missing_sizes_are_all_named(backend: OpenCLBackend) -> None:
     kernel = vector("b[i] = a[i] + m", a=np.float32, b=np.float32, m=np.int32)
     with pytest.raises(MissingSizeError, match=r"size parameter m, n; given: \{'k': 3\}") as caught:

@@ -1,0 +1,212 @@
+"""Caches of other packages: where they go when home is no place for them, and entries that cannot be read."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from platformdirs import user_cache_path
+
+import perflex.caches as caches_module
+from perflex.caches import own_cache
+
+KERNEL = Path(__file__).parents[1] / "examples" / "matmul.py"
+# Kernels are described, and a child process offers devices.
+USE = """
+from perflex.features import extract_scop
+from perflex import list_devices
+import importlib.util
+found = importlib.util.spec_from_file_location("matmul", {kernel!r})
+module = importlib.util.module_from_spec(found)
+found.loader.exec_module(module)
+scop = extract_scop(module.naive())
+problems = [info.reason for info in list_devices() if not info.usable]
+print(len(list_devices()), problems, flush=True)
+"""
+FIRST = {
+    "perflex": "import perflex, loopy",
+    "uipick": "import uipick, loopy",
+    "pyopencl": "import pyopencl, perflex",
+    "a submodule": "from perflex.errors import PerflexError",
+}
+MOVED = ("HOME", "XDG_CACHE_HOME", "PERFLEX_OWN_CACHE", "POCL_CACHE_DIR", "PERFLEX_STORE", "CUPY_CACHE_DIR")
+
+
+def environment(temporary: Path, **given: str) -> dict[str, str]:
+    temporary.mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if name not in (*MOVED, "MPLCONFIGDIR")}
+    return kept | {"TMPDIR": str(temporary)} | given
+
+
+def run(script: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-c", script]
+    return subprocess.run(words, env=variables, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.fixture
+def below_a_file(tmp_path: Path) -> Path:
+    # Root may write anywhere, but not below a file.
+    file = tmp_path / "file"
+    file.write_text("")
+    return file / "home"
+
+
+@pytest.fixture(scope="module")
+def with_home(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the script prints where all is well."""
+    home = tmp_path_factory.mktemp("home")
+    done = run(USE.format(kernel=str(KERNEL)), environment(home / "temporary", HOME=str(home)))
+    assert "PerflexWarning" not in done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
+def test_kernels_and_devices_without_a_home(first: str, with_home: str, below_a_file: Path, tmp_path: Path) -> None:
+    script = f"{first}\n{USE.format(kernel=str(KERNEL))}"
+    without = run(script, environment(tmp_path / "temporary", HOME=str(below_a_file)))
+    assert without.returncode == 0, without.stderr
+    # The same devices work, in child processes.
+    assert without.stdout == with_home
+    warned = [line for line in without.stderr.splitlines() if "PerflexWarning" in line]
+    assert len(warned) == 1
+    assert f"the home folder {below_a_file} does not exist; caches of loopy, pyopencl and PoCL" in warned[0]
+    assert "set HOME or XDG_CACHE_HOME to a folder that can be written" in warned[0]
+
+
+HOMES = {
+    "missing": lambda path: {"HOME": str(path / "missing")},
+    "a file": lambda path: {"HOME": str(path / "file")},
+    "cache below a file": lambda path: {"HOME": str(path), "XDG_CACHE_HOME": str(path / "file" / "cache")},
+    "cache below /proc": lambda path: {"HOME": str(path), "XDG_CACHE_HOME": "/proc/none/cache"},
+    "loopy's a file": lambda path: {"HOME": str(path), "XDG_CACHE_HOME": str(path / "broken")},
+    "relative": lambda _: {"HOME": "~"},
+}
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_a_command_without_a_cache_warns_once_and_leaves_nothing_there(home: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "pytools").write_text("")
+    variables = environment(tmp_path / "temporary", **HOMES[home](tmp_path))
+    words = [sys.executable, "-m", "perflex", "features", f"{KERNEL}:naive", "n=256"]
+    done = subprocess.run(words, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "f_mem_footprint_array:a" in done.stdout
+    assert done.stderr.count("warning: ") == 1
+    assert not (tmp_path / "missing").exists()
+    assert not (tmp_path / "~").exists()
+    # It has a place, which is found again, and is nobody else's.
+    (place,) = (tmp_path / "temporary").glob("perflex-*")
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert list((place / "xdg_cache_home" / "pytools").glob("*.sqlite"))
+    # The store stays where it can.
+    moved = home != "loopy's a file"
+    assert (place / "perflex_own_cache" / "store.sqlite").exists() == moved
+    assert (tmp_path / "broken" / "perflex" / "store.sqlite").exists() != moved
+
+
+def test_a_folder_that_others_may_write_is_not_used(below_a_file: Path, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    (temporary / f"perflex-{os.geteuid()}").mkdir(parents=True)
+    (temporary / f"perflex-{os.geteuid()}").chmod(0o777)
+    script = "import os, perflex; print(os.environ['XDG_CACHE_HOME'])"
+    done = run(script, environment(temporary, HOME=str(below_a_file)))
+    place = Path(done.stdout.strip()).parent
+    assert place.parent == temporary
+    assert place.name != f"perflex-{os.geteuid()}"
+    assert not place.exists()  # it ends with the process
+
+
+def test_without_any_folder_there_is_one_error(below_a_file: Path, tmp_path: Path) -> None:
+    script = """
+import tempfile
+def nowhere(): raise FileNotFoundError(2, "No usable temporary directory")
+tempfile.gettempdir = nowhere
+import perflex
+try:
+    from perflex.features import extract_scop
+except perflex.PerflexError as error:
+    print(error)
+"""
+    done = run(script, environment(tmp_path, HOME=str(below_a_file)))
+    assert done.returncode == 0, done.stderr
+    assert "and no temporary folder either; set XDG_CACHE_HOME to a folder of yours" in done.stdout
+
+
+def test_own_files_are_where_platformdirs_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PERFLEX_OWN_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert caches_module._cache_home() / "perflex" == user_cache_path("perflex") == own_cache()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert caches_module._cache_home() / "perflex" == user_cache_path("perflex") == own_cache()
+
+
+LAUNCH = """
+import sys
+sys.path.insert(0, {tests!r})
+import loopy as lp, numpy as np
+from perflex.features import extract_scop
+from perflex.timing.launch.plan import plan_launch
+kernel = lp.make_kernel("{{[i]: 0<=i<n}}", "b[i] = 2*a[i]", assumptions="n>=1", lang_version=(2018, 2))
+kernel = lp.add_dtypes(kernel, {{"a": np.float32}})
+kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
+extract_scop(kernel)
+print(plan_launch(kernel, {api!r}).source)
+"""
+
+
+def stale(how: str) -> bytes:
+    """What stands in an entry that cannot be read any more."""
+    if how == "module":
+        return b"cperflex.a_module_of_the_past\nSomething\n."
+    if how == "class":
+        return b"cperflex.errors\nSomethingOfThePast\n."
+    return pickle.dumps(list(range(100)))[:-20] if how == "cut" else b"\x80\x05"
+
+
+CASES = [("opencl", "module"), ("cuda", "module"), ("cuda", "class"), ("opencl", "cut"), ("opencl", "empty")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("api", "how"), CASES)
+def test_stale_entries_are_made_again(api: str, how: str, tmp_path: Path) -> None:
+    variables = environment(tmp_path / "temporary", HOME=str(tmp_path), PERFLEX_STORE="off")
+    script = LAUNCH.format(tests=str(Path(__file__).parent), api=api)
+    fresh = run(script, variables)
+    assert fresh.returncode == 0, fresh.stderr
+    files = list((tmp_path / ".cache" / "pytools").glob("*.sqlite"))
+    entries = 0
+    for file in files:
+        with sqlite3.connect(file) as connection:
+            entries += connection.execute("UPDATE dict SET key_value = ?", (stale(how),)).rowcount
+        connection.close()
+    assert entries >= 3  # what was preprocessed, scheduled and generated
+    again = run(script, variables)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == fresh.stdout
+    # They were written anew.
+    left = 0
+    for file in files:
+        with sqlite3.connect(file) as connection:
+            left += connection.execute("SELECT count(*) FROM dict WHERE key_value = ?", (stale(how),)).fetchone()[0]
+        connection.close()
+    assert left == 0
+
+
+@pytest.mark.slow
+def test_a_cache_that_takes_nothing_is_done_without(tmp_path: Path) -> None:
+    variables = environment(tmp_path / "temporary", HOME=str(tmp_path), PERFLEX_STORE="off")
+    script = LAUNCH.format(tests=str(Path(__file__).parent), api="opencl")
+    full = (
+        "from pytools.persistent_dict import WriteOncePersistentDict as D\nimport sqlite3\n"
+        "def full(*_, **__): raise sqlite3.OperationalError('database or disk is full')\nD.store = full\n"
+    )
+    assert run(full + script, variables).stdout == run(script, variables).stdout != ""
