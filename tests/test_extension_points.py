@@ -150,6 +150,7 @@ class SimulatedKernel:
         return (self.seconds,) * launches
 
 
+@pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_a_device_of_ones_own_is_calibrated() -> None:
     device: CustomDevice = Simulator()
     model = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_madd * f_op_float32_madd")

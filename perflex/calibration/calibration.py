@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.calibration_file import FORMAT, calibration_content, read_calibration_parts
+from perflex.calibration.doubts import kernel_doubts, range_doubts, warn_of_prediction
 from perflex.calibration.interval import interval_at
 from perflex.calibration.record import CalibrationRecord
 from perflex.features.values import target_of
@@ -45,6 +46,12 @@ class Calibration(CalibrationRecord):
         float
             In the output feature's unit: seconds for a wall time.
 
+        Warns
+        -----
+        PerflexWarning
+            The calibration has no measurement kernels like it, or there is another reason not to rely on the
+            prediction (`doubts`).
+
         Raises
         ------
         MissingSizeError
@@ -55,7 +62,9 @@ class Calibration(CalibrationRecord):
             A feature needs a machine that is not known, or lacks a fact of it.
         """
         values = self.feature_values(kernel, sizes, machine=machine)
-        return self.model.evaluate(self.fit, values)
+        predicted = self.model.evaluate(self.fit, values)
+        warn_of_prediction(self.doubts(kernel, sizes, values, machine=machine))
+        return predicted
 
     def predict_interval(
         self,
@@ -68,9 +77,9 @@ class Calibration(CalibrationRecord):
         """Predict the output feature of a kernel, and where a measurement of it would lie.
 
         The interval holds what is not known of the parameters (their covariance, carried through the model's
-        derivatives: the delta method) and the residuals of the measurement kernels, which stand for what the
-        model leaves out and for noise. It is right for kernels that the model describes as well as it does
-        the measurement kernels.
+        derivatives: the delta method), the noise of measurement kernels with similar times, and what kernels of a
+        generator are predicted worse by when it is not among those fitted: the kernel is taken for one of another
+        generator. It is wider outside of the range of the measurement kernels, and says so (``doubts``).
 
         Parameters
         ----------
@@ -88,6 +97,11 @@ class Calibration(CalibrationRecord):
         PredictionInterval
             ``predicted``, ``low`` and ``high`` in the output feature's unit: seconds for a wall time.
 
+        Warns
+        -----
+        PerflexWarning
+            As `predict`.
+
         Raises
         ------
         CalibrationError
@@ -101,7 +115,27 @@ class Calibration(CalibrationRecord):
             A feature needs a machine that is not known, or lacks a fact of it.
         """
         values = self.feature_values(kernel, sizes, machine=machine)
-        return interval_at(self, values, confidence)
+        found = interval_at(self, values, confidence).doubted(*kernel_doubts(kernel, sizes, self.target(machine)))
+        warn_of_prediction(found.doubts)
+        return found
+
+    def doubts(
+        self,
+        kernel: Any,
+        sizes: Mapping[str, Any],
+        values: Mapping[str, Any] | None = None,
+        *,
+        machine: str | Path | Machine | None = None,
+    ) -> tuple[str, ...]:
+        """Return reasons not to rely on a prediction, as short texts; none where there are none.
+
+        That the calibration has no measurement kernels like it, and what `perflex.calibration.doubts.KERNEL_CHECKS`
+        find. Arguments and errors as `predict`; `values` are its feature values, if they are known.
+        """
+        if values is None:
+            values = self.feature_values(kernel, sizes, machine=machine)
+        found = (*range_doubts(self, values), *kernel_doubts(kernel, sizes, self.target(machine)))
+        return tuple(dict.fromkeys(found))
 
     def feature_values(
         self, kernel: Any, sizes: Mapping[str, Any], *, machine: str | Path | Machine | None = None

@@ -48,6 +48,9 @@ class _Parameter(Fields, frozen=True, omit_defaults=True):
     at_bound: bool
     determined: bool
     rate: _Quantity[Finite, str] | None = None
+    # The 95 % confidence interval in the same unit; files of earlier versions have none.
+    low: Finite | None = None
+    high: Finite | None = None
 
 
 class _Status(Fields, frozen=True):
@@ -75,6 +78,8 @@ class _Fit(Fields, frozen=True, kw_only=True, omit_defaults=True):
     condition_number: _Quantity[float, Literal["1"]]
     degrees_of_freedom: int
     undetermined: tuple[str, ...]
+    # Files of earlier versions have none.
+    collinear: tuple[str, ...] = ()
     status: _Status
     covariance: _Covariance
 
@@ -133,7 +138,9 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
         model=_ModelText(model.output_feature, model.expression),
         options=_scalars(calibration.options),
         noise_floor=None if floor is None else _Quantity(float(floor), "1"),
-        parameters={parameter.name: _parameter(parameter) for parameter in fit.parameters},
+        parameters={
+            parameter.name: _parameter(parameter, fit.interval(parameter.name)) for parameter in fit.parameters
+        },
         fit=_Fit(
             residual_norm=_Quantity(float(fit.residual_norm), _residual_unit(fit.scaled, model)),
             scaled_by_output=fit.scaled,
@@ -145,6 +152,7 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
             condition_number=_Quantity(float(fit.condition_number), "1"),
             degrees_of_freedom=fit.degrees_of_freedom,
             undetermined=tuple(fit.undetermined),
+            collinear=tuple(fit.collinear),
             status=_Status(*astuple(fit.status)),
             covariance=_Covariance("product of the two parameters' units", fit.covariance.tolist()),
         ),
@@ -167,7 +175,8 @@ def _scalar(value: Any) -> Any:
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
-def _parameter(estimate: ParameterEstimate) -> _Parameter:
+def _parameter(estimate: ParameterEstimate, interval: tuple[float, float]) -> _Parameter:
+    low, high = interval
     return _Parameter(
         estimate.value,
         estimate.unit,
@@ -177,6 +186,8 @@ def _parameter(estimate: ParameterEstimate) -> _Parameter:
         estimate.at_bound,
         estimate.determined,
         None if estimate.rate is None else _Quantity(float(estimate.rate), estimate.rate_unit),
+        low if math.isfinite(low) else None,
+        high if math.isfinite(high) else None,
     )
 
 
@@ -286,6 +297,12 @@ def _read_fit(top: Section, file: _CalibrationFile, model: Model) -> FitResult:
         fit.loss,
         None if fit.loss_scale is None else fit.loss_scale.value,
         None if fit.robust_deviation is None else fit.robust_deviation.value,
+        collinear=fit.collinear,
+        kept_intervals={
+            name: (entry.low, entry.high)
+            for name, entry in file.parameters.items()
+            if entry.low is not None and entry.high is not None
+        },
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.uncertainty import predictive_covariance, residual_deviation, student_quantile
+from perflex.calibration.generator_term import log_reach
+from perflex.calibration.uncertainty import student_quantile
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex.calibration.generator_term import GeneratorTerm
+    from perflex.calibration.prediction_variance import Variances
     from perflex.calibration.record import CalibrationRecord
 
     Array = NDArray[np.float64]
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 # A parameter matters if doubling it changes the prediction by more than this share.
 _MATTERS = 1e-3
+_ROUNDS = 25
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,15 @@ class PredictionInterval:
     standard_error
         Of the prediction, from the parameters' uncertainty alone; same unit.
     residual_deviation
-        Of a measurement about the model, from the measurement kernels' residuals; same unit.
+        Of a measurement about the model: noise, and what the model leaves out; same unit.
     degrees_of_freedom
-        Of Student's t distribution: measurement kernels to spare.
+        Of Student's t distribution: measurement kernels to spare; fewer, and not whole, where the spread between few
+        generators matters.
+    extrapolated
+        Whether the measurement kernels have nothing like it; the interval is wider then.
+    doubts
+        Reasons not to rely on the prediction, as short texts: what is extrapolated, and what else is known against
+        it. For arrays those of all sizes together.
     """
 
     predicted: float | NDArray[np.float64]
@@ -48,7 +58,13 @@ class PredictionInterval:
     confidence: float
     standard_error: float | NDArray[np.float64]
     residual_deviation: float | NDArray[np.float64]
-    degrees_of_freedom: int
+    degrees_of_freedom: float | NDArray[np.float64]
+    extrapolated: bool | NDArray[np.bool_] = False
+    doubts: tuple[str, ...] = ()
+
+    def doubted(self, *doubts: str) -> PredictionInterval:
+        """Return the same with further doubts, each once."""
+        return replace(self, doubts=tuple(dict.fromkeys((*self.doubts, *doubts))))
 
 
 def interval_at(
@@ -56,13 +72,18 @@ def interval_at(
 ) -> PredictionInterval:
     """Return the prediction interval at given feature values.
 
-    With the derivatives g of the prediction f by the parameters, their covariance C and the residuals' standard
-    deviation s, a measurement lies in ``f +- t * sqrt(g' C g + s**2)`` (delta method; t is the quantile of
-    Student's distribution). A fit of relative errors has relative residuals, ``s * f``; the interval is then
-    taken of the logarithm, ``f * exp(+- t * sqrt(...) / f)``, so that no time in it is negative.
+    With the derivatives g of the prediction f by the parameters and their covariance C, a measurement lies in
+    ``f +- t * sqrt(g' C g + s**2)`` (delta method; t is the quantile of Student's distribution). A fit of relative
+    errors has relative residuals; the interval is then taken of the logarithm, so that no time in it is negative.
+
+    The deviation s has three parts. That of residuals at this time (`perflex.fit.noise`): the noise of a kernel that
+    was not measured is taken for that of measurement kernels with similar times. What kernels of another generator are
+    off by (`perflex.calibration.generator_term`), in C, too. And beyond the largest measurement kernels what errors
+    grow by with the time.
 
     A parameter at its bound is known to be small, not to be zero: it counts with the mean square that the
-    measurements leave it above zero. (Where a file keeps no measured values, it counts as zero.)
+    measurements leave it above zero. (Where a file keeps no measured values, it counts as zero, residuals are taken to
+    be equally large everywhere, and nothing is known of generators and ranges.)
 
     Parameters
     ----------
@@ -84,47 +105,104 @@ def interval_at(
     if not 0 < confidence < 1:
         msg = f"the confidence must lie between 0 and 1, not {confidence!r}"
         raise ValueError(msg)
-    fit, model = calibration.fit, calibration.model
-    predicted = np.asarray(model.evaluate(fit, values))
-    gradient = _gradient(calibration, values, predicted)
-    _require_determined(calibration, gradient, predicted.ravel())
-    deviation = residual_deviation(fit)
-    variance = np.einsum("ri,ij,rj->r", gradient, predictive_covariance(calibration), gradient)
-    # Rounding may leave a quadratic form that vanishes slightly below zero.
-    error = np.sqrt(np.maximum(variance, 0.0)).reshape(predicted.shape)
-    scatter = deviation * np.abs(predicted) if fit.scaled else np.full(predicted.shape, deviation)
-    # The two are independent: one is of the parameters, the other of the kernel that is predicted.
+    fit, term = calibration.fit, calibration.generator_term
+    shape = np.shape(calibration.model.evaluate(fit, values))
+    variances, gradient = calibration.prediction_variance.at(values)
+    predicted = variances.predicted
+    _require_determined(calibration, gradient, predicted)
+    place = calibration.place_of(values)
+    growth = np.zeros_like(predicted) if place is None else place.growth
+    spread = _Spread(variances, term, fit.degrees_of_freedom, growth, relative=fit.scaled)
+    middle = spread.at(predicted)
     # Two-sided: half of the remaining risk lies beyond either limit.
-    reach = student_quantile((1 + confidence) / 2, fit.degrees_of_freedom) * np.hypot(error, scatter)
+    probability = (1 + confidence) / 2
+    reach = student_quantile(probability, middle.freedom) * np.hypot(middle.of_parameters, middle.scatter)
     low, high = predicted - reach, predicted + reach
     if fit.scaled:
         positive = predicted > 0
-        with np.errstate(all="ignore"):
-            factor = np.exp(np.where(positive, reach / predicted, 0.0))
-        low, high = np.where(positive, predicted / factor, low), np.where(positive, predicted * factor, high)
+        factor = np.exp(spread.log_reaches(probability))
+        low, high = np.where(positive, predicted / factor[0], low), np.where(positive, predicted * factor[1], high)
+    own = fit.degrees_of_freedom
     return PredictionInterval(
-        _plain(predicted),
-        _plain(low),
-        _plain(high),
+        _plain(predicted.reshape(shape)),
+        _plain(low.reshape(shape)),
+        _plain(high.reshape(shape)),
         confidence,
-        _plain(error),
-        _plain(scatter),
-        fit.degrees_of_freedom,
+        _plain(middle.of_parameters.reshape(shape)),
+        _plain(middle.scatter.reshape(shape)),
+        own if (middle.freedom == own).all() else _plain(middle.freedom.reshape(shape)),
+        extrapolated=False if place is None else _flags(place.outside.reshape(shape)),
+        doubts=() if place is None else place.doubts,
     )
 
 
-def _gradient(calibration: CalibrationRecord, values: Mapping[str, Any], predicted: Array) -> Array:
-    """Return the derivatives of the predictions by the parameters, shape ``(rows, n)``."""
-    model = calibration.model
-    flat = {
-        name: np.broadcast_to(np.asarray(values[name], dtype=np.float64), predicted.shape).ravel()
-        for name in model.input_features()
-    }
-    gradient = model.compiled.derivatives({**flat, **calibration.fit}, predicted.size)
-    if not np.isfinite(gradient).all():
-        msg = f"the model {model.expression!r} has no finite derivatives for these values, so there is no interval"
-        raise CalibrationError(msg, model=model)
-    return gradient
+@dataclass(frozen=True, eq=False)
+class _Deviations:
+    """Standard deviations in the output's unit, and the degrees of freedom of both together, shape ``(r,)`` each."""
+
+    of_parameters: Array
+    scatter: Array
+    freedom: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Spread:
+    """How far measurements lie from predictions, as a function of the time that is measured."""
+
+    variances: Variances
+    term: GeneratorTerm
+    freedom: int
+    growth: Array
+    relative: bool
+
+    def at(self, output: Array) -> _Deviations:
+        """Return the standard deviations of measurements of the size `output`."""
+        predicted, ratio = self.variances.predicted, self.term.ratio
+        size = np.abs(predicted) if self.relative else np.ones_like(predicted)
+        noise = (self.variances.noise.deviation(output) * size) ** 2
+        trend = (self.term.trend * self.growth * size) ** 2
+        own = self.variances.of_parameters() + noise
+        of_parameters = self.variances.of_parameters(ratio)
+        # The parts are independent: of the parameters, and of the kernel that is predicted.
+        shared = np.maximum(of_parameters + noise * (1.0 + ratio) - own, 0.0)
+        freedom = _freedom((own, self.freedom), (shared, self.term.generators), (trend, self.term.trends))
+        return _Deviations(np.sqrt(of_parameters), np.sqrt(noise * (1.0 + ratio) + trend), freedom)
+
+    def log_reaches(self, probability: float) -> Array:
+        """Return the logarithms of the factors to both limits, shape ``(2, r)``; zero for predictions not above zero.
+
+        A time is inside if it lies off by no more than the deviations expected of a measurement of that time: short
+        ones are noisy, however long the prediction. So each limit is where that reach ends, found by iteration.
+        """
+        predicted = self.variances.predicted
+        positive = predicted > 0
+        unit = np.where(positive, predicted, 1.0)
+
+        def reach(output: Array) -> Array:
+            found = self.at(output)
+            deviations = student_quantile(probability, found.freedom)
+            return np.where(positive, log_reach(deviations, found.of_parameters / unit, found.scatter / unit), 0.0)
+
+        start = reach(predicted)
+        ends = np.array([start, start])
+        if self.variances.noise.kind == "constant":
+            return ends
+        for _ in range(_ROUNDS):
+            # Half steps: the longer a time, the less its noise, so that whole ones would swing.
+            ends = (ends + [reach(predicted * np.exp(sign * end)) for sign, end in zip((-1, 1), ends, strict=True)]) / 2
+        return ends
+
+
+def _freedom(*parts: tuple[Array, int]) -> Array:
+    """Return the degrees of freedom of a sum of variances, each with its own (Satterthwaite, Biometrics 2, 110, 1946).
+
+    A part without any is zero.
+    """
+    total = np.sum([variance for variance, _ in parts], axis=0)
+    weight = np.sum([variance**2 / freedom for variance, freedom in parts if freedom], axis=0)
+    found: Array = np.divide(total**2, weight, out=np.full_like(total, parts[0][1]), where=weight > 0)
+    # One part alone has its own, to the last digit.
+    return np.where(np.isclose(found, parts[0][1], rtol=1e-12), parts[0][1], found)
 
 
 def _require_determined(calibration: CalibrationRecord, gradient: Array, predicted: Array) -> None:
@@ -143,3 +221,7 @@ def _require_determined(calibration: CalibrationRecord, gradient: Array, predict
 
 def _plain(values: Array) -> Values:
     return float(values) if values.shape == () else values
+
+
+def _flags(values: NDArray[np.bool_]) -> bool | NDArray[np.bool_]:
+    return bool(values) if values.shape == () else values

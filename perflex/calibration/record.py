@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from perflex.timing.results import TimingSummary
@@ -10,6 +11,9 @@ from perflex.timing.results import TimingSummary
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex.calibration.calibrated_range import CalibratedRange, Extrapolation
+    from perflex.calibration.generator_term import GeneratorTerm
+    from perflex.calibration.prediction_variance import PredictionVariance
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
@@ -73,6 +77,37 @@ class CalibrationRecord:
             known.setdefault("stray_samples", self.options["outliers_excluded"])
         # Calibrations within a budget keep some of it: their batches have no drift and no precision in common.
         return TimingSummary(**known) if "kernels_precise" in known else None
+
+    @cached_property
+    def generator_term(self) -> GeneratorTerm:
+        """What predictions of generators by the others say of the model: a refit for each generator, once."""
+        from perflex.calibration.generator_term import generator_term
+
+        return generator_term(self.model, self.fit, self.table)
+
+    @cached_property
+    def prediction_variance(self) -> PredictionVariance:
+        """The variance of predictions; a `CalibrationError` without measurement kernels to spare."""
+        from perflex.calibration.held_out import generators_of
+        from perflex.calibration.prediction_variance import PredictionVariance
+
+        return PredictionVariance(self.model, self.fit, self.table, generators_of(self.fit.kernels, self.table))
+
+    @cached_property
+    def _range(self) -> CalibratedRange | None:
+        from perflex.calibration.calibrated_range import CalibratedRange
+
+        return None if self.table is None else CalibratedRange(self.model, self.fit, self.table)
+
+    def place_of(self, values: Mapping[str, Any]) -> Extrapolation | None:
+        """Return where predictions lie, seen from the measurement kernels; None where these are not known.
+
+        Parameters
+        ----------
+        values
+            A number or array per input feature; arrays are taken as flat.
+        """
+        return None if self._range is None else self._range.of(values)
 
     @property
     def sub_group_size(self) -> int:

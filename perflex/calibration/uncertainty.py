@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.calibration.record import CalibrationRecord
     from perflex.expression.model import Model
     from perflex.fit.problem import Problem
     from perflex.fit.result import FitResult
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
 _INDISTINGUISHABLE = 1e-7
 # Beyond this many deviations the tail's moment is its asymptote; the closed form would cancel.
 _FAR = 30.0
+# Deviations beyond which a normal distribution holds nothing; a limit nearer than that is integrated up to.
+_BEYOND_TAIL = 9.0
+_NODES = 500
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,19 @@ class FreedParameter:
     direction
         Change of all parameters per unit of its own, the fit staying at its minimum; shape ``(n,)``.
     mean_square
-        Mean of its square, given that it is at or above zero (a normal distribution cut off there).
+        Mean of its square, given that it lies between zero and the limit (a normal distribution cut off there).
+    weights
+        How its value weighs the rows' errors, shape ``(m,)``.
+    limit
+        Value at which another cost, which makes way for it, would be zero; inf where none does.
     """
 
     value: float
     standard_error: float
     direction: NDArray[np.float64]
     mean_square: float
+    weights: NDArray[np.float64]
+    limit: float
 
 
 def posed_as_fitted(model: Model, table: FeatureTable, fit: FitResult) -> Problem:
@@ -90,28 +98,16 @@ def require_spare(fit: FitResult) -> int:
     return fit.degrees_of_freedom
 
 
-def student_quantile(probability: float, freedom: int) -> float:
-    """Return a quantile of Student's t distribution; nan without degrees of freedom."""
+@overload
+def student_quantile(probability: float, freedom: float) -> float: ...
+@overload
+def student_quantile(probability: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def student_quantile(probability: float, freedom: float | NDArray[np.float64]) -> float | NDArray[np.float64]:
+    """Return a quantile of Student's t distribution, of the shape of its degrees of freedom; nan without any."""
     from scipy.stats import t as student
 
-    return float(student.ppf(probability, freedom)) if freedom > 0 else math.nan
-
-
-def predictive_covariance(calibration: CalibrationRecord) -> Array:
-    """Return the covariance of the parameters for predictions, shape ``(n, n)``; zero for what is held fixed.
-
-    That of the fit, to which each parameter at a bound adds what its own release would move: it is known to be
-    small, not to be zero. Without the measured values (older files) bounds are taken for certain.
-    """
-    fit = calibration.fit
-    covariance = np.nan_to_num(fit.covariance, nan=0.0)
-    if calibration.table is not None and fit.at_bound:
-        problem = posed_as_fitted(calibration.model, calibration.table, fit)
-        free = free_parameters(fit)
-        for index, parameter in enumerate(fit.parameters):
-            if parameter.at_bound and (freed := without_bound(problem, fit, free, index)) is not None:
-                covariance = covariance + freed.mean_square * np.outer(freed.direction, freed.direction)
-    return covariance
+    found: NDArray[np.float64] = np.asarray(student.ppf(probability, np.where(np.greater(freedom, 0), freedom, np.nan)))
+    return found if np.ndim(freedom) else float(found)
 
 
 def without_bound(problem: Problem, fit: FitResult, free: Sequence[int], index: int) -> FreedParameter | None:
@@ -147,7 +143,40 @@ def without_bound(problem: Problem, fit: FitResult, free: Sequence[int], index: 
     # Under a loss pseudo-residuals, not the spread of good rows, decide how sure its estimates are.
     spread = float(np.linalg.norm(residual)) / math.sqrt(require_spare(fit))
     deviation = (residual_deviation(fit) if problem.loss is None else spread) / size
-    return FreedParameter(value, deviation, direction, _mean_square_above_zero(value, deviation))
+    limit = _limit(fit, direction)
+    return FreedParameter(
+        value, deviation, direction, mean_square_within(value, deviation, limit), rest / size**2, limit
+    )
+
+
+def _limit(fit: FitResult, direction: Array) -> float:
+    """Return how far a parameter may go in a direction until another one that bounds hold is at zero."""
+    if not fit.nonnegative:
+        return math.inf
+    steps = [
+        parameter.value / -float(change)
+        for parameter, change in zip(fit.parameters, direction, strict=True)
+        if change < 0 and parameter.kind == "cost" and not parameter.at_bound
+    ]
+    return min(steps, default=math.inf)
+
+
+def mean_square_within(mean: float, deviation: float, limit: float = math.inf) -> float:
+    """Return E[x**2] for a normal distribution cut off below zero and above the limit."""
+    if deviation == 0.0:
+        return min(max(mean, 0.0), limit) ** 2
+    if limit <= 0.0:
+        return 0.0
+    # Beyond the reach of the tail a limit cuts nothing off.
+    if limit - max(mean, 0.0) > _BEYOND_TAIL * deviation:
+        return _mean_square_above_zero(mean, deviation)
+    # The tail of a normal distribution falls off the faster, the farther out it is cut off.
+    away = max(-mean / deviation, 1.0)
+    limit = min(limit, max(mean, 0.0) + _BEYOND_TAIL * deviation / min(away, 1.0 + away / 4))
+    x = (np.arange(_NODES) + 0.5) * limit / _NODES
+    exponent = -(((x - mean) / deviation) ** 2) / 2
+    density = np.exp(exponent - exponent.max())
+    return float(density @ x**2 / density.sum())
 
 
 def _mean_square_above_zero(mean: float, deviation: float) -> float:

@@ -48,19 +48,24 @@ def predict(
             {
                 "sizes": chosen,
                 "predicted_s": float(loaded.model.evaluate(loaded.params, values)),
+                "doubts": list(loaded.doubts(unit, chosen, values, machine=machine)),
                 "terms": {text: float(v) for text, v in loaded.model.terms(loaded.params, values).items()},
             }
         )
         if confidence is not None:
             interval = interval_at(loaded, values, confidence)
             found[-1] |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
+            found[-1] |= {"extrapolated": interval.extrapolated}
     if as_json:
         print_json(found)
         return
     for entry in found:
         at = ", ".join(f"{name}={value}" for name, value in entry["sizes"].items()) or "no sizes"
         within = f" ({_time(entry['low_s'])} to {_time(entry['high_s'])})" if confidence is not None else ""
-        terminal.output.print(f"{at}: {_time(entry['predicted_s'])}{within}", markup=False, soft_wrap=True)
+        mark = " (doubtful)" if entry["doubts"] else ""
+        terminal.output.print(f"{at}: {_time(entry['predicted_s'])}{within}{mark}", markup=False, soft_wrap=True)
+        for doubt in entry["doubts"]:
+            terminal.output.print(f"  doubtful: {doubt}", markup=False, soft_wrap=True)
         if not terminal.quiet:
             for text, seconds in sorted(entry["terms"].items(), key=lambda item: -item[1]):
                 share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0

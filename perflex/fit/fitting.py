@@ -10,9 +10,11 @@ import numpy as np
 
 from perflex.errors import CalibrationError, PerflexWarning
 from perflex.expression.roles import Roles, find_roles
-from perflex.fit.identify import Identification, ambiguous, covariance, identify
+from perflex.fit.confidence import LinearisedFit
+from perflex.fit.identify import Identification, ambiguous, condition_without_bounds, covariance, identify
 from perflex.fit.loss import Loss, robust_loss
 from perflex.fit.minimise import minimise
+from perflex.fit.noise import measured_noise
 from perflex.fit.problem import Problem, pose
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
 from perflex.fit.robust import solve_robustly
@@ -88,7 +90,8 @@ def fit_model(
     Warns
     -----
     PerflexWarning
-        A cost is negative, a parameter is not determined, or no minimum was reached.
+        A cost is negative, a parameter is not determined, a bound hides that some are hardly told apart, or no
+        minimum was reached.
     """
     if on_undetermined not in {"error", "warn"}:
         msg = f'on_undetermined must be "error" or "warn", not {on_undetermined!r}'
@@ -109,6 +112,7 @@ def fit_model(
     found = _identify(problem, roles, best, solutions)
     best, identification = _judge(problem, roles, best, found, strict=on_undetermined == "error")
     result = replace(_result(problem, roles, table, solutions, best, identification), nonnegative=nonnegative)
+    result = _without_bounds(result, problem, best, bounded & nonnegative, measured_noise(table))
     _warn(result)
     return result
 
@@ -325,12 +329,35 @@ def _result(
     )
 
 
+def _without_bounds(
+    result: FitResult,
+    problem: Problem,
+    best: Solution,
+    bounded: NDArray[np.bool_],
+    noise: NDArray[np.float64] | None,
+) -> FitResult:
+    """Return the result with what bounds hide: how well the rows tell parameters apart, and their intervals."""
+    determined = tuple(i for i, name in enumerate(result) if name not in result.undetermined)
+    number, columns = condition_without_bounds(best.jacobian, determined)
+    hidden = any(best.at_bound[i] for i in columns)
+    return replace(
+        result,
+        condition_number=number,
+        collinear=tuple(problem.parameters[i] for i in columns) if hidden else (),
+        linearised=LinearisedFit(problem, best.x, determined, bounded, noise),
+    )
+
+
 def _warn(result: FitResult) -> None:
     if not result.status.valid:
         _say(f"the fit did not converge: {result.status.reason}; its values are not to be trusted")
     if result.negative_costs:
         cause = f"negative costs were fitted: {', '.join(result.negative_costs)}"
         _say(f"{cause}; add kernels that isolate them, or fit with nonnegative=True")
+    if result.collinear:
+        number = f"condition number {result.condition_number:.3g} without bounds"
+        cause = f"the measurement kernels hardly tell {', '.join(result.collinear)} apart ({number})"
+        _say(f"{cause}, and a bound hides that; take their intervals, or add kernels that vary them independently")
     if result.undetermined:
         cause = f"the measurement kernels do not determine {', '.join(result.undetermined)}"
         _say(f"{cause}; do not use the values for kernels unlike those measured")

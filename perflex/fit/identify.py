@@ -20,6 +20,9 @@ _RANK_TOLERANCE = 1e-10
 _NEGLIGIBLE = 1e-9
 # Relative change of a parameter that counts as another value.
 _AMBIGUOUS = 1e-3
+# Belsley, Kuh and Welsch's limits.
+STRONG_DEPENDENCE = 30.0
+_HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,33 @@ def identify(jacobian: Array, reference: Array, considered: Sequence[int]) -> Id
     # The projector, unlike the basis of the null space, does not depend on which directions the SVD picks.
     groups = _groups(null_space @ null_space.T)
     return Identification(without_effect, groups, null_space, float(singular[0] / singular[rank - 1]))
+
+
+def condition_without_bounds(jacobian: Array, determined: Sequence[int]) -> tuple[float, tuple[int, ...]]:
+    """Return the condition number of a Jacobian with columns of length one, and the columns that make it large.
+
+    Belsley, Kuh and Welsch, Regression Diagnostics (1980), section 3.2: above 30 columns are strongly dependent, and
+    those are concerned half of whose variance, or more, comes from the weakest direction.
+
+    Parameters
+    ----------
+    jacobian
+        Shape ``(m, n)``.
+    determined
+        Columns to look at, whether bounds hold their parameters or not.
+    """
+    columns = jacobian[:, list(determined)]
+    length = np.linalg.norm(columns, axis=0)
+    if not len(length) or not (length > 0).all():
+        return float("nan"), ()
+    _, singular, directions = np.linalg.svd(columns / length, full_matrices=False)
+    if not singular[-1] > 0:
+        return float("inf"), ()
+    number = float(singular[0] / singular[-1])
+    parts = (directions / singular[:, None]) ** 2
+    weak = parts[-1] / parts.sum(axis=0)
+    concerned = tuple(i for i, share in zip(determined, weak, strict=True) if share >= _HALF)
+    return number, concerned if number > STRONG_DEPENDENCE else ()
 
 
 def _groups(projector: Array) -> tuple[tuple[int, ...], ...]:

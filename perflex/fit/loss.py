@@ -101,3 +101,13 @@ def robust_loss(residual: Array, freedom: int, least: float) -> tuple[SoftL1, fl
         if done:
             break
     return SoftL1(_SCALE_PER_DEVIATION * max(deviation, least)), deviation
+
+
+def mean_square(standardised: NDArray[np.float64]) -> float:
+    """Return the mean of the squares of residuals over their deviations."""
+    return float(np.mean(standardised**2))
+
+
+def robust_mean_square(standardised: NDArray[np.float64]) -> float:
+    """Return the same where a few wrong rows count little: one for normal residuals (Proposal 2)."""
+    return mean_square(SoftL1(_SCALE_PER_DEVIATION).influence(standardised)) / _MEAN_SQUARED_INFLUENCE

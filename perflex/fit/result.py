@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from perflex.text_table import table_lines
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from perflex.fit.confidence import LinearisedFit
     from perflex.fit.loss import Loss
 
 _LEAST_ERROR = 1e-6
@@ -127,7 +128,8 @@ class FitResult(Mapping[str, float]):
     covariance
         Shape ``(n, n)``, in products of the parameters' units; nan where there is none.
     condition_number
-        Of the Jacobian with columns of length one, over the determined parameters.
+        Of the Jacobian with columns of length one, over the determined parameters, those at bounds included: of the
+        problem without bounds, which hide that features grow together.
     degrees_of_freedom
         Rows less the parameters determined by them.
     undetermined
@@ -144,6 +146,12 @@ class FitResult(Mapping[str, float]):
     robust_deviation
         Standard deviation of the residuals that is right where they are normal, and that a few wrong rows raise
         little (Huber's Proposal 2); None for the sum of squares, or where it is not known.
+    collinear
+        Parameters that the rows hardly tell apart, one of them held by its bound.
+    linearised
+        What intervals follow from; None for fits from files.
+    kept_intervals
+        Intervals that were computed before, by parameter.
     """
 
     parameters: tuple[ParameterEstimate, ...]
@@ -161,6 +169,9 @@ class FitResult(Mapping[str, float]):
     loss: Loss = "squared"
     loss_scale: float | None = None
     robust_deviation: float | None = None
+    collinear: tuple[str, ...] = ()
+    linearised: LinearisedFit | None = None
+    kept_intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:
         """Return the value of a parameter."""
@@ -186,6 +197,23 @@ class FitResult(Mapping[str, float]):
             if parameter.name == name:
                 return parameter
         raise KeyError(name)
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """Return the 95 % confidence interval of a parameter, in its unit; nan where there is none.
+
+        It accounts for bounds (`perflex.fit.confidence`), as ``value +- t * standard_error`` does not: a bound that
+        holds one of two costs at zero makes the other's standard error small.
+
+        Raises
+        ------
+        KeyError
+            There is no such parameter.
+        """
+        self.parameter(name)
+        if self.linearised is None:
+            return self.kept_intervals.get(name, (math.nan, math.nan))
+        low, high = self.linearised.intervals[list(self).index(name)]
+        return float(low), float(high)
 
     @property
     def negative_costs(self) -> tuple[str, ...]:
@@ -223,6 +251,8 @@ class FitResult(Mapping[str, float]):
             f"geometric mean of relative error {100 * self.geometric_mean_error:.3g} %, "
             f"condition number {self.condition_number:.3g}"
         )
+        if self.collinear:
+            lines.append(f"hardly told apart: {', '.join(self.collinear)}; a bound hides that, see their intervals")
         state = "converged" if self.status.valid else "NOT CONVERGED"
         lines.append(
             f"{state}: {self.status.reason} "

@@ -68,6 +68,7 @@ def test_a_known_law_is_found_again(calibration: Calibration) -> None:
     assert calibration.options["statistic"] == "median"
 
 
+@pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_predictions_for_kernels_and_sizes_never_measured(calibration: Calibration) -> None:
     n = 1024
     expected = MODEL.evaluate(
@@ -91,6 +92,7 @@ def test_noise_moves_the_result_a_little(kernels: list[MeasurementKernel]) -> No
     assert 0 < noisy.fit.geometric_mean_error < 0.05
 
 
+@pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_saved_calibrations_predict_the_same(calibration: Calibration, tmp_path: Path) -> None:
     calibration.save(tmp_path / "c.yaml")
     loaded = Calibration.load(tmp_path / "c.yaml")

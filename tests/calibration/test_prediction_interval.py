@@ -11,9 +11,10 @@ from scipy import integrate, stats
 
 from perflex import Calibration, FeatureTable, Model, PredictionInterval, fit_model, scale_features_by_output
 from perflex.calibration.calibrating import calibration_from_table
+from perflex.calibration.generator_term import log_reach
 from perflex.calibration.interval import interval_at
 from perflex.calibration.uncertainty import free_parameters, without_bound
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, PerflexWarning
 from perflex.fit.problem import pose
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def test_coverage_of_a_nonlinear_model() -> None:
 def linear_case(*, relative: bool) -> tuple[Calibration, np.ndarray, np.ndarray]:
     random = np.random.default_rng(2)
     counts = draw(random, 15)
-    seconds = (counts @ list(TRUTH.values())) * (1 + 0.05 * random.normal(size=15))
+    exact = counts @ list(TRUTH.values())
+    seconds = exact + 0.05 * (exact if relative else exact.min()) * random.normal(size=15)
     return calibrated(LINEAR, counts, seconds, relative=relative, nonnegative=False), counts, seconds
 
 
@@ -252,6 +254,7 @@ def test_confidence_out_of_range(confidence: float) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:flops_madd_pattern. the model has no feature for f_op_float32_add")
+@pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_predict_interval_of_a_kernel() -> None:
     from uipick import ALL_GENERATORS, KernelCollection
 
@@ -272,3 +275,124 @@ def test_predict_interval_of_a_kernel() -> None:
     many = calibration.predict_interval(kernel, sizes, confidence=0.5)
     np.testing.assert_allclose(many.predicted, calibration.predict(kernel, sizes))
     assert many.low[0] > found.low
+
+
+NOISE = np.array([0.15, 0.05, 0.02])
+
+
+def sized(random: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return counts of short, middle and long kernels in turn, their times, and these with their noise."""
+    group = np.arange(rows) % 3
+    counts = 10 ** random.uniform(3, 3.8, (rows, 3)) * 30.0 ** group[:, None]
+    exact = counts @ list(TRUTH.values())
+    return counts, exact, exact * np.exp(NOISE[group] * random.normal(size=rows))
+
+
+@pytest.mark.parametrize("column", ["spread", "repeatability", None])
+@pytest.mark.slow
+def test_short_and_long_kernels_have_intervals_of_their_own_noise(column: str | None) -> None:
+    inside = []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        (counts, _, seconds), (new, _, measured) = sized(random, 45), sized(random, 60)
+        size = NOISE[np.arange(45) % 3]
+        samples = np.quantile(size[:, None] * random.normal(size=(45, 9)), (0.25, 0.75), axis=1)
+        known = {"spread": 2.4 * (samples[1] - samples[0]), "repeatability": np.abs(random.normal(size=45)) * size}
+        table = FeatureTable(
+            OUTPUT,
+            (OUTPUT, *FEATURES),
+            tuple(map(str, range(45))),
+            np.column_stack([seconds, counts]),
+            **({} if column is None else {column: known[column]}),
+        )
+        found = interval_at(calibration_from_table(LINEAR, table), values(new))
+        inside.append((found.low <= measured) & (measured <= found.high))
+    for group in range(3):
+        assert 0.9 <= np.mean(np.array(inside)[:, group::3]) <= 0.98
+
+
+def grouped(seed: int, deviation: float, rows: int = 48) -> tuple[Calibration, np.random.Generator]:
+    """Return a calibration of 8 generators, each with an error that its kernels share."""
+    random = np.random.default_rng(seed)
+    counts = draw(random, rows)
+    shared = np.repeat(np.exp(deviation * random.normal(size=8)), rows // 8)
+    seconds = (counts @ list(TRUTH.values())) * shared * np.exp(0.02 * random.normal(size=rows))
+    owners = tuple(f"make{i // (rows // 8)}" for i in range(rows))
+    table = FeatureTable(
+        OUTPUT,
+        (OUTPUT, *FEATURES),
+        tuple(f"{owner}(n={i})" for i, owner in enumerate(owners)),
+        np.column_stack([seconds, counts]),
+        groups=owners,
+    )
+    return calibration_from_table(LINEAR, table), random
+
+
+def test_kernels_of_new_generators_are_inside() -> None:
+    inside = []
+    for seed in range(25):
+        calibration, random = grouped(seed, 0.2)
+        assert calibration.generator_term.generators == 8
+        # Each new kernel is of a generator of its own.
+        new = draw(random, 30)
+        seconds = (new @ list(TRUTH.values())) * np.exp(np.hypot(0.2, 0.02) * random.normal(size=30))
+        found = interval_at(calibration, values(new))
+        inside.append((found.low <= seconds) & (seconds <= found.high))
+    assert 0.9 <= np.mean(inside) <= 0.98
+
+
+def test_generators_that_agree_widen_nothing() -> None:
+    ratios = [grouped(seed, 0.0)[0].generator_term.ratio for seed in range(5)]
+    assert np.median(ratios) < 0.5
+
+
+def test_without_generators_there_is_no_term() -> None:
+    calibration, _, _ = linear_case(relative=True)
+    assert (calibration.generator_term.ratio, calibration.generator_term.generators) == (0.0, 0)
+
+
+def test_predictions_beyond_the_measurement_kernels_say_so_and_are_wider() -> None:
+    calibration, _ = grouped(0, 0.1)
+    assert calibration.table is not None
+    inside = interval_at(calibration, at(1e5, 1e5, 1e4))
+    assert (inside.extrapolated, inside.doubts) == (False, ())
+    larger = interval_at(calibration, at(1e8, 1e8, 1e7))
+    assert larger.extrapolated is True
+    assert "f_op_float32_add is " in larger.doubts[0]
+    assert larger.high / larger.low > inside.high / inside.low
+    many = interval_at(calibration, {name: np.array([1e4, 1e9]) for name in FEATURES})
+    assert np.asarray(many.extrapolated).tolist() == [False, True]
+    assert larger.doubted("one", "two", "one").doubts == (*larger.doubts, "one", "two")
+
+
+def test_a_mixture_that_no_measurement_kernel_has_is_extrapolated() -> None:
+    random = np.random.default_rng(1)
+    counts = np.outer(10 ** random.uniform(3, 6, 30), [1.0, 1.0, 0.1]) * np.exp(0.05 * random.normal(size=(30, 3)))
+    seconds = (counts @ list(TRUTH.values())) * (1 + 0.02 * random.normal(size=30))
+    calibration = calibrated(LINEAR, counts, seconds, nonnegative=False)
+    alike, unlike = (interval_at(calibration, at(*mixture)) for mixture in ((1e5, 1e5, 1e4), (1e5, 1e5, 1e5)))
+    assert alike.doubts == ()
+    assert any(text.startswith("costs mixed unlike any measurement kernel's: leverage") for text in unlike.doubts)
+
+
+def test_a_cost_known_to_its_hundredfold_has_limits_of_that_size() -> None:
+    # exp of the relative deviation would be exp(100).
+    assert log_reach(np.array(1.0), np.array(100.0), np.array(0.0)) == pytest.approx(np.log(100) + 1)
+    assert log_reach(np.array(2.0), np.array(0.1), np.array(0.1)) == pytest.approx(2 * np.hypot(0.1, 0.1))
+
+
+def test_doubts_of_checks_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    from perflex import load_calibration
+    from perflex.calibration import doubts
+    from sample_kernels import matmul
+    from uipick import tag_accesses
+
+    monkeypatch.setattr(doubts, "KERNEL_CHECKS", [lambda _kernel, sizes, _target: [f"n is {sizes['n']}"]])
+    calibration = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
+    kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
+    with pytest.warns(PerflexWarning, match=r"prediction is doubtful: n is 480;"):
+        assert calibration.predict(kernel, {"n": 480}) > 0
+    with pytest.warns(PerflexWarning, match=r"is 1\.1 times the largest.*; n is 1024;"):
+        found = calibration.predict_interval(kernel, {"n": 1024})
+    assert found.extrapolated is True
+    assert found.doubts == calibration.doubts(kernel, {"n": 1024})

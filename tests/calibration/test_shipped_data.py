@@ -22,6 +22,7 @@ def _target(name):
     return kernels[0].kernel, [kernel.sizes for kernel in kernels], (2.5, 4.5)
 
 
+@pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 @pytest.mark.parametrize("name", calibration_names())
 def test_calibrations_load_and_predict(name):
     calibration = load_calibration(name)

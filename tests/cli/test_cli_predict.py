@@ -50,6 +50,20 @@ def test_predict_json_agrees_with_the_library(calibration: str, capfd: pytest.Ca
     assert entry["predicted_s"] == Calibration.load(calibration).predict(kernel, {"n": 512})
 
 
+def test_predictions_beyond_the_calibration_are_marked(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ("predict", calibration, f"{EXAMPLE}:naive", "n=480,1024", "--confidence", "0.95")
+    code, out, err = run(capfd, *words)
+    assert (code, err) == (0, "")
+    known, far = (next(line for line in out.splitlines() if line.startswith(f"n={n}: ")) for n in (480, 1024))
+    assert not known.endswith("(doubtful)")
+    assert far.endswith("(doubtful)")
+    assert "  doubtful: larger than all measurement kernels: f_mem_access_tag:" in out
+    entries = json.loads(run(capfd, *words, "--json")[1])
+    assert [entry["extrapolated"] for entry in entries] == [False, True]
+    assert entries[0]["doubts"] == []
+    assert "times the largest" in entries[1]["doubts"][0]
+
+
 def test_rank(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
     words = (f"{EXAMPLE}:naive", f"{EXAMPLE}:prefetching", "n=1056")
     code, out, _ = run(capfd, "rank", calibration, *words, "--json")

@@ -137,6 +137,7 @@ def test_fits_are_deterministic() -> None:
     assert dict(fit_model(model, table)) == dict(fit_model(model, table))
 
 
+@pytest.mark.filterwarnings("ignore:the measurement kernels hardly tell")
 @pytest.mark.parametrize("seed", range(6))
 def test_nonnegative_linear_fit_is_the_constrained_optimum(seed: int) -> None:
     names = [f"p_{i} * f_{i}" for i in range(8)]

@@ -70,6 +70,7 @@ def pruning(calibration: Calibration) -> Pruning:
     return prune(small_space(), calibration, {"n": 4096}, keep=3)
 
 
+@pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_the_fastest_predicted_are_kept(pruning: Pruning, calibration: Calibration) -> None:
     assert len(pruning.kept) == 3
     assert len(pruning.variants) == 9

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.diagnosis.held_out import held_out_by_generator, root_mean_square
+from perflex.calibration.held_out import held_out_by_generator, root_mean_square
 from perflex.errors import CalibrationError, PerflexWarning
 from perflex.fit.fitting import fit_model
 from perflex.fit.table import scale_features_by_output

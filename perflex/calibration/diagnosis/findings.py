@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perflex.calibration.diagnosis.result import Diagnosis, Finding
 from perflex.calibration.uncertainty import student_quantile
+from perflex.fit.identify import STRONG_DEPENDENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from perflex.calibration.diagnosis.result import ParameterDiagnosis
     from perflex.fit.result import FitResult
 
-# Belsley, Kuh and Welsch, Regression Diagnostics (1980), section 3.2: above 30 columns are strongly dependent.
-_STRONG_DEPENDENCE = 30.0
 # Cook and Weisberg (1982), section 3.5: a row beyond this moves the fit to the edge of its confidence region.
 _DECISIVE = 1.0
 # Share of wrong alarms over all kernels together (Bonferroni).
@@ -48,6 +47,10 @@ def _of_the_fit(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
     if fit.degrees_of_freedom <= 0:
         cause = f"{len(fit.kernels)} kernels leave nothing over to judge {len(fit)} parameters by"
         yield Finding("problem", f"{cause}: the errors are those of fitting, not of predicting; measure more kernels")
+    if fit.collinear:
+        number = f"condition number {diagnosis.condition_number:.3g} without bounds"
+        cause = f"the kernels hardly tell {', '.join(fit.collinear)} apart ({number}), and a bound hides that"
+        yield Finding("warning", f"{cause}; take their intervals, or add kernels that vary them independently")
     if diagnosis.missing:
         yield Finding("remark", diagnosis.missing)
 
@@ -64,10 +67,10 @@ def _of_parameters(diagnosis: Diagnosis) -> Iterator[Finding]:
         cause = f"estimates that move together: {_listed(pairs)}"
         yield Finding("warning", f"{cause}; only combinations of them are known well, add kernels that vary them apart")
     # Correlated pairs say the same and name the parameters.
-    if diagnosis.condition_number > _STRONG_DEPENDENCE and not diagnosis.correlated:
+    if diagnosis.condition_number > STRONG_DEPENDENCE and not diagnosis.correlated:
         cause = f"the condition number after scaling is {diagnosis.condition_number:.3g}"
         yield Finding("warning", f"{cause} (above 30): features of the measurement kernels grow nearly together")
-    if names := _named(p for p in parameters if p.consistent_with_zero and p.determined):
+    if names := _named(p for p in parameters if p.consistent_with_zero and p.determined and not p.at_bound):
         yield Finding("warning", f"consistent with zero within 95 %: {names}; the kernels may not need them")
     if names := _named(p for p in parameters if p.at_bound):
         yield Finding("remark", f"held at zero by their bound: {names}; a fit without bounds would make them negative")

@@ -10,13 +10,6 @@ import numpy as np
 
 from perflex.calibration.diagnosis.compare import aicc
 from perflex.calibration.diagnosis.findings import findings_of
-from perflex.calibration.diagnosis.held_out import (
-    HeldOut,
-    generators_of,
-    held_out_by_generator,
-    relative_errors,
-    root_mean_square,
-)
 from perflex.calibration.diagnosis.linear import LinearFit
 from perflex.calibration.diagnosis.result import (
     CorrelatedPair,
@@ -25,6 +18,13 @@ from perflex.calibration.diagnosis.result import (
     Informant,
     KernelDiagnosis,
     ParameterDiagnosis,
+)
+from perflex.calibration.held_out import (
+    HeldOut,
+    generators_of,
+    held_out_by_generator,
+    relative_errors,
+    root_mean_square,
 )
 from perflex.calibration.uncertainty import (
     free_parameters,
@@ -180,7 +180,9 @@ def _parameters(
         freed = None
         if problem is not None and p.at_bound and p.determined and fit.degrees_of_freedom > 0:
             freed = without_bound(problem, fit, free, index)
-        low, high = p.value - reach * p.standard_error, p.value + reach * p.standard_error
+        low, high = fit.interval(p.name)
+        if math.isnan(low):  # not determined, or from a file of an earlier version
+            low, high = p.value - reach * p.standard_error, p.value + reach * p.standard_error
         found.append(
             ParameterDiagnosis(
                 p.name,

@@ -164,7 +164,7 @@ def held_out_logs(calibration: Calibration) -> list[Array]:
     CalibrationError
         The file keeps no measured values, or the kernels of some generator cannot be predicted by the others.
     """
-    from perflex.calibration.diagnosis.held_out import held_out_by_generator
+    from perflex.calibration.held_out import held_out_by_generator
 
     table = calibration.table
     if table is None:

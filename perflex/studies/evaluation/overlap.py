@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.diagnosis.held_out import relative_errors
+from perflex.calibration.held_out import relative_errors
 from perflex.fit.fitting import fit_model
 from perflex.fit.table import scale_features_by_output
 from perflex.errors import CalibrationError, PerflexWarning

@@ -23,7 +23,7 @@ from perflex import (
 )
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.diagnosis.compare import aicc, aicc_differences, compare_models
-from perflex.calibration.diagnosis.held_out import held_out_by_generator
+from perflex.calibration.held_out import held_out_by_generator
 from perflex.errors import CalibrationError
 
 OUTPUT = "f_cl_wall_time_test"
@@ -87,8 +87,13 @@ def test_errors_and_intervals_are_those_of_least_squares() -> None:
     np.testing.assert_allclose([p.value for p in found.parameters], solution, rtol=1e-8)
     np.testing.assert_allclose([p.standard_error for p in found.parameters], errors, rtol=1e-7)
     # Student's t with 15 degrees of freedom: tables give 2.131.
-    np.testing.assert_allclose([p.high - p.value for p in found.parameters], 2.131450 * errors, rtol=1e-6)
-    np.testing.assert_allclose([p.value - p.low for p in found.parameters], 2.131450 * errors, rtol=1e-6)
+    # Intervals are those of residuals divided by predictions, which noise in the times does not pull down.
+    features, seconds = calibration.table.values[:, 1:], calibration.table.values[:, 0]
+    design, target = features / (features @ solution)[:, None], seconds / (features @ solution)
+    centre, rest, *_ = np.linalg.lstsq(design, target, rcond=None)
+    reach = 2.131450 * np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * rest[0] / 15)
+    np.testing.assert_allclose([p.high for p in found.parameters], centre + reach, rtol=1e-6)
+    np.testing.assert_allclose([p.low for p in found.parameters], centre - reach, rtol=1e-6)
     np.testing.assert_allclose(found.correlation, inverse / np.sqrt(np.outer(np.diag(inverse), np.diag(inverse))))
     scaled = weighted / np.linalg.norm(weighted, axis=0)
     assert found.condition_number == pytest.approx(np.linalg.cond(scaled))

@@ -13,10 +13,11 @@ from perflex.errors import CalibrationError, PerflexError, PerflexWarning
 from perflex.fit.fitting import fit_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from perflex.expression.model import Model
     from perflex.fit.loss import Loss
+    from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
 
 # Automatic starts of a refit, beside where the fit to all kernels ended.
@@ -41,6 +42,30 @@ class HeldOut:
 
     generator: str
     errors: tuple[float, ...]
+    undetermined: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """A fit without one generator's kernels.
+
+    Attributes
+    ----------
+    generator
+        Its name.
+    rest, own
+        The rows that were fitted, and those held out.
+    fit
+        The fit to the rest; None where there is none.
+    undetermined, reason
+        Then the parameters that the rest does not determine, and why.
+    """
+
+    generator: str
+    rest: FeatureTable
+    own: FeatureTable
+    fit: FitResult | None
     undetermined: tuple[str, ...] = ()
     reason: str = ""
 
@@ -96,37 +121,52 @@ def held_out_by_generator(
         One per generator, in order of appearance. That the rest leaves a parameter undetermined is told there,
         it is no error.
     """
+    found = []
+    for refit in refits_by_generator(model, table, nonnegative=nonnegative, start=start, progress=progress, loss=loss):
+        fit = refit.fit
+        if fit is None:
+            found.append(HeldOut(refit.generator, (), refit.undetermined, refit.reason))
+            continue
+        try:
+            found.append(HeldOut(refit.generator, relative_errors(model, fit, refit.own), fit.undetermined))
+        except PerflexError as error:  # the refitted model is not finite for these kernels
+            found.append(HeldOut(refit.generator, (), reason=error.message))
+    return tuple(found)
+
+
+def refits_by_generator(
+    model: Model,
+    table: FeatureTable,
+    *,
+    nonnegative: bool = True,
+    start: Mapping[str, float] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+    loss: Loss = "squared",
+) -> Iterator[Refit]:
+    """Fit the model without one generator after another; arguments as `held_out_by_generator`."""
     owners = np.array(generators_of(table.kernels, table))
     names = list(dict.fromkeys(owners.tolist()))
     starts = {} if start is None else {"starts": [start], "max_starts": _STARTS}
     options = {"nonnegative": nonnegative, "loss": loss, **starts}
-    found = []
     for done, name in enumerate(names):
         if progress is not None:
             progress(done, len(names), name)
         own = np.flatnonzero(owners == name).tolist()
         rest = np.flatnonzero(owners != name).tolist()
-        found.append(_held_out(name, model, table.take(rest), table.take(own), options))
-    return tuple(found)
+        yield _refit(name, model, table.take(rest), table.take(own), options)
 
 
-def _held_out(
-    name: str,
-    model: Model,
-    rest: FeatureTable,
-    own: FeatureTable,
-    options: Mapping[str, Any],
-) -> HeldOut:
+def _refit(name: str, model: Model, rest: FeatureTable, own: FeatureTable, options: Mapping[str, Any]) -> Refit:
     if not len(rest):
-        return HeldOut(name, (), reason="there is no other generator")
+        return Refit(name, rest, own, None, reason="there is no other generator")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerflexWarning)  # of a fit to a part of the kernels nobody needs to know
-            fit = fit_model(model, rest, **options)
-        return HeldOut(name, relative_errors(model, fit, own), fit.undetermined)
+            return Refit(name, rest, own, fit_model(model, rest, **options))
     except CalibrationError as error:
         parameters = error.context.get("parameters")
         concerned = tuple(map(str, parameters)) if isinstance(parameters, tuple) else ()
-        return HeldOut(name, (), concerned, "the others do not determine them" if concerned else error.message)
-    except PerflexError as error:  # the refitted model is not finite for these kernels
-        return HeldOut(name, (), reason=error.message)
+        reason = "the others do not determine them" if concerned else error.message
+        return Refit(name, rest, own, None, concerned, reason)
+    except PerflexError as error:
+        return Refit(name, rest, own, None, reason=error.message)

@@ -1,0 +1,143 @@
+"""Which predictions a calibration has no measurement kernels like: extrapolation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.calibration.uncertainty import posed_as_fitted, vector
+from perflex.expression.roles import find_roles
+from perflex.expression.tree import as_column, evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from perflex.expression.model import Model
+    from perflex.fit.result import FitResult
+    from perflex.fit.table import FeatureTable
+
+    Array = NDArray[np.float64]
+
+# A feature beyond the range matters if more than this share of all costs, side by side, is due to it.
+_MATTERS = 0.01
+_ROUNDING = 1e-9
+# Leverages that differ by less are of the same mixture of costs at another size.
+_SAME_MIXTURE = 0.1
+_LISTED = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Extrapolation:
+    """Where predictions lie, seen from the measurement kernels.
+
+    Attributes
+    ----------
+    outside
+        Which predictions are extrapolated, shape ``(r,)``.
+    growth
+        Logarithm of all costs side by side over those with no feature beyond the range of the measurement kernels,
+        shape ``(r,)``; zero inside.
+    doubts
+        What is outside, as short texts.
+    """
+
+    outside: NDArray[np.bool_]
+    growth: NDArray[np.float64]
+    doubts: tuple[str, ...]
+
+
+class CalibratedRange:
+    """What the measurement kernels of a calibration span.
+
+    A kernel lies outside if a feature that matters is larger than that of any measurement kernel, or if its costs are
+    mixed unlike theirs: the leverage of its row in the Jacobian without bounds is larger than that of any of their rows
+    (Montgomery, Peck and Vining, Introduction to Linear Regression Analysis, section 3.8, "hidden extrapolation"). In
+    relative fits rows are divided by their times, so that the leverage tells of mixtures and the range of sizes.
+    """
+
+    def __init__(self, model: Model, fit: FitResult, table: FeatureTable) -> None:
+        self._model = model
+        self._fit = fit
+        self._side_by_side = find_roles(model.tree).relaxed
+        self._largest = {name: float(table.column(name).max()) for name in model.input_features()}
+        self._columns = [i for i, parameter in enumerate(fit.parameters) if parameter.determined]
+        problem = posed_as_fitted(model, table, fit)
+        x = vector(fit)
+        rows = self._rows(model.compiled.derivatives(problem.values(x), len(table)), problem.predict(x))
+        length = np.linalg.norm(rows, axis=0)
+        self._length = np.where(length > 0, length, 1.0)
+        _, singular, directions = np.linalg.svd(rows / self._length, full_matrices=False)
+        kept = singular > _ROUNDING * singular.max(initial=0.0)
+        self._inverse = directions[kept].T / singular[kept]
+        self._leverage = float(self._leverages(rows).max(initial=0.0))
+
+    def _rows(self, gradient: Array, predicted: Array) -> Array:
+        rows = gradient[:, self._columns]
+        if not self._fit.scaled:
+            return rows
+        return np.divide(rows, predicted[:, None], out=np.zeros_like(rows), where=predicted[:, None] != 0)
+
+    def _leverages(self, rows: Array) -> Array:
+        leverages: Array = (((rows / self._length) @ self._inverse) ** 2).sum(axis=1)
+        return leverages
+
+    def of(self, values: Mapping[str, Any]) -> Extrapolation:
+        """Return where predictions lie.
+
+        Parameters
+        ----------
+        values
+            A number or array per input feature; arrays are taken as flat.
+        """
+        model = self._model
+        shape = np.broadcast_shapes(*(np.shape(values[name]) for name in model.input_features()))
+        values = {
+            name: np.broadcast_to(np.asarray(values[name], dtype=np.float64), shape).ravel()
+            for name in model.input_features()
+        }
+        count = int(np.prod(shape))
+        predicted = np.broadcast_to(np.asarray(model.evaluate(self._fit, values), dtype=np.float64), (count,))
+        gradient = model.compiled.derivatives({**values, **self._fit}, count)
+        doubts: list[str] = []
+        outside, growth = np.zeros(len(predicted), dtype=bool), np.zeros(len(predicted))
+        clipped: dict[str, Any] = dict(values)
+        beyond: list[tuple[float, str]] = []
+        for name, largest in self._largest.items():
+            value = values[name]
+            if not largest > 0 or not (value > largest * (1 + _ROUNDING)).any():
+                continue
+            clipped[name] = np.minimum(value, largest)
+            # What an overlap hides may come to light where it is larger than ever seen: all costs side by side count.
+            costs, without = (self._relaxed(v, count) for v in (values, {**values, name: 0.0 * value}))
+            matters = (np.abs(costs - without) > _MATTERS * np.abs(costs)) & (value > largest * (1 + _ROUNDING))
+            if matters.any():
+                outside |= matters
+                times = float(value[matters].max()) / largest
+                beyond.append((times, f"{name} is {times:.3g} times the largest"))
+        if clipped and beyond:
+            side_by_side = self._growth(self._relaxed(values, count), self._relaxed(clipped, count))
+            growth = np.maximum(side_by_side, 0.0)
+            listed = [text for _, text in sorted(beyond, reverse=True)]
+            more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+            doubts.append(f"larger than all measurement kernels: {', '.join(listed[:_LISTED])}{more}")
+        leverage = self._leverages(self._rows(gradient, predicted))
+        unlike = leverage > self._leverage * (1 + _SAME_MIXTURE)
+        if unlike.any():
+            outside |= unlike
+            text = f"leverage {float(leverage.max()):.3g}, theirs at most {self._leverage:.2g}"
+            doubts.append(f"costs mixed unlike any measurement kernel's: {text}")
+        return Extrapolation(outside, growth, tuple(doubts))
+
+    def _relaxed(self, values: Mapping[str, Any], count: int) -> Array:
+        """Return the predictions of the model with overlaps replaced by sums, shape ``(r,)``."""
+        return as_column(evaluate(self._side_by_side, {**values, **self._fit}), count)
+
+    @staticmethod
+    def _growth(predicted: Array, other: Array) -> Array:
+        """Return the logarithm of predictions over others; zero where either is not positive."""
+        known = (other > 0) & (predicted > 0)
+        return np.log(np.divide(predicted, other, out=np.ones_like(predicted), where=known))

@@ -1,0 +1,162 @@
+"""Intervals of fitted costs: coverage by simulation where bounds hold parameters, and the pair that is collinear."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from perflex import FeatureTable, FitResult, Model, fit_model, scale_features_by_output
+from perflex.errors import PerflexWarning
+from perflex.fit.confidence import confidence_intervals
+from perflex.fit.noise import measured_noise, residual_noise
+
+OUTPUT = "f_cl_wall_time_test"
+FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")
+MODEL = Model(OUTPUT, "p_a * f_op_float32_add + p_b * f_op_float32_mul + p_c * f_op_float32_div")
+
+
+def measured(seed: int, apart: float | None, *, noise: float = 0.05, rows: int = 30) -> FeatureTable:
+    """Return times of three equal costs of 1 ns; the first two features are alike but for a share `apart`."""
+    random = np.random.default_rng(seed)
+    first, second = 10 ** random.uniform(3, 6, (2, rows))
+    if apart is not None:
+        second = first * np.exp(apart * random.normal(size=rows))
+    counts = np.column_stack([first, second, np.full(rows, 1e4)])
+    seconds = counts.sum(axis=1) * 1e-9 * (1 + noise * random.normal(size=rows))
+    labels = tuple(map(str, range(rows)))
+    table = FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]))
+    return scale_features_by_output(table)
+
+
+def fitted(seed: int, apart: float | None, **options: float) -> FitResult:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)
+        return fit_model(MODEL, measured(seed, apart, **options), nonnegative=True)
+
+
+@pytest.mark.parametrize(("apart", "rows"), [(0.005, 30), (0.05, 30), (None, 30), (None, 140)])
+@pytest.mark.slow
+def test_intervals_of_costs_hold_them(apart: float | None, rows: int) -> None:
+    fits = [fitted(seed, apart, rows=rows, noise=0.1 if rows > 100 else 0.05) for seed in range(200)]
+    for name in ("p_a", "p_b"):
+        inside = [low <= 1e-9 <= high for low, high in (fit.interval(name) for fit in fits)]
+        assert 0.9 <= np.mean(inside) <= 0.99
+
+
+def test_a_bound_hides_neither_costs_nor_the_pair() -> None:
+    seen = 0
+    for seed in range(6):
+        fit = fitted(seed, 0.005)
+        if not set(fit.at_bound) & {"p_a", "p_b"}:
+            continue
+        seen += 1
+        assert fit.condition_number > 100
+        assert fit.collinear == ("p_a", "p_b")
+        for name in fit.collinear:
+            low, high = fit.interval(name)
+            # All that is known is their sum of 2 ns.
+            assert low < 1e-9 < high < 2.2e-9
+            assert high - low > 1.5e-9
+    assert seen > 2
+
+
+def test_the_pair_is_named_in_a_warning() -> None:
+    with pytest.warns(PerflexWarning, match=r"hardly tell p_a, p_b apart \(condition number \d+ without bounds\)"):
+        found = fit_model(MODEL, measured(0, 0.005), nonnegative=True)
+    assert "hardly told apart: p_a, p_b" in repr(found)
+
+
+def test_separated_costs_are_not_called_collinear() -> None:
+    fit = fitted(0, None)
+    assert fit.collinear == ()
+    assert fit.condition_number < 30
+    for parameter in fit.parameters:
+        low, high = fit.interval(parameter.name)
+        assert (low + high) / 2 == pytest.approx(parameter.value, rel=0.02)
+    with pytest.raises(KeyError):
+        fit.interval("p_none")
+
+
+def test_far_from_bounds_the_interval_is_students() -> None:
+    random = np.random.default_rng(1)
+    jacobian = random.normal(size=(20, 3))
+    truth = np.array([50.0, 60.0, 70.0])
+    target = jacobian @ truth + random.normal(size=20)
+    solution, squares, *_ = np.linalg.lstsq(jacobian, target, rcond=None)
+    deviation = np.full(20, np.sqrt(squares[0] / 17))
+    # From any point: the free solution is what counts.
+    start = solution + random.normal(size=3)
+    found = confidence_intervals(jacobian, jacobian @ start - target, start, np.ones(3, dtype=bool), deviation)
+    error = np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian))) * deviation[0]
+    np.testing.assert_allclose(found.mean(axis=1), solution)
+    np.testing.assert_allclose(np.diff(found)[:, 0] / 2, stats.t.ppf(0.975, 17) * error)
+
+
+def limit(mean: float) -> float:
+    """Return by how much the squares may rise for a normal mean that is not negative, from the normal distribution."""
+
+    def held(rise: float) -> float:
+        low, high = mean - np.sqrt(rise), mean + np.sqrt(rise)
+        # Below zero the best mean is zero, and the rise mean**2 - 2 * x * mean.
+        low = low if low >= 0 else (mean**2 - rise) / (2 * mean)
+        return float(stats.norm.cdf(high - mean) - stats.norm.cdf(low - mean)) - 0.95
+
+    return float(optimize.brentq(held, 1e-6, 20.0))
+
+
+@pytest.mark.parametrize("x", [-1.0, 0.0, 1.0, 3.0])
+def test_one_bounded_mean_has_the_limits_of_feldman_and_cousins(x: float) -> None:
+    means = np.linspace(0.01, 6.0, 600)
+    inside = [m for m in means if (x - m) ** 2 - (x - max(x, 0.0)) ** 2 <= limit(float(m))]
+    rows = 2000
+    jacobian = np.full((rows, 1), 1 / np.sqrt(rows))
+    start = np.array([max(x, 0.0)])
+    found = confidence_intervals(jacobian, jacobian @ (start - x), start, np.array([True]), np.ones(rows))
+    np.testing.assert_allclose(found[0], (min(inside), max(inside)), atol=0.15)
+
+
+def test_bounded_minima_are_those_of_nonnegative_least_squares() -> None:
+    from perflex.fit.confidence import _LeastSquares
+
+    random = np.random.default_rng(3)
+    columns, targets = random.normal(size=(4, 4)), random.normal(size=(4, 25))
+    squares, where = _LeastSquares(columns, np.ones(4, dtype=bool))(targets)
+    for i in range(25):
+        x, norm = optimize.nnls(columns, targets[:, i])
+        assert squares[i] == pytest.approx(norm**2, abs=1e-9)
+        np.testing.assert_allclose(where[:, i], x, atol=1e-7)
+
+
+def test_noise_is_found_where_it_was_measured_and_where_it_was_not() -> None:
+    random = np.random.default_rng(5)
+    output = 10 ** random.uniform(-6, -2, 300)
+    true = np.where(output < 1e-4, 0.15, 0.02)
+    residual, basis = true * random.normal(size=300), np.zeros((300, 0))
+    options = {"relative": True, "deviation": float(np.sqrt(np.mean(residual**2)))}
+    at = np.array([3e-6, 3e-3])
+    # The samples' spread is three times the noise of their median.
+    known = residual_noise(output, residual, basis, 3 * true, **options)
+    assert known.kind == "measured"
+    np.testing.assert_allclose(known.deviation(at), (0.15, 0.02), rtol=0.15)
+    unknown = residual_noise(output, residual, basis, None, **options)
+    assert unknown.kind == "power"
+    np.testing.assert_allclose(unknown.deviation(at), (0.15, 0.02), rtol=0.5)
+    equal = residual_noise(output, random.normal(size=300), basis, None, relative=True, deviation=1.0)
+    assert (equal.kind, equal.scale) == ("constant", 1.0)
+    # Measured noise that residuals do not show has no part in them.
+    irrelevant = residual_noise(output, random.normal(size=300), basis, 3 * true, relative=True, deviation=1.0)
+    np.testing.assert_allclose(irrelevant.deviation(at), 1.0, rtol=0.2)
+
+
+def test_repeatability_comes_before_spread() -> None:
+    table = measured(0, None, rows=4)
+    columns = {"spread": np.array([0.1, 0.2, 0.3, 0.4]), "repeatability": np.array([0.01, np.nan, 0.03, np.nan])}
+    both = FeatureTable(table.output, table.features, table.kernels, table.values, **columns)
+    assert measured_noise(both) is columns["repeatability"]
+    columns["repeatability"] = np.array([np.nan, np.nan, 0.03, np.nan])
+    rare = FeatureTable(table.output, table.features, table.kernels, table.values, **columns)
+    assert measured_noise(rare) is columns["spread"]
+    assert measured_noise(table) is None
