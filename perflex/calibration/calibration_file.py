@@ -11,6 +11,7 @@ import numpy as np
 
 from perflex.errors import PerflexError
 from perflex.expression.model import Model
+from perflex.expression.roles import find_roles
 from perflex.fit.loss import Loss  # noqa: TC001 - msgspec reads the annotations
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
 from perflex.fit.table import FeatureInfo, FeatureTable, scale_features_by_output
@@ -80,6 +81,8 @@ class _Fit(Fields, frozen=True, kw_only=True, omit_defaults=True):
     undetermined: tuple[str, ...]
     # Files of earlier versions have none.
     collinear: tuple[str, ...] = ()
+    no_overlap: tuple[str, ...] = ()
+    bounds: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
     status: _Status
     covariance: _Covariance
 
@@ -153,6 +156,8 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
             degrees_of_freedom=fit.degrees_of_freedom,
             undetermined=tuple(fit.undetermined),
             collinear=tuple(fit.collinear),
+            no_overlap=tuple(fit.no_overlap),
+            bounds=dict(fit.bounds),
             status=_Status(*astuple(fit.status)),
             covariance=_Covariance("product of the two parameters' units", fit.covariance.tolist()),
         ),
@@ -280,6 +285,11 @@ def _read_fit(top: Section, file: _CalibrationFile, model: Model) -> FitResult:
     if len(rows) != len(names) or any(len(row) != len(names) for row in rows):
         msg = f"{len(names)} rows of {len(names)} numbers must stand here"
         raise top.error(msg, "fit", "covariance", "rows")
+    for name in find_roles(model.tree).edges:
+        # Earlier versions gave half of the sum for it, with costs of twice their value.
+        if file.parameters[name].value == 0 and name not in fit.no_overlap:
+            msg = f"{name} is 0 in a file of an earlier version, where that meant another model; calibrate again"
+            raise top.error(msg, "parameters", name)
     kernels = file.measurement_kernels.kernels
     return FitResult(
         tuple(_estimate(name, file.parameters[name]) for name in names),
@@ -303,6 +313,8 @@ def _read_fit(top: Section, file: _CalibrationFile, model: Model) -> FitResult:
             for name, entry in file.parameters.items()
             if entry.low is not None and entry.high is not None
         },
+        no_overlap=fit.no_overlap,
+        bounds=fit.bounds,
     )
 
 

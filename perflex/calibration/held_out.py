@@ -97,6 +97,7 @@ def held_out_by_generator(
     start: Mapping[str, float] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
     loss: Loss = "squared",
+    bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> tuple[HeldOut, ...]:
     """Hold out one generator after another.
 
@@ -112,7 +113,7 @@ def held_out_by_generator(
         Parameters of the fit to the whole table, where refits begin; by default they find their own starts.
     progress
         Called with (done, total, generator) as work proceeds.
-    loss
+    loss, bounds
         As for `fit_model`.
 
     Returns
@@ -122,7 +123,9 @@ def held_out_by_generator(
         it is no error.
     """
     found = []
-    for refit in refits_by_generator(model, table, nonnegative=nonnegative, start=start, progress=progress, loss=loss):
+    for refit in refits_by_generator(
+        model, table, nonnegative=nonnegative, start=start, progress=progress, loss=loss, bounds=bounds
+    ):
         fit = refit.fit
         if fit is None:
             found.append(HeldOut(refit.generator, (), refit.undetermined, refit.reason))
@@ -142,12 +145,13 @@ def refits_by_generator(
     start: Mapping[str, float] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
     loss: Loss = "squared",
+    bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> Iterator[Refit]:
     """Fit the model without one generator after another; arguments as `held_out_by_generator`."""
     owners = np.array(generators_of(table.kernels, table))
     names = list(dict.fromkeys(owners.tolist()))
     starts = {} if start is None else {"starts": [start], "max_starts": _STARTS}
-    options = {"nonnegative": nonnegative, "loss": loss, **starts}
+    options = {"nonnegative": nonnegative, "loss": loss, "bounds": bounds, **starts}
     for done, name in enumerate(names):
         if progress is not None:
             progress(done, len(names), name)

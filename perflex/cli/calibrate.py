@@ -181,6 +181,8 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
     lines = [f"{len(fit.kernels)} measurement kernels, {overall}, residual {fit.residual_norm:.3g}"]
     if fit.loss != "squared":
         lines.append(f"loss {fit.loss}: rows that are off by more than {100 * (fit.loss_scale or 0):.2g} % count less")
+    if fit.no_overlap:
+        lines.append(f"no overlap was found: nothing is hidden, the costs are added ({', '.join(fit.no_overlap)} = 0)")
     by_generator: dict[str, list[float]] = {}
     for kernel, error in zip(fit.kernels, fit.relative_errors, strict=True):
         by_generator.setdefault(kernel.partition("(")[0], []).append(error)

@@ -10,7 +10,7 @@ import numpy as np
 import sympy
 
 from perflex.errors import ModelSyntaxError
-from perflex.expression.functions import FUNCTIONS
+from perflex.expression.functions import FUNCTIONS, HELD_NUMERIC
 from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, as_column, names
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class CompiledExpression:
         # Identifiers of features are no Python names: the generated code sees x0, x1, ... only.
         safe = {symbol: sympy.Symbol(f"x{i}", real=True) for i, symbol in enumerate(self.symbols.values())}
         replaced = [sympy.sympify(expression).xreplace(safe) for expression in expressions]
-        modules: list[Any] = [{"Min": FUNCTIONS["min"].numeric, "Max": FUNCTIONS["max"].numeric}, "numpy"]
+        own = {"Min": FUNCTIONS["min"].numeric, "Max": FUNCTIONS["max"].numeric, **HELD_NUMERIC}
+        modules: list[Any] = [own, "numpy"]
         # A written-out overlap repeats its arguments; common subexpressions are computed once.
         compiled: Callable[..., Any] = sympy.lambdify(list(safe.values()), replaced, modules=modules, cse=True)
         return compiled

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial, reduce
+from importlib import import_module
 from operator import add
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 _VANISHING = 1e-140
 
 
-def smooth_maximum(*arguments: Any, exp: Callable[[Any], Any], log: Callable[[Any], Any]) -> Any:
+def smooth_maximum(
+    *arguments: Any, exp: Callable[[Any], Any], log: Callable[[Any], Any], largest: Callable[..., Any]
+) -> Any:
     """Return a cost between the sum of costs and the largest of them.
 
     The (1 + sharpness)-norm ``(x**q + y**q + ...)**(1/q)`` with ``q = 1 + sharpness``: the sum at sharpness 0 (nothing
@@ -28,40 +32,47 @@ def smooth_maximum(*arguments: Any, exp: Callable[[Any], Any], log: Callable[[An
     ----------
     arguments
         Two or more costs, not negative, in seconds (or whatever the output feature is), then the sharpness:
-        dimensionless, zero or more, useful up to about 100.
+        dimensionless, zero or more. At 1000, where fits stop, it is the maximum within 0.11 % for three costs.
     exp, log
         Exponential and logarithm for the kind of the arguments.
+    largest
+        The largest of its arguments; a derivative may take it for a constant, since it cancels.
     """
     *costs, sharpness = arguments
     norm = 1 + sharpness
-    # Powers are of shares of the sum: powers of seconds would leave the range of floating point numbers.
-    total = reduce(add, costs) + _VANISHING
-    # The summand inside the logarithm keeps that of a zero cost finite; its exponential vanishes all the same.
-    powers = reduce(add, [exp(norm * log(cost / total + _VANISHING)) for cost in costs])
-    return total * exp(log(powers) / norm)
+    # Powers are of shares of the largest, one of which is 1: their sum neither underflows nor overflows.
+    scale = largest(*costs) + _VANISHING
+    # The second summand keeps the logarithm of a vanishing share finite; its exponential vanishes all the same.
+    shares = [(cost + _VANISHING) / scale + _VANISHING for cost in costs]
+    powers = reduce(add, [exp(norm * log(share)) for share in shares])
+    return scale * exp(log(powers) / norm)
 
 
-def overlap(global_cost: Any, on_chip_cost: Any, edge: Any, *, tanh: Any) -> Any:
+def overlap(
+    global_cost: Any, on_chip_cost: Any, edge: Any, *, tanh: Callable[[Any], Any], is_zero: Callable[[Any], Any]
+) -> Any:
     """Return the cost when the smaller of two costs is hidden (paper Section 7.4, Eqs. 5 and 6).
 
     ``g * s(g - o) + o * s(o - g)`` with ``s(x) = (tanh(edge * x) + 1) / 2``. For a large edge this is
     ``max(g, o)``; for finite ones it is below that by at most ``0.14 / edge``, never below the mean of both.
+
+    The equations' limit for a vanishing edge, half of the sum, is no overlap of anything. An edge of exactly zero
+    stands for devices that do not overlap, as the paper's K40c and C2070: the value is then ``g + o``.
 
     Parameters
     ----------
     global_cost, on_chip_cost
         The two costs g and o, in seconds (or whatever the output feature is).
     edge
-        Abruptness of the step, in 1/[cost].
+        Abruptness of the step, in 1/[cost]; 0 for no overlap.
     tanh
         Hyperbolic tangent for the kind of the other arguments.
+    is_zero
+        1 where its argument is zero, else 0; a constant for derivatives.
     """
-    difference = global_cost - on_chip_cost
-
-    def step(x: Any) -> Any:
-        return (tanh(edge * x) + 1) / 2
-
-    return global_cost * step(difference) + on_chip_cost * step(-difference)
+    total, difference = global_cost + on_chip_cost, global_cost - on_chip_cost
+    added = is_zero(edge)
+    return total / 2 * (1 + added) + difference / 2 * tanh(edge * difference) * (1 - added)
 
 
 def partial_overlap(global_cost: Any, on_chip_cost: Any, edge: Any, hidden: Any, *, tanh: Any) -> Any:
@@ -78,9 +89,9 @@ def partial_overlap(global_cost: Any, on_chip_cost: Any, edge: Any, hidden: Any,
     global_cost, on_chip_cost
         The two costs g and o, not negative, in seconds (or whatever the output feature is).
     edge
-        Abruptness of the step, dimensionless; useful between about 1 and 100.
+        Abruptness of the step, dimensionless; useful between 1 and 100, to which fits keep.
     hidden
-        Fraction of the smaller cost that is hidden, between 0 and 1.
+        Fraction of the smaller cost that is hidden, between 0 and 1, to which fits keep.
     tanh
         Hyperbolic tangent for the kind of the other arguments.
     """
@@ -88,6 +99,36 @@ def partial_overlap(global_cost: Any, on_chip_cost: Any, edge: Any, hidden: Any,
     imbalance = (global_cost - on_chip_cost) / (total + _VANISHING)
     smaller = global_cost * (1 - tanh(edge * imbalance)) / 2 + on_chip_cost * (tanh(edge * imbalance) + 1) / 2
     return total - hidden * smaller
+
+
+@dataclass(frozen=True)
+class ShapeRole:
+    """What an argument that is no cost says of how costs overlap, and so what a parameter in its place may be.
+
+    Attributes
+    ----------
+    name
+        ``"edge"`` (unit 1/[cost]), ``"steepness"``, ``"hidden"`` or ``"sharpness"`` (dimensionless).
+    lower, upper
+        Smallest and largest value that mean something; fits keep to them. An edge's come from the outputs.
+    starts
+        Where fits begin, the middle first; empty where that depends on the data.
+    added
+        The value at which nothing is hidden and costs are added; None where there is none.
+    """
+
+    name: str
+    lower: float
+    upper: float
+    starts: tuple[float, ...] = ()
+    added: float | None = None
+
+
+EDGE = ShapeRole("edge", 0.0, math.inf, added=0.0)
+# Below a steepness of 1 a part of each cost would be hidden behind itself.
+STEEPNESS = ShapeRole("steepness", 1.0, 100.0, (5.0, 1.5, 20.0))
+HIDDEN = ShapeRole("hidden", 0.0, 1.0, (0.8, 0.3, 0.97), added=0.0)
+SHARPNESS = ShapeRole("sharpness", 0.0, 1000.0, (3.0, 0.5, 15.0), added=0.0)
 
 
 @dataclass(frozen=True)
@@ -110,6 +151,10 @@ class Function:
         Smallest number of arguments where any number will do.
     copies
         How often an argument appears in the written-out function; bounds the size of written-out models.
+    shapes
+        Roles of its last arguments, which are no costs; empty where it does not let costs overlap.
+    costs_at_least_zero
+        Whether it is defined for no other costs.
     """
 
     signature: str
@@ -119,16 +164,20 @@ class Function:
     smooth: bool = True
     copies: int = 1
     least: int = 2
+    shapes: tuple[ShapeRole, ...] = ()
+    costs_at_least_zero: bool = False
 
 
-def _sympy(name: str) -> Callable[..., Any]:
+def _sympy(name: str, module: str = "sympy") -> Callable[..., Any]:
     # Imported at the first call: numbers alone do not need sympy, which takes long to load.
     def call(*arguments: Any) -> Any:
-        import sympy
-
-        return getattr(sympy, name)(*arguments)
+        return getattr(import_module(module), name)(*arguments)
 
     return call
+
+
+def _held(name: str) -> Callable[..., Any]:
+    return _sympy(name, "perflex.expression.held")
 
 
 def _saturate(single: Any, memory: Any, cores: Any, *, maximum: Callable[..., Any]) -> Any:
@@ -136,8 +185,8 @@ def _saturate(single: Any, memory: Any, cores: Any, *, maximum: Callable[..., An
     return maximum(single / cores, memory)
 
 
-def _smooth_saturate(single: Any, memory: Any, cores: Any, sharpness: Any, **exp_and_log: Callable[..., Any]) -> Any:
-    return smooth_maximum(single / cores, memory, sharpness, **exp_and_log)
+def _smooth_saturate(single: Any, memory: Any, cores: Any, sharpness: Any, **functions: Callable[..., Any]) -> Any:
+    return smooth_maximum(single / cores, memory, sharpness, **functions)
 
 
 def _minimum(*arguments: Any) -> Any:
@@ -148,8 +197,14 @@ def _maximum(*arguments: Any) -> Any:
     return reduce(np.maximum, arguments)
 
 
-_EXP_LOG = {"exp": np.exp, "log": np.log}
-_SYMBOLIC_EXP_LOG = {"exp": _sympy("exp"), "log": _sympy("log")}
+def _is_zero(value: Any) -> Any:
+    return np.where(np.equal(value, 0.0), 1.0, 0.0)[()]
+
+
+# What `perflex.expression.held` stands for in compiled expressions.
+HELD_NUMERIC: dict[str, Callable[..., Any]] = {"largest": _maximum, "is_zero": _is_zero}
+_OF_NUMBERS: dict[str, Callable[..., Any]] = {"exp": np.exp, "log": np.log, "largest": _maximum}
+_OF_SYMBOLS: dict[str, Callable[..., Any]] = {"exp": _sympy("exp"), "log": _sympy("log"), "largest": _held("largest")}
 
 FUNCTIONS: dict[str, Function] = {
     "exp": Function("exp(x)", 1, np.exp, _sympy("exp")),
@@ -163,10 +218,12 @@ FUNCTIONS: dict[str, Function] = {
     "smooth_max": Function(
         "smooth_max(x, y, ..., p_sharp)",
         None,
-        partial(smooth_maximum, **_EXP_LOG),
-        partial(smooth_maximum, **_SYMBOLIC_EXP_LOG),
+        partial(smooth_maximum, **_OF_NUMBERS),
+        partial(smooth_maximum, **_OF_SYMBOLS),
         copies=8,
         least=3,
+        shapes=(SHARPNESS,),
+        costs_at_least_zero=True,
     ),
     "saturate": Function(
         "saturate(t_single, t_mem, cores)",
@@ -178,16 +235,19 @@ FUNCTIONS: dict[str, Function] = {
     "smooth_saturate": Function(
         "smooth_saturate(t_single, t_mem, cores, p_sharp)",
         4,
-        partial(_smooth_saturate, **_EXP_LOG),
-        partial(_smooth_saturate, **_SYMBOLIC_EXP_LOG),
+        partial(_smooth_saturate, **_OF_NUMBERS),
+        partial(_smooth_saturate, **_OF_SYMBOLS),
         copies=8,
+        shapes=(SHARPNESS,),
+        costs_at_least_zero=True,
     ),
     "overlap": Function(
         "overlap(g, o, p_edge)",
         3,
-        partial(overlap, tanh=np.tanh),
-        partial(overlap, tanh=_sympy("tanh")),
+        partial(overlap, tanh=np.tanh, is_zero=_is_zero),
+        partial(overlap, tanh=_sympy("tanh"), is_zero=_held("is_zero")),
         copies=6,
+        shapes=(EDGE,),
     ),
     "partial_overlap": Function(
         "partial_overlap(g, o, p_edge, p_hidden)",
@@ -195,5 +255,6 @@ FUNCTIONS: dict[str, Function] = {
         partial(partial_overlap, tanh=np.tanh),
         partial(partial_overlap, tanh=_sympy("tanh")),
         copies=10,
+        shapes=(STEEPNESS, HIDDEN),
     ),
 }

@@ -44,7 +44,7 @@ class Model:
         ``f_cl_wall_time_nvidia_geforce``.
     expression
         Arithmetic over feature names ``f_...`` and parameter names ``p_...``: numbers, ``+ - * / **``,
-        parentheses, ``exp log sqrt tanh abs min max``, ``overlap(g, o, p_edge)`` (paper Eq. 5 with 6),
+        parentheses, ``exp log sqrt tanh abs min max``, ``overlap(g, o, p_edge)`` (paper Eq. 5 with 6; the sum at 0),
         ``partial_overlap(g, o, p_edge, p_hidden)`` and ``smooth_max(x, y, ..., p_sharp)``, which is between the sum
         (p_sharp 0) and the maximum and, unlike ``max``, can be fitted; ``saturate(t_single, t_mem, cores)``, the time
         on some cores that share a memory, ``max(t_single / cores, t_mem)``, and ``smooth_saturate(t_single, t_mem,

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from perflex.expression.functions import EDGE, FUNCTIONS
 from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, children, names, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perflex.expression.functions import ShapeRole
 
 # Products of sums multiply out to exponentially many terms; beyond these a product counts as no monomial.
 _MAX_TERMS = 10_000
@@ -52,6 +59,16 @@ class Roles:
     monomials
         For each cost, what it multiplies: coefficient and exponents of features, one entry per term. None
         where some of it is no monomial of features alone.
+    bounds
+        Smallest and largest meaningful value of each of `edges` and `shapes`, as `ShapeRole` has them.
+    added
+        Those of them that have a value at which costs are added, with that value.
+    never_negative
+        Costs inside functions that are not defined for negative ones.
+    tree
+        The model that all of this is said of.
+    rates
+        Parameters that stand for reciprocals in it, see `roles_with_costs_for_rates`.
     """
 
     relaxed: Node
@@ -59,11 +76,18 @@ class Roles:
     edges: tuple[str, ...]
     shapes: dict[str, tuple[float, ...]]
     monomials: dict[str, tuple[Monomial, ...] | None]
+    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    added: dict[str, float] = field(default_factory=dict)
+    never_negative: frozenset[str] = frozenset()
+    tree: Node = field(default_factory=lambda: Number(0, 0, 0.0))
+    rates: tuple[str, ...] = ()
 
 
 def find_roles(tree: Node) -> Roles:
     """Return the role of each parameter of a model."""
-    edges, shapes = _shape_parameters(tree)
+    roles = _shape_parameters(tree)
+    edges = tuple(name for name, found in roles.items() if any(role is EDGE for role in found))
+    shapes = {name: found[0].starts for name, found in roles.items() if name not in edges}
     relaxed = _relax(tree)
     terms = _expand(relaxed)
     # In order of appearance: of ``p_a * p_b * f`` the first becomes the cost.
@@ -76,28 +100,87 @@ def find_roles(tree: Node) -> Roles:
         alone = not any(name in term.powers and other in term.powers for term in terms for other in costs)
         if linear and present and alone and name not in edges and name not in shapes:
             costs.append(name)
-    monomials = {name: _multiplied(name, terms) for name in costs}
-    return Roles(relaxed, tuple(costs), edges, shapes, monomials)
+    return Roles(
+        relaxed,
+        tuple(costs),
+        edges,
+        shapes,
+        {name: _multiplied(name, terms) for name in costs},
+        # A parameter in several places has to mean something in each.
+        {name: (max(role.lower for role in found), min(role.upper for role in found)) for name, found in roles.items()},
+        {name: found[0].added for name, found in roles.items() if found[0].added is not None},
+        frozenset(_inside_of_costs_at_least_zero(tree)) & frozenset(costs),
+        tree,
+    )
 
 
-def _shape_parameters(tree: Node) -> tuple[tuple[str, ...], dict[str, tuple[float, ...]]]:
-    # A dict serves as a set that keeps the order of the string.
-    edges: dict[str, None] = {}
-    shapes: dict[str, tuple[float, ...]] = {}
+def roles_with_costs_for_rates(tree: Node) -> Roles:
+    """Return the roles in a model whose rates are replaced by their reciprocals.
+
+    A parameter that features are divided by, as in ``f_vol_dram_load / p_dram``, is a rate: its reciprocal is a cost,
+    in which the model without its interplay of costs is linear. The names stay: each of `rates` stands for its
+    reciprocal.
+    """
+    only_divisors: dict[str, bool] = {}
+    for name, divides in _occurrences(tree, 1):
+        only_divisors[name] = only_divisors.get(name, True) and divides
+    candidates = {name for name, divides in only_divisors.items() if divides}
+    # What is not linear as a factor either, such as a divisor beside another cost, keeps its meaning.
+    rates = tuple(name for name in find_roles(_reciprocals(tree, candidates)).costs if name in candidates)
+    return replace(find_roles(_reciprocals(tree, set(rates))), rates=rates)
+
+
+def _occurrences(node: Node, exponent: int) -> Iterator[tuple[str, bool]]:
+    """Yield each parameter with whether it is a divisor there; `exponent` is that of the surrounding product."""
+    match node:
+        case Name() if node.is_parameter:
+            yield node.identifier, exponent < 0
+        case Product():
+            for own, factor in node.factors:
+                yield from _occurrences(factor, exponent * own)
+        case _:
+            for child in children(node):
+                yield from _occurrences(child, 1)
+
+
+def _reciprocals(node: Node, rates: set[str]) -> Node:
+    """Return a tree with divisors of these names as factors."""
+
+    def inner(child: Node) -> Node:
+        return _reciprocals(child, rates)
+
+    def factor_of(exponent: int, factor: Node) -> tuple[int, Node]:
+        flipped = isinstance(factor, Name) and factor.identifier in rates
+        return (-exponent if flipped else exponent), inner(factor)
+
+    match node:
+        case Sum():
+            return Sum(node.start, node.end, tuple((sign, inner(term)) for sign, term in node.terms))
+        case Product():
+            return Product(node.start, node.end, tuple(factor_of(e, factor) for e, factor in node.factors))
+        case Power():
+            return Power(node.start, node.end, inner(node.base), inner(node.exponent))
+        case Call():
+            return Call(node.start, node.end, node.function, tuple(map(inner, node.arguments)))
+        case _:
+            return node
+
+
+def _shape_parameters(tree: Node) -> dict[str, list[ShapeRole]]:
+    """Return the roles of each parameter that is an argument of its own where costs overlap."""
+    found: dict[str, list[ShapeRole]] = {}
     for node in walk(tree):
-        match node:
-            # Starting values lie within the useful ranges in the functions' docstrings, the middle one first.
-            case Call(function="overlap", arguments=(_, _, Name(identifier=edge))) if edge.startswith("p_"):
-                edges[edge] = None
-            case Call(function="partial_overlap", arguments=(_, _, edge_node, hidden_node)):
-                for argument, values in ((edge_node, (5.0, 1.5, 20.0)), (hidden_node, (0.8, 0.3, 0.97))):
-                    if isinstance(argument, Name) and argument.is_parameter:
-                        shapes[argument.identifier] = values
-            case Call(function="smooth_max", arguments=(*_, Name(identifier=sharp))) if sharp.startswith("p_"):
-                shapes[sharp] = (3.0, 0.5, 15.0)
-            case _:
-                pass
-    return tuple(edges), shapes
+        if isinstance(node, Call) and (roles := FUNCTIONS[node.function].shapes):
+            for argument, role in zip(node.arguments[-len(roles) :], roles, strict=True):
+                if isinstance(argument, Name) and argument.is_parameter:
+                    found.setdefault(argument.identifier, []).append(role)
+    return found
+
+
+def _inside_of_costs_at_least_zero(tree: Node) -> Iterator[str]:
+    for node in walk(tree):
+        if isinstance(node, Call) and FUNCTIONS[node.function].costs_at_least_zero:
+            yield from names(node)
 
 
 def _relax(node: Node) -> Node:
@@ -111,9 +194,11 @@ def _relax(node: Node) -> Node:
                 return Sum(inner.start, inner.end, tuple((sign, relax(term)) for sign, term in inner.terms))
             case Product():
                 return Product(inner.start, inner.end, tuple((e, relax(factor)) for e, factor in inner.factors))
-            case Call(function="overlap" | "partial_overlap", arguments=(first, second, *_)):
-                return Sum(inner.start, inner.end, ((1, relax(first)), (1, relax(second))))
-            case Call(function="smooth_max", arguments=(*costs, _)):
+            case Call(function="smooth_saturate", arguments=(single, memory, cores, _)):
+                shared = Product(single.start, cores.end, ((1, relax(single)), (-1, cores)))
+                return Sum(inner.start, inner.end, ((1, shared), (1, relax(memory))))
+            case Call() if shapes := FUNCTIONS[inner.function].shapes:
+                costs = inner.arguments[: -len(shapes)]
                 return Sum(inner.start, inner.end, tuple((1, relax(cost)) for cost in costs))
             # Replaced by its middle, for the model would not be linear in the costs.
             case Call(function="tanh") if any(n.startswith("p_") and n in outside for n in names(inner)):

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from perflex.errors import CalibrationError, PerflexWarning
-from perflex.expression.roles import Roles, find_roles
+from perflex.expression.roles import Roles, roles_with_costs_for_rates
 from perflex.fit.confidence import LinearisedFit
+from perflex.fit.coordinates import Coordinates, coordinates_of
 from perflex.fit.identify import Identification, ambiguous, condition_without_bounds, covariance, identify
 from perflex.fit.loss import Loss, robust_loss
-from perflex.fit.minimise import minimise
+from perflex.fit.nested import without_needless_overlaps
 from perflex.fit.noise import measured_noise
 from perflex.fit.problem import Problem, pose
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
-from perflex.fit.robust import solve_robustly
 from perflex.fit.scaled import Solution
-from perflex.fit.starts import cost_columns, start_points
+from perflex.fit.solving import all_starts, as_good, refined, solve, solve_under_loss
+from perflex.fit.starts import cost_columns
 from perflex.fit.units import parameter_units
 
 if TYPE_CHECKING:
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
 
-# Residual norms that differ by less than this share are of the same minimum.
-_SAME_OPTIMUM = 1e-6
-# Below this size of residual relative to the output, fits differ by rounding only.
-_EXACT = 1e-10
+# Kernels whose predictions differ by less than this share are predicted alike.
+_ALIKE = 1e-6
 
 
 def fit_model(
@@ -45,6 +44,7 @@ def fit_model(
     on_undetermined: Literal["error", "warn"] = "error",
     max_starts: int = 8,
     loss: Loss = "squared",
+    bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> FitResult:
     """Fit a model's parameters to measured and counted features.
 
@@ -52,6 +52,11 @@ def fit_model(
     is set) by Levenberg-Marquardt with the symbolic Jacobian (paper Section 7.2), from several deterministic
     starts if the model is not linear in its parameters; the lowest residual wins. With ``loss="soft_l1"`` a few
     wrong measurements do not move the result: large residuals count in proportion to their size, not its square.
+
+    A parameter keeps to what its place in the model can mean: a hidden fraction to 0 to 1, an edge to positive values
+    that decide at least some kernels, a sharpness to 0 to 1000, costs and rates in `smooth_max` to zero and above. What
+    a bound holds is named in the result. Where the kernels show no overlap, the result has the costs of their sum and
+    says so in `FitResult.no_overlap`.
 
     Parameters
     ----------
@@ -61,7 +66,7 @@ def fit_model(
         A row per measurement kernel, with a column for each of ``model.all_features()``; call
         `scale_features_by_output` on it first to minimise relative errors.
     nonnegative
-        Keep costs, edges and hidden fractions at or above zero. The result is the constrained optimum.
+        Keep all costs and rates at or above zero. The result is the constrained optimum.
     starts
         Further starts; parameters that one leaves out take the value of the best automatic start.
     on_undetermined
@@ -75,6 +80,8 @@ def fit_model(
         ``"squared"``, the paper's sum of squares; or ``"soft_l1"``, which a few wrong measurements do not move.
         Where rows are scaled by their output, that is taken of logarithms of model over output, so that
         noise does not pull predictions down. Its scale comes from the residuals (`perflex.fit.loss`).
+    bounds
+        Smallest and largest value by parameter, in its unit, instead of those of its role; ``(-inf, inf)`` for none.
 
     Returns
     -------
@@ -84,14 +91,14 @@ def fit_model(
     Raises
     ------
     CalibrationError
-        A column is missing, a value is not finite, a parameter is not determined (it is named), or the model
-        is not finite at any start.
+        A column is missing, a value is not finite, a parameter is not determined (it is named), the model is not
+        finite at any start, or bounds make no sense.
 
     Warns
     -----
     PerflexWarning
-        A cost is negative, a parameter is not determined, a bound hides that some are hardly told apart, or no
-        minimum was reached.
+        A cost is negative, a parameter is not determined, no overlap was found, a bound hides that some parameters are
+        hardly told apart, or no minimum was reached.
     """
     if on_undetermined not in {"error", "warn"}:
         msg = f'on_undetermined must be "error" or "warn", not {on_undetermined!r}'
@@ -100,83 +107,34 @@ def fit_model(
         msg = f"loss must be one of {', '.join(get_args(Loss))}, not {loss!r}"
         raise ValueError(msg)
     problem = pose(model, table)
-    roles = find_roles(model.tree)
-    points = _starts(problem, roles, starts, max_starts)
-    # The sign of any other parameter, such as an exponent or a free offset, is not known.
-    bounded = np.array([name in roles.costs or name in (*roles.edges, *roles.shapes) for name in model.params()])
-    held = bounded if nonnegative else None
-    solutions = _solve(problem, points, held)
+    roles = roles_with_costs_for_rates(model.tree)
+    coordinates = coordinates_of(problem, roles, nonnegative=nonnegative, given=bounds or {})
+    points = all_starts(problem, roles, starts, max_starts)
+    solutions = solve(problem, coordinates, points)
     if loss != "squared":
-        problem, solutions = _robust(problem, solutions, points, held)
-    best = _refined(problem, min(solutions, key=lambda solution: solution.norm), held)
-    found = _identify(problem, roles, best, solutions)
+        problem, solutions = solve_under_loss(problem, coordinates, solutions, points)
+    best = refined(problem, coordinates, min(solutions, key=lambda solution: solution.norm))
+    best, held, untold = without_needless_overlaps(problem, roles, coordinates, points, best)
+    if loss != "squared" and held is not coordinates:
+        # The scale of the loss is that of the model's own residuals.
+        problem, ends = solve_under_loss(problem, held, [best], [])
+        best = refined(problem, held, min(ends, key=lambda solution: solution.norm))
+    coordinates = held
+    found = _identify(problem, roles, coordinates, best, solutions)
+    found = replace(found, without_effect=tuple(sorted({*found.without_effect, *untold})))
     best, identification = _judge(problem, roles, best, found, strict=on_undetermined == "error")
-    result = replace(_result(problem, roles, table, solutions, best, identification), nonnegative=nonnegative)
-    result = _without_bounds(result, problem, best, bounded & nonnegative, measured_noise(table))
+    result = _result(problem, roles, table, solutions, best, identification)
+    result = replace(result, nonnegative=nonnegative, bounds=dict(bounds or {}))
+    # Intervals know bounds at zero only.
+    positive = (coordinates.lower == 0) & np.array([kind != "rate" for kind in coordinates.kinds])
+    result = _without_bounds(result, problem, best, positive, measured_noise(table))
     _warn(result)
     return result
 
 
-def _starts(
-    problem: Problem, roles: Roles, given: Sequence[Mapping[str, float]], count: int
-) -> list[NDArray[np.float64]]:
-    # A linear least-squares problem has one minimum, which every start leads to.
-    linear = len(roles.costs) == len(problem.parameters) and roles.relaxed == problem.model.tree
-    points = start_points(problem, roles, 1 if linear else count)
-    fallback = points[0] if points else np.ones(len(problem.parameters))
-    for start in given:
-        unknown = [name for name in start if name not in problem.parameters]
-        if unknown:
-            msg = f"a start names {unknown[0]}, which is not a parameter; they are {', '.join(problem.parameters)}"
-            raise CalibrationError(msg, parameter=unknown[0])
-        points.append(
-            np.array([start.get(name, value) for name, value in zip(problem.parameters, fallback, strict=True)])
-        )
-    return points
-
-
-def _solve(
-    problem: Problem, points: list[NDArray[np.float64]], nonnegative: NDArray[np.bool_] | None
-) -> list[Solution]:
-    solutions, causes = [], []
-    # Roughly first: of all these ends only the best is refined to the last digits.
-    for point in points:
-        try:
-            solutions.append(
-                minimise(problem.residual, problem.jacobian, point, nonnegative=nonnegative, precise=False)
-            )
-        except ArithmeticError as error:
-            causes.append(str(error))
-    if not solutions:
-        raise _no_beginning(problem, causes[0] if causes else "the model is not finite at any automatic start")
-    return solutions
-
-
-def _no_beginning(problem: Problem, cause: str) -> CalibrationError:
-    msg = f"the fit of {problem.model.expression!r} cannot begin: {cause}; give starts=[{{parameter: value}}]"
-    return CalibrationError(msg, model=problem.model)
-
-
-def _robust(
-    problem: Problem, ends: list[Solution], points: list[NDArray[np.float64]], nonnegative: NDArray[np.bool_] | None
-) -> tuple[Problem, list[Solution]]:
-    try:
-        return solve_robustly(problem, ends, points, nonnegative)
-    except ArithmeticError as error:
-        raise _no_beginning(problem, str(error)) from error
-
-
-def _refined(problem: Problem, rough: Solution, nonnegative: NDArray[np.bool_] | None) -> Solution:
-    """Return the minimum near the best start's end, to the last digits."""
-    try:
-        precise = minimise(problem.residual, problem.jacobian, rough.x, nonnegative=nonnegative)
-    except ArithmeticError:
-        return rough
-    # With bounds, the search may settle on another set of held parameters and end higher; the rough end then stays.
-    return precise if precise.norm <= rough.norm * (1 + _EXACT) + _EXACT * problem.size else rough
-
-
-def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[Solution]) -> Identification:
+def _identify(
+    problem: Problem, roles: Roles, coordinates: Coordinates, best: Solution, solutions: list[Solution]
+) -> Identification:
     """Look for undetermined parameters among those that no bound clearly decides."""
     # A column is short or long only in comparison: that of a cost with its column in the relaxed model, where nothing
     # hides it; that of another parameter with a change of the whole output.
@@ -186,18 +144,20 @@ def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[So
     costs = np.linalg.norm(cost_columns(problem, roles, fixed)[0], axis=0)
     for index, name in enumerate(problem.parameters):
         if name in roles.costs:
-            reference[index] = costs[roles.costs.index(name)]
+            # The column of a rate is that of its cost, times the derivative of a reciprocal.
+            change = best.x[index] ** -2.0 if name in roles.rates else 1.0
+            reference[index] = costs[roles.costs.index(name)] * change
         elif best.x[index] != 0:
             reference[index] = problem.size / abs(best.x[index])
     # Where the residual presses a parameter against its bound, its value is known, whatever its column looks like.
-    pull = best.jacobian.T @ best.residual
-    # The pull is the gradient of |r|**2 / 2: above zero where the fit would rather have a value below the bound.
-    decided = best.at_bound & (pull > 1e-9 * length * np.linalg.norm(best.residual))
+    pull = best.jacobian.T @ best.residual * coordinates.sides(best.x)
+    # The pull is the gradient of |r|**2 / 2: above zero where the fit would rather have a value beyond the bound.
+    decided = best.at_bound & (pull > 1e-9 * length * np.linalg.norm(best.residual)) | ~coordinates.moving
     considered = [i for i in range(len(length)) if not decided[i]]
     found = identify(best.jacobian, reference, considered)
     free = [i for i in considered if i not in found.undetermined and not best.at_bound[i]]
     jacobian, residual = problem.regression(best.x, len(free))
-    allowed = _as_good(problem, best)
+    allowed = as_good(problem, best)
     flat = ambiguous(
         best.x,
         [solution.x for solution in solutions if solution.norm <= allowed],
@@ -208,11 +168,6 @@ def _identify(problem: Problem, roles: Roles, best: Solution, solutions: list[So
     # Parameters at a bound and collinear groups are accounted for already.
     flat = tuple(i for i in flat if i in free)
     return replace(found, without_effect=tuple(sorted({*found.without_effect, *flat})))
-
-
-def _as_good(problem: Problem, best: Solution) -> float:
-    """Return the largest residual norm that counts as the same optimum."""
-    return best.norm * (1 + _SAME_OPTIMUM) + _EXACT * problem.size
 
 
 def _judge(
@@ -234,10 +189,11 @@ def _judge(
     z = z - found.null_space @ (found.null_space.T @ z)
     x = z / np.where(length > 0, length, 1.0)
     x[without_effect] = 0.0
-    # A null direction may contain a parameter that its bound holds.
-    x = np.where(best.at_bound, 0.0, x)
+    # A null direction may contain a parameter that its bound holds; of a rate no value is small.
+    kept = best.at_bound | np.array([name in roles.rates for name in names])
+    x = np.where(kept, best.x, x)
     residual, jacobian = problem.residual(x), problem.jacobian(x)
-    allowed = _as_good(problem, best)
+    allowed = as_good(problem, best)
     # The null space is that of the linearised model; farther away another value may fit worse.
     if not (np.isfinite(jacobian).all() and float(np.linalg.norm(residual)) <= allowed):
         return best, found
@@ -282,8 +238,9 @@ def _result(
     for index, name in enumerate(names):
         value = float(best.x[index])
         unit = units[name]
+        cost = value if name not in roles.rates else 1.0 / value
         # A rate is an amount over a cost (paper Table 3); over a cost at or below zero it means nothing.
-        rate = unit.amount / value if unit.amount is not None and value > 0 else None
+        rate = unit.amount / cost if unit.amount is not None and cost > 0 else None
         estimates.append(
             ParameterEstimate(
                 name,
@@ -292,7 +249,7 @@ def _result(
                 float(np.sqrt(matrix[index, index])),
                 rate,
                 unit.rate_unit if rate is not None else "",
-                "cost" if name in roles.costs else "shape",
+                "rate" if name in roles.rates else "cost" if name in roles.costs else "shape",
                 negative=name in roles.costs and value < 0 and index not in undetermined,
                 at_bound=bool(best.at_bound[index]),
                 determined=index not in undetermined,
@@ -301,13 +258,14 @@ def _result(
     predicted = problem.predict(best.x)
     with np.errstate(all="ignore"):
         errors = np.where(problem.output != 0, predicted / problem.output - 1, np.nan)
+    flat = _predicts_nothing(problem, predicted)
     status = FitStatus(
-        best.converged,
-        best.reason,
+        best.converged and not flat,
+        "the model predicts all kernels alike, though they differ" if flat else best.reason,
         sum(solution.evaluations for solution in solutions),
         len(solutions),
         # Ends of rough runs beside the refined one: `_SAME_OPTIMUM` is far above the rough tolerance.
-        sum(solution.norm <= _as_good(problem, best) for solution in solutions),
+        sum(solution.norm <= as_good(problem, best) for solution in solutions),
     )
     plain = problem.plain_residual(best.x)
     freedom = len(plain) - len(determined)
@@ -326,6 +284,7 @@ def _result(
         loss="squared" if problem.loss is None else "soft_l1",
         loss_scale=None if problem.loss is None else problem.loss.scale,
         robust_deviation=None if problem.loss is None else robust_loss(plain, freedom, 0.0)[1],
+        no_overlap=tuple(n for n, v in zip(names, best.x, strict=True) if roles.added.get(n) == v),
     )
 
 
@@ -348,9 +307,19 @@ def _without_bounds(
     )
 
 
+def _predicts_nothing(problem: Problem, predicted: NDArray[np.float64]) -> bool:
+    """Return whether kernels that differ in features and times are all predicted the same, as by a launch alone."""
+    differ = any(np.ptp(column) > 0 for column in problem.inputs.values())
+    # Noise alone makes times differ by less than their mean.
+    times = float(np.ptp(problem.output)) > float(np.abs(problem.output).mean())
+    return differ and times and bool(np.ptp(predicted) <= _ALIKE * np.abs(predicted).max())
+
+
 def _warn(result: FitResult) -> None:
     if not result.status.valid:
         _say(f"the fit did not converge: {result.status.reason}; its values are not to be trusted")
+    if result.no_overlap:
+        _say(f"no overlap was found: the costs are added, {', '.join(result.no_overlap)} = 0 says so")
     if result.negative_costs:
         cause = f"negative costs were fitted: {', '.join(result.negative_costs)}"
         _say(f"{cause}; add kernels that isolate them, or fit with nonnegative=True")

@@ -60,13 +60,18 @@ class SoftL1:
         influence: Array = residual / np.hypot(1.0, residual / self.scale)
         return influence
 
+    def slope_of_influence(self, residual: Array) -> Array:
+        """Return psi', the influence's derivative by the residual."""
+        slope: Array = np.hypot(1.0, residual / self.scale) ** -3.0
+        return slope
+
     def pseudo_residual(self, residual: Array, parameters: int) -> Array:
         """Return what least squares would have to see for the same estimates with the right variances.
 
         ``K psi(r) / mean(psi'(r))`` with Huber's correction ``K = 1 + (p/m) var(psi') / mean(psi')**2`` for p
         parameters and m residuals. They are orthogonal to the model's derivatives as residuals of least squares are.
         """
-        slope = np.hypot(1.0, residual / self.scale) ** -3.0
+        slope = self.slope_of_influence(residual)
         mean = float(np.mean(slope))
         correction = 1.0 + parameters / len(residual) * float(np.var(slope)) / mean**2
         pseudo: Array = correction / mean * self.influence(residual)

@@ -117,6 +117,17 @@ class Problem:
         jacobian = self._derivatives(x, self._slope_of_plain(x))
         return jacobian, residual if self.loss is None else self.loss.pseudo_residual(residual, used)
 
+    def scatter(self, x: NDArray[np.float64]) -> float:
+        """Return the sum of squares that the gain of a further parameter is compared with: of residuals at `x`.
+
+        Under a loss the sum of squared influences over their mean slope.
+        """
+        residual = self.plain_residual(x)
+        if self.loss is None:
+            return float(residual @ residual)
+        influence = self.loss.influence(residual)
+        return float(influence @ influence) / float(np.mean(self.loss.slope_of_influence(residual)))
+
     def _slope_of_plain(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the derivative of each plain residual by the model's value, shape ``(m,)``."""
         if self.loss is None or not self.logarithmic:

@@ -51,14 +51,14 @@ class ParameterEstimate:
     standard_error
         In the same unit; nan if there is none (no rows to spare, held at its bound, or not determined).
     rate, rate_unit
-        What a cost amounts to per second, e.g. ``1.0e13`` and ``"op/s"`` (paper Table 3); None where the
+        What a cost, or a rate, amounts to per second, e.g. ``1.0e13`` and ``"op/s"`` (paper Table 3); None where the
         notion makes no sense.
     kind
-        ``"cost"`` for what multiplies features, ``"shape"`` for all else.
+        ``"cost"`` for what multiplies features, ``"rate"`` for what divides them, ``"shape"`` for all else.
     negative
         Whether this is a cost below zero: not physical, a sign that the model or the kernels are lacking.
     at_bound
-        Whether a bound holds it at zero.
+        Whether its value is that of a bound which holds it: zero for a cost, 1 for all of a cost hidden.
     determined
         Whether the measurement kernels determine it.
     """
@@ -77,7 +77,15 @@ class ParameterEstimate:
     @property
     def flags(self) -> str:
         """Its particularities in words."""
-        words = {"negative cost": self.negative, "at bound": self.at_bound, "undetermined": not self.determined}
+        bound = f"at bound {self.value:g}"
+        # Such as of an edge or sharpness beyond which larger ones fit as well.
+        vague = self.kind == "shape" and self.standard_error > abs(self.value)
+        words = {
+            "negative cost": self.negative,
+            bound: self.at_bound,
+            "undetermined": not self.determined,
+            "error above value": vague,
+        }
         return ", ".join(word for word, holds in words.items() if holds)
 
 
@@ -152,6 +160,10 @@ class FitResult(Mapping[str, float]):
         What intervals follow from; None for fits from files.
     kept_intervals
         Intervals that were computed before, by parameter.
+    no_overlap
+        Edges, hidden fractions and sharpnesses of 0, which say that nothing is hidden: costs are those of their sum.
+    bounds
+        Smallest and largest values by parameter that were given to `fit_model` in place of those of its role.
     """
 
     parameters: tuple[ParameterEstimate, ...]
@@ -172,6 +184,8 @@ class FitResult(Mapping[str, float]):
     collinear: tuple[str, ...] = ()
     linearised: LinearisedFit | None = None
     kept_intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    no_overlap: tuple[str, ...] = ()
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:
         """Return the value of a parameter."""
@@ -222,7 +236,7 @@ class FitResult(Mapping[str, float]):
 
     @property
     def at_bound(self) -> tuple[str, ...]:
-        """Parameters that a bound holds at zero."""
+        """Parameters that a bound holds; it is their value."""
         return tuple(parameter.name for parameter in self.parameters if parameter.at_bound)
 
     @property
@@ -253,6 +267,8 @@ class FitResult(Mapping[str, float]):
         )
         if self.collinear:
             lines.append(f"hardly told apart: {', '.join(self.collinear)}; a bound hides that, see their intervals")
+        if self.no_overlap:
+            lines.append(f"no overlap: nothing is hidden, the costs are added ({', '.join(self.no_overlap)} = 0)")
         state = "converged" if self.status.valid else "NOT CONVERGED"
         lines.append(
             f"{state}: {self.status.reason} "

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.fit.loss import SoftL1, robust_loss
-from perflex.fit.minimise import minimise
+from perflex.fit.minimise import minimise_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from perflex.fit.coordinates import Coordinates
     from perflex.fit.problem import Problem
     from perflex.fit.scaled import Solution
 
     Array = NDArray[np.float64]
-    Mask = NDArray[np.bool_]
 
 # Renewals of the scale, and the relative change below which it stays. With all but a few rows exact it shrinks to the
 # least scale by a factor each time.
@@ -39,7 +39,7 @@ _FURTHER_STARTS = 2
 
 
 def solve_robustly(
-    problem: Problem, ends: Sequence[Solution], points: Sequence[Array], nonnegative: Mask | None
+    problem: Problem, ends: Sequence[Solution], points: Sequence[Array], coordinates: Coordinates
 ) -> tuple[Problem, list[Solution]]:
     """Minimise the robust loss of a problem.
 
@@ -51,8 +51,8 @@ def solve_robustly(
         Where its minimisation ended, at least one.
     points
         Where it started.
-    nonnegative
-        Which parameters must not become negative, or None.
+    coordinates
+        What moves, and its bounds.
 
     Returns
     -------
@@ -65,13 +65,13 @@ def solve_robustly(
         The residuals have no finite derivatives at the best end.
     """
     first = min(ends, key=lambda end: end.norm)
-    posed, best = _settled(problem, first.x, nonnegative)
+    posed, best = _settled(problem, first.x, coordinates)
     # What the sum of squares took belongs to the fit.
     found = [replace(best, evaluations=best.evaluations + sum(end.evaluations for end in ends))]
     ranked = sorted(points, key=lambda point: _norm(posed, point))[:_FURTHER_STARTS]
     for start in _distinct([first.x, *(end.x for end in sorted(ends, key=lambda end: end.norm)), *ranked])[1:]:
         try:
-            found.append(minimise(posed.residual, posed.jacobian, start, nonnegative=nonnegative, precise=False))
+            found.append(minimise_in(posed, coordinates, start, precise=False))
         except ArithmeticError:
             continue
     return posed, found
@@ -82,7 +82,7 @@ def _freedom(solution: Solution) -> int:
     return max(len(solution.residual) - int(np.sum(~solution.at_bound)), 1)
 
 
-def _settled(problem: Problem, x: Array, nonnegative: Mask | None) -> tuple[Problem, Solution]:
+def _settled(problem: Problem, x: Array, coordinates: Coordinates) -> tuple[Problem, Solution]:
     """Return the problem under the loss with a settled scale, and its solution near `x`."""
     least = _LEAST_DEVIATION * problem.size / np.sqrt(len(problem.kernels))
     # What the loss is taken of does not depend on its scale.
@@ -91,7 +91,7 @@ def _settled(problem: Problem, x: Array, nonnegative: Mask | None) -> tuple[Prob
     evaluations = 0
     for _ in range(_RENEWALS):
         posed = problem.under(loss)
-        solution = minimise(posed.residual, posed.jacobian, x, nonnegative=nonnegative, precise=False)
+        solution = minimise_in(posed, coordinates, x, precise=False)
         x, evaluations = solution.x, evaluations + solution.evaluations
         renewed, _ = robust_loss(posed.plain_residual(x), _freedom(solution), least)
         if abs(renewed.scale - loss.scale) <= _SETTLED * loss.scale:

@@ -25,6 +25,9 @@ Function = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
 _TOLERANCE = 1e-15
 _ROUGH_TOLERANCE = 1e-9
 _POLISHING_STEPS = 12
+_NEWTON_STEPS = 10
+# Relative step of the differences of gradients that second derivatives are made of.
+_DIFFERENCE = 1e-6
 # A residual that cannot be computed is replaced by this, so that the step that led there is refused.
 # Its square, 1e200, is still finite, as the sum of squares has to be.
 _REFUSED = 1e100
@@ -46,7 +49,7 @@ class Solution:
     jacobian
         Its derivatives there, shape ``(m, n)``.
     at_bound
-        Which parameters the bound holds at zero, shape ``(n,)``.
+        Which parameters a bound holds, shape ``(n,)``.
     converged
         Whether this is a (local, constrained) minimum.
     reason
@@ -72,7 +75,15 @@ class Solution:
 class ScaledProblem:
     """The same problem in parameters z = x / scale whose columns have length one at the start."""
 
-    def __init__(self, residual: Function, jacobian: Function, start: Array, *, precise: bool) -> None:
+    def __init__(
+        self,
+        residual: Function,
+        jacobian: Function,
+        start: Array,
+        *,
+        bounds: tuple[Array, Array] | None,
+        precise: bool,
+    ) -> None:
         self.evaluations = 0
         self.precise = precise
         self.tolerance = _TOLERANCE if precise else _ROUGH_TOLERANCE
@@ -88,6 +99,9 @@ class ScaledProblem:
         fallback = np.where(start != 0, np.abs(start), 1.0)
         self.scale = np.divide(1.0, length, out=fallback, where=length > 0)
         self.z_start = start / self.scale
+        unlimited = np.full(len(start), np.inf)
+        lower, upper = (-unlimited, unlimited) if bounds is None else bounds
+        self.lower, self.upper = lower / self.scale, upper / self.scale
 
     def residual(self, z: Array) -> Array:
         """Return the residual at scaled parameters, shape ``(m,)``; huge where the model is not finite."""
@@ -141,7 +155,42 @@ class ScaledProblem:
             max_nfev=limit,
         )
         end = whole(result.x)
-        return end, *self._verdict(end, free, limit, exhausted=result.status == 0)
+        converged, reason = self._verdict(end, free, limit, exhausted=result.status == 0)
+        if self.precise and not converged:
+            end = self._newton(end, free)
+            converged, reason = self._verdict(end, free, limit, exhausted=result.status == 0)
+        return end, converged, reason
+
+    def _newton(self, z: Array, free: NDArray[np.bool_]) -> Array:
+        """Return the flattest point of a few Newton steps, none of which may go uphill.
+
+        Near a sharp bend of the model, as where one cost takes over from another, its curvature times the residual is
+        no longer small beside what Gauss and Newton keep of second derivatives; their steps then hardly advance.
+        """
+        places = np.flatnonzero(free)
+        flattest = self.slope(z)[free].max()
+        for _ in range(_NEWTON_STEPS):
+            gradient = self._gradient(z)[free]
+            hessian = np.empty((len(places), len(places)))
+            for column, place in enumerate(places):
+                width = np.zeros_like(z)
+                width[place] = _DIFFERENCE * max(abs(z[place]), 1e-3)
+                sides = self._gradient(z + width), self._gradient(z - width)
+                hessian[:, column] = (sides[0] - sides[1])[free] / (2 * width[place])
+            if not np.isfinite(hessian).all():
+                break
+            trial = z.copy()
+            trial[free] -= np.linalg.lstsq((hessian + hessian.T) / 2, gradient, rcond=1e-12)[0]
+            if not self.norm(trial) <= self.norm(z) * (1 + 1e-12):
+                break
+            slope = self.slope(trial)[free].max()
+            if not slope < flattest:
+                break
+            z, flattest = trial, slope
+        return z
+
+    def _gradient(self, z: Array) -> Array:
+        return np.asarray(self._jacobian(z * self.scale) * self.scale).T @ self.residual(z)
 
     def _verdict(self, z: Array, free: NDArray[np.bool_], limit: int, *, exhausted: bool) -> tuple[bool, str]:
         # The slope decides, not scipy's status: a run may also stop on a slope, because its steps became small.
@@ -153,14 +202,20 @@ class ScaledProblem:
         return False, f"the fit stopped where the residual still has a slope (cosine {slope:.1e})"
 
     def slope(self, z: Array) -> Array:
-        """Return the cosine of the angle between the residual and each derivative; 0 for an exact fit."""
+        """Return the cosine of the angle between the residual and each derivative; 0 for an exact fit.
+
+        Less where all the way to a bound changes the residual little: the direction of such a derivative means nothing.
+        """
         residual, jacobian = self.residual(z), self.jacobian(z)
         length = np.linalg.norm(jacobian, axis=0)
-        gradient = np.abs(jacobian.T @ residual)
+        gradient = jacobian.T @ residual
         # Near an exact fit the residual is rounding, whose direction means nothing.
         reach = np.linalg.norm(residual) + 1e-6 * float(np.linalg.norm(length * z))
-        cosine: Array = np.divide(gradient, length * reach, out=np.zeros_like(z), where=length * reach > 0)
-        return cosine
+        cosine: Array = np.divide(np.abs(gradient), length * reach, out=np.zeros_like(z), where=length * reach > 0)
+        room = np.where(gradient > 0, z - self.lower, self.upper - z)
+        with np.errstate(invalid="ignore"):
+            change = np.where(length > 0, length * np.abs(room), 0.0)
+        return cosine * np.minimum(1.0, change / reach) if reach > 0 else cosine
 
     def polish(self, z: Array, free: NDArray[np.bool_]) -> Array:
         """Return the flattest point of a few Gauss-Newton steps, none of which may go uphill."""

@@ -43,7 +43,8 @@ def start_points(problem: Problem, roles: Roles, count: int) -> list[Array]:
             costs = _cost_starts(columns, problem.weight * (problem.output - constant))
         for start in costs:
             values = {**fixed, **dict(zip(roles.costs, start, strict=True))}
-            x = np.array([values[name] for name in problem.parameters])
+            with np.errstate(divide="ignore"):
+                x = np.array([_as_in_model(roles, name, values[name]) for name in problem.parameters])
             norm = float(np.linalg.norm(problem.residual(x)))
             if np.isfinite(norm) and np.isfinite(problem.jacobian(x)).all():
                 ranked.append((norm, number, x))
@@ -59,8 +60,12 @@ def start_points(problem: Problem, roles: Roles, count: int) -> list[Array]:
     return [*first[: max(1, count - 2)], *rest][:count]
 
 
+def _as_in_model(roles: Roles, name: str, value: float) -> float:
+    return float(np.divide(1.0, value)) if name in roles.rates else value
+
+
 def cost_columns(problem: Problem, roles: Roles, fixed: dict[str, float]) -> tuple[Array, Array]:
-    """Return the weighted columns of the costs in the relaxed model, and its part without costs.
+    """Return the weighted columns of the costs (of rates: their reciprocals) in the relaxed model, and its other part.
 
     Shapes ``(m, len(roles.costs))`` and ``(m,)``; the latter is not weighted.
     """
@@ -113,9 +118,9 @@ def _grid(problem: Problem, roles: Roles, others: list[str]) -> list[tuple[float
         if name in roles.shapes:
             choices.append(roles.shapes[name])
         elif name in roles.edges:
-            choices.append(_edges(problem, values))
+            choices.append(_edges(problem, roles, values))
         else:
-            choices.append(_magnitudes(problem.model.tree, name, values))
+            choices.append(_magnitudes(roles.tree, name, values))
     total = 1
     for choice in choices:
         total *= len(choice)
@@ -130,10 +135,10 @@ def _grid(problem: Problem, roles: Roles, others: list[str]) -> list[tuple[float
     return list(dict.fromkeys(grid))
 
 
-def _edges(problem: Problem, values: dict[str, Array | float]) -> tuple[float, ...]:
+def _edges(problem: Problem, roles: Roles, values: dict[str, Array | float]) -> tuple[float, ...]:
     """Return edges, in 1/[output], from gentle to abrupt for the differences of the overlapping costs."""
     typical = [_typical(problem.output)]
-    for node in walk(problem.model.tree):
+    for node in walk(roles.tree):
         if isinstance(node, Call) and node.function == "overlap":
             first, second, _ = node.arguments
             typical.append(_typical(np.asarray(evaluate(first, values)) - np.asarray(evaluate(second, values))))

@@ -63,17 +63,22 @@ def parameter_units(
             units[name] = ParameterUnit("1")
         else:
             monomials = roles.monomials.get(name)
-            units[name] = _cost_unit(monomials, seconds, info) if monomials else ParameterUnit("")
+            rate = name in roles.rates
+            units[name] = _cost_unit(monomials, seconds, info, rate=rate) if monomials else ParameterUnit("")
     return units
 
 
-def _cost_unit(monomials: tuple[Monomial, ...], seconds: str, info: Mapping[str, FeatureInfo]) -> ParameterUnit:
+def _cost_unit(
+    monomials: tuple[Monomial, ...], seconds: str, info: Mapping[str, FeatureInfo], *, rate: bool
+) -> ParameterUnit:
     texts = {_monomial_unit(monomial, info) for monomial in monomials}
     # A cost of different things, such as loads and stores, has no one unit and no rate.
     if len(texts) != 1:
         return ParameterUnit("")
     text = texts.pop()
     unit = f"{seconds} per {text}" if text else seconds
+    if rate:
+        unit = f"{text or 1}/{seconds}"
     amounts = {_amount(monomial, info) for monomial in monomials}
     amount, amount_unit = amounts.pop() if len(amounts) == 1 else (None, "")
     if amount is None or not amount_unit:

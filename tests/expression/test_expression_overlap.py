@@ -47,6 +47,13 @@ def test_overlap_is_the_papers_equation_5_with_6(g: float, o: float, edge: float
     assert overlap(g, o, edge) == pytest.approx(float(expected), rel=1e-12, abs=1e-300)
 
 
+def test_an_edge_of_zero_is_the_sum_and_moves_nothing() -> None:
+    assert overlap(3.0, 5.0, 0.0) == 8.0
+    np.testing.assert_array_equal(OVERLAP.derivatives({"p_g": 3.0, "p_o": 5.0, "p_e": 0.0}, 1), [[1.0, 1.0, 0.0]])
+    constant = CompiledExpression(parse_expression("overlap(p_g, p_o, 0)"), ("p_g", "p_o"))
+    assert constant.value({"p_g": 3.0, "p_o": 5.0}) == 8.0
+
+
 @settings(deadline=None)
 @given(COST, COST, EDGE)
 def test_overlap_bounds(g: float, o: float, edge: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -46,6 +47,33 @@ def test_known_values() -> None:
     assert value(2e-9, 1e-9, 100.0) == pytest.approx(2e-9, rel=1e-12)
     assert value(5.0, 0.0, 3.0) == pytest.approx(5.0, rel=1e-12)
     assert value(0.0, 0.0, 3.0) == pytest.approx(0.0, abs=1e-100)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("sharpness", [0.0, 4.0, 100.0, 699.0, 700.0, 1073.0, 1074.0, 1e5, 1e12])
+def test_equal_costs_of_a_millisecond_are_about_one_at_any_sharpness(count: int, sharpness: float) -> None:
+    assert value(*[1e-3] * count, sharpness) == pytest.approx(1e-3 * count ** (1 / (1 + sharpness)), rel=1e-12)
+
+
+@pytest.mark.parametrize("sharpness", [0.0, 0.3, 4.0, 100.0, 1074.0, 1e6])
+@pytest.mark.parametrize(
+    "costs", [(1e-3,) * 3, (0.0,) * 3, (0.0, 0.0, 2e-3), (1e-300, 1e-3, 1e100), (1e-3, 1.001e-3, 0)]
+)
+def test_derivatives_are_those_of_the_norm_in_high_precision(costs: tuple[float, ...], sharpness: float) -> None:
+    values = dict(zip(["p_a", "p_b", "p_c", "p_sharp"], (*costs, sharpness), strict=True)) | {"p_launch": 1.0}
+    values |= dict.fromkeys(FEATURES, 1.0)
+    got = MODEL.compiled.derivatives(values, 1)[0][1:]
+    assert np.isfinite(got).all()
+    if max(costs) == 0:
+        return
+    with mpmath.workdps(60):
+        x, q = [mpmath.mpf(cost) for cost in costs], 1 + mpmath.mpf(sharpness)
+        norm = mpmath.fsum(cost**q for cost in x) ** (1 / q)
+        slopes = [(cost / norm) ** (q - 1) for cost in x]
+        shares = [(cost / norm) ** q for cost in x if cost > 0]
+        by_sharpness = norm * mpmath.fsum(share * mpmath.log(share) for share in shares) / q**2
+        for derivative, expected in zip(got, [*slopes, by_sharpness], strict=True):
+            assert derivative == pytest.approx(float(expected), rel=1e-8, abs=1e-12 * float(norm))
 
 
 @settings(max_examples=30, deadline=None)

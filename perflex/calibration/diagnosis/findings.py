@@ -51,6 +51,9 @@ def _of_the_fit(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
         number = f"condition number {diagnosis.condition_number:.3g} without bounds"
         cause = f"the kernels hardly tell {', '.join(fit.collinear)} apart ({number}), and a bound hides that"
         yield Finding("warning", f"{cause}; take their intervals, or add kernels that vary them independently")
+    if fit.no_overlap:
+        cause = f"no overlap was found: nothing is hidden, the costs are added ({', '.join(fit.no_overlap)} = 0)"
+        yield Finding("remark", f"{cause}; a model that adds them says the same with fewer parameters")
     if diagnosis.missing:
         yield Finding("remark", diagnosis.missing)
 
@@ -72,8 +75,12 @@ def _of_parameters(diagnosis: Diagnosis) -> Iterator[Finding]:
         yield Finding("warning", f"{cause} (above 30): features of the measurement kernels grow nearly together")
     if names := _named(p for p in parameters if p.consistent_with_zero and p.determined and not p.at_bound):
         yield Finding("warning", f"consistent with zero within 95 %: {names}; the kernels may not need them")
-    if names := _named(p for p in parameters if p.at_bound):
+    if names := _named(p for p in parameters if p.at_bound and p.kind == "cost" and p.value == 0):
         yield Finding("remark", f"held at zero by their bound: {names}; a fit without bounds would make them negative")
+    if others := [
+        f"{p.name} at {p.value:g}" for p in parameters if p.at_bound and not (p.kind == "cost" and p.value == 0)
+    ]:
+        yield Finding("remark", f"held by their bounds: {_listed(others)}; a fit without bounds would go beyond")
     alone = [
         f"{p.name} from {i.name}"
         for p in parameters

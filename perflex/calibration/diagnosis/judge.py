@@ -88,6 +88,7 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
             start=fit,
             progress=progress,
             loss=fit.loss,
+            bounds=fit.bounds,
         )
         held_out = {entry.generator: entry for entry in found}
     owners = generators_of(fit.kernels, table)
