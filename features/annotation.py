@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.scop.fraction import read_fraction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from fractions import Fraction
 
 BRANCHES = ("domain", "both")
 # The stand-in of an access that may touch any element of its array.
@@ -177,15 +178,18 @@ def _plain(key: str) -> str:
 
 
 def _trips(loop: str, count: float | Fraction | str) -> Fraction | str:
+    number = read_fraction(str(count))
+    if number is not None:
+        return number
+    if isinstance(count, str) and not _is_number(count):
+        return count
+    msg = f"the trip count of loop {loop!r} must be a number or an expression in sizes, and above zero, not {count!r}"
+    raise UnsupportedKernelError(msg, loop=loop)
+
+
+def _is_number(text: str) -> bool:
     try:
-        # By way of the text: 0.1 is a tenth, not the binary number next to it.
-        number = Fraction(str(count))
+        float(text)
     except ValueError:
-        if isinstance(count, str):
-            return count
-        msg = f"the trip count of loop {loop!r} must be a number or an expression in sizes, not {count!r}"
-        raise UnsupportedKernelError(msg, loop=loop) from None
-    if number <= 0:
-        msg = f"the average trip count of loop {loop!r} must be above zero, not {count!r}"
-        raise UnsupportedKernelError(msg, loop=loop)
-    return number
+        return False
+    return True

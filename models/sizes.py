@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from perflex.yaml_file import Fields, Finite
+from msgspec import Meta
+
+from perflex.yaml_file import Fields, Positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 # Lengths of arrays are multiples of it, so that work-groups of usual sizes divide them.
 _BLOCK = 32768
+# Digits of the largest size: beyond any memory, and their products still fit in doubles.
+_DIGITS = 15
+_Count = Annotated[int, Meta(ge=1, le=10**_DIGITS)]
 
 
 class SizeRule(Fields, frozen=True):
@@ -32,11 +37,11 @@ class SizeRule(Fields, frozen=True):
         The smallest multiple of the step.
     """
 
-    power: int
-    step: int
+    power: Annotated[int, Meta(ge=1, le=10)]
+    step: _Count
     only_up: bool = False
-    most: Finite = inf
-    least: int = 1
+    most: Positive = inf
+    least: _Count = 1
 
     def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
         """Return odd multiples of the step, increasing, for a device that is `scale` times as fast as `sizes` suit."""
@@ -88,7 +93,7 @@ def split_sizes(tags: Iterable[str], rules: Mapping[str, SizeRule]) -> tuple[lis
     for tag in tags:
         argument, _, text = (part.strip() for part in tag.partition(":"))
         values = [value.strip() for value in text.split(",")]
-        numbers = [int(value) for value in values if value.isdecimal()]
+        numbers = [int(value) for value in values if value.isdecimal() and len(value) <= _DIGITS]
         # What is not plainly a list of numbers stays a tag, for the generators say best what they allow.
         plain = len(set(numbers)) == len(values) and argument not in sizes
         if plain and (argument in rules or argument in _RULES):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
-import os
+import sqlite3
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from perflex import guard
@@ -22,9 +24,13 @@ from perflex.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perflex.cli.terminal import Terminal
+
 _EVERYWHERE = ("--quiet", "-q", "--debug")
 _FAILED_WORK = 1
 _BAD_INPUT = 2
+# What standard output says where a disk is full, broken or limited, or its terminal is gone.
+_NO_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 # Everything else that perflex raises says that what it was given is wrong.
 _WORK_ERRORS = (
     CalibrationError,
@@ -53,11 +59,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         guard.start()
         # Half a second of an interrupted command's end is Python's last look for reference cycles.
         atexit.register(gc.freeze)
-    from perflex.cli.app import app
-    from perflex.cli.terminal import Terminal
+    from perflex.cli.terminal import Terminal, discard_output, printable
 
     terminal = Terminal()
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with printable():
+            code = _run(list(sys.argv[1:] if arguments is None else arguments), terminal)
+            # What cannot be written shows here, and not in a traceback when the process ends.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough (head, less).
+        discard_output()
+        return 0
+    except sqlite3.OperationalError as error:
+        # The store's never come here: this is another package's cache.
+        if terminal.debug:
+            raise
+        _complain(f"a cache cannot be used: {error}; free space, or name another place by XDG_CACHE_HOME")
+        return _FAILED_WORK
+    except OSError as error:
+        # Where a file has a name, its reader or writer says what is wrong.
+        if terminal.debug or error.filename is not None or error.errno not in _NO_OUTPUT:
+            raise
+        discard_output()
+        _complain(f"cannot write the output: {error.strerror}; free space, or send it elsewhere")
+        return _FAILED_WORK
+    return code
+
+
+def _run(words: list[str], terminal: Terminal) -> int:
+    from perflex.cli.app import app
+
     # These hold for every command and may stand before or after its name.
     everywhere = [word for word in words if word in _EVERYWHERE]
     try:
@@ -67,17 +99,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
     except SystemExit as ending:
         return _code(ending)
-    except BrokenPipeError:
-        # The reader has seen enough (head, less); nothing may be written any more, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except PerflexError as error:
         if terminal.debug:
             raise
         # A compiler's or driver's message within it may span several lines.
-        sys.stderr.write(f"perflex: error: {' '.join(error.message.split())}\n")
+        _complain(" ".join(error.message.split()))
         return _FAILED_WORK if isinstance(error, _WORK_ERRORS) else _BAD_INPUT
     return 0
+
+
+def _complain(message: str) -> None:
+    # Standard error may be as full as anything else; then the exit code tells.
+    with suppress(OSError):
+        sys.stderr.write(f"perflex: error: {message}\n")
 
 
 def _code(ending: SystemExit) -> int:

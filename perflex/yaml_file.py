@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -16,6 +14,7 @@ import yaml
 from msgspec import Meta, inspect
 
 from perflex.errors import FileFormatError
+from perflex.file_io import read_text, writing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +25,10 @@ _Schema = TypeVar("_Schema", bound="Fields")
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
-# Far more than any file of perflex has; a larger one would fill the memory before its first line is judged.
-_MAX_BYTES = 32 * 2**20
+# Bits of a whole number: those of the largest double. Python's own limit holds for decimal digits alone.
+_MAX_BITS = 1024
+# Characters of a wrong value that a message shows.
+_SHOWN = 80
 
 
 class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +42,7 @@ class Section:
     Attributes
     ----------
     path
-        The file.
+        The file, or what messages call a text that is from none.
     where
         Place within the file, e.g. ``"parameters.p_madd"``; empty at the top.
     entries
@@ -52,7 +53,7 @@ class Section:
         Line where the mapping begins.
     """
 
-    path: Path
+    path: Path | str
     where: str
     entries: dict[str, Any]
     lines: dict[str, int]
@@ -163,6 +164,7 @@ def _kind_below(kind: Any, field: str) -> Any:
 
 def _wrong_value(message: str, kind: Any, value: Any) -> str:
     shown = "a mapping" if isinstance(value, Section) else "a list" if isinstance(value, list) else repr(value)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
     if isinstance(kind, inspect.LiteralType):
         return f"it must be {'one of ' * (len(kind.values) > 1)}{', '.join(map(repr, kind.values))}, not {shown}"
     found = _EXPECTED.match(message)
@@ -199,18 +201,26 @@ def read_yaml(path: Path | str, schema: str) -> Section:
     FileFormatError
         The file cannot be read, is no YAML, uses tags or aliases, or is of another schema.
     """
-    path = Path(path)
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            msg = f"{path} is larger than {_MAX_BYTES} bytes; it is not a file of perflex"
-            raise FileFormatError(msg, path=path)
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise FileFormatError(msg, path=path) from error
-    except UnicodeDecodeError as error:
-        msg = f"{path} is not a text file: byte {error.start} is no UTF-8; it is damaged or foreign"
-        raise FileFormatError(msg, path=path) from error
+    return parse_yaml(read_text(path), schema, Path(path))
+
+
+def parse_yaml(text: str, schema: str, path: Path | str) -> Section:
+    """Return the content of a YAML text of a given schema, without the field ``schema``.
+
+    Parameters
+    ----------
+    text
+        The text.
+    schema
+        As for `read_yaml`.
+    path
+        The file it is from, or what else messages are to call it.
+
+    Raises
+    ------
+    FileFormatError
+        It is no YAML, uses tags or aliases, or is of another schema.
+    """
     top = _parse(text, path)
     if not isinstance(top, Section):
         msg = f"{path}, line 1: no mapping with a field 'schema'; it is damaged or foreign"
@@ -220,7 +230,7 @@ def read_yaml(path: Path | str, schema: str) -> Section:
     return top
 
 
-def _parse(text: str, path: Path) -> Any:
+def _parse(text: str, path: Path | str) -> Any:
     try:
         # Composed, not loaded: nodes know their lines, and no tag constructs an object.
         # An alias needs an anchor, so that without any "&" the search for aliases is spared.
@@ -250,7 +260,7 @@ def _compose_without_aliases(text: str) -> Any:
     return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
-def _build(node: yaml.Node, path: Path, where: str) -> Any:
+def _build(node: yaml.Node, path: Path | str, where: str) -> Any:
     if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
         section = Section(path, where, {}, {}, node.start_mark.line + 1)
         for key_node, value_node in node.value:
@@ -279,10 +289,17 @@ def _scalar(node: yaml.Node) -> Any:
     if kind in {"str", "timestamp"}:
         return node.value
     try:
-        return yaml.constructor.SafeConstructor().construct_object(node)
-    # A whole number of more than 4300 digits, the most that Python converts; a tag that the text does not fit.
-    except (ValueError, KeyError, IndexError) as error:
+        value = yaml.constructor.SafeConstructor().construct_object(node)
+    # A whole number of more than 4300 digits, the most that Python converts; one that no double holds.
+    except (ValueError, OverflowError) as error:
         raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from error
+    except (KeyError, IndexError) as error:
+        problem = f"the text {node.value[:40]!r} does not fit its tag {node.tag!r}"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        problem = "a whole number of more than 308 digits"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+    return value
 
 
 def _check_schema(top: Section, schema: str) -> None:
@@ -307,32 +324,18 @@ def _check_schema(top: Section, schema: str) -> None:
 
 
 def write_yaml(path: Path | str, content: Mapping[str, Any]) -> None:
-    """Write a YAML file in one step: it is either there completely or as it was before.
+    """Write a YAML file in one step: it is either there completely or as it was before (`perflex.file_io.writing`).
 
     Raises
     ------
     FileFormatError
         The file cannot be written; the cause is named.
     """
-    path = Path(path)
     # ASCII with escapes: written raw, some Unicode line breaks come back as blanks.
     text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=False, width=110)
-    temporary = ""
     try:
-        # A temporary file is readable for its owner alone; the new file gets the rights of the one that it replaces.
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-        # In the same folder, for only within one file system a rename is one step; and on the disk before it.
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as stream:
-            temporary = stream.name
+        with writing(path) as stream:
             stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         msg = f"cannot write {path}: {error.strerror or error}"
-        raise FileFormatError(msg, path=path) from error
+        raise FileFormatError(msg, path=Path(path)) from error

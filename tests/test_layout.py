@@ -27,6 +27,7 @@ GROUND = {
     "caches.py",
     "child_process.py",
     "errors.py",
+    "file_io.py",
     "guard.py",
     "isl.py",
     "pictures.py",

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import perflex.isl
 from perflex.features.kept.kernel_key import kernel_key
-from perflex.features.scop.text import content_hash, scop_from_text, scop_to_text, text_hash
+from perflex.features.scop.text import content_hash, scop_from_text, scop_to_text
+from perflex.store.rows import text_digest
 from perflex.store.store import current_store
 from perflex.version import __version__
 
@@ -65,10 +66,13 @@ def kept_scop(key: str) -> Scop | None:
     store = current_store()
     if store is None:
         return None
-    query = "SELECT digest, text FROM scops JOIN kernels ON scops.digest = kernels.scop WHERE kernels.key = ?"
-    for digest, text in store.read(query, (key,)):
+    query = """
+        SELECT kernels.key, digest, text, checksum FROM scops JOIN kernels ON scops.digest = kernels.scop
+        WHERE kernels.key = ? AND checksum IS NOT NULL
+    """
+    for found, digest, text, checksum in store.read(query, (key,)):
         # A damaged file must not lead to wrong counts.
-        if text_hash(text) != digest:
+        if text_digest(text) != digest or text_digest(found, digest) != checksum or found != key:
             store.set_aside("a kernel's description has changed in it")
             return None
         return scop_from_text(text)
@@ -87,8 +91,8 @@ def keep_scop(key: str, scop: Scop) -> None:
             *_housekeeping(store),
             ("INSERT OR REPLACE INTO scops (digest, text) VALUES (?, ?)", (digest, scop_to_text(scop))),
             (
-                "INSERT OR REPLACE INTO kernels (key, scop, version) VALUES (?, ?, ?)",
-                (key, digest, counting_version()),
+                "INSERT OR REPLACE INTO kernels (key, scop, version, checksum) VALUES (?, ?, ?, ?)",
+                (key, digest, counting_version(), text_digest(key, digest)),
             ),
         ]
     )
@@ -101,12 +105,12 @@ def kept_counts(scop: Scop) -> dict[str, Any]:
         return {}
     records: dict[str, Any] = {}
     # Every run adds a portion with what it counted anew.
-    query = "SELECT digest, text FROM counts WHERE scop = ? AND version = ? ORDER BY number"
-    for digest, text in store.read(query, (content_hash(scop), counting_version())):
-        if text_hash(text) != digest:
+    query = "SELECT scop, version, text, digest FROM counts WHERE scop = ? AND version = ? ORDER BY number"
+    for *texts, digest in store.read(query, (content_hash(scop), counting_version())):
+        if text_digest(*texts) != digest:
             store.set_aside("counts have changed in it")
             return {}
-        records.update(json.loads(text))
+        records.update(json.loads(texts[-1]))
     return records
 
 
@@ -116,7 +120,8 @@ def keep_counts(scop: Scop, records: dict[str, Any]) -> None:
     if store is None or not records:
         return
     text = json.dumps(records, separators=(",", ":"))
-    row = (content_hash(scop), counting_version(), text_hash(text), text)
+    place = (content_hash(scop), counting_version())
+    row = (*place, text_digest(*place, text), text)
     store.write(
         [
             *_housekeeping(store),

@@ -19,6 +19,7 @@ from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.computed_once import computed_once
 from perflex.features.polynomials.isl_text import ParsedWhenRead
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.addressable import require_addressable
 from perflex.features.scop.whole_sizes import require_whole
 from perflex.features.scop.words import SPACES
 from perflex.isl import isl
@@ -268,27 +269,40 @@ class Scop(ParsedWhenRead):
         self._check()
 
     def _check(self) -> None:
-        known = {array.name for array in self.arrays}
+        known = {array.name: array for array in self.arrays}
         for array in self.arrays:
             if array.space not in SPACES:
                 msg = f"array {array.name!r} has address space {array.space!r}; use one of {', '.join(SPACES)}"
                 raise UnsupportedKernelError(msg, kernel=self.name, array=array.name)
         for statement in self.statements:
-            launch = self._launch_of(statement.launch, statement.name)
-            axes = len(launch.groups) + len(launch.items)
-            if statement.domain.dim(isl.dim_type.set) < axes:
-                msg = f"the domain of statement {statement.name!r} needs a dimension for each of the {axes} axes"
-                raise UnsupportedKernelError(msg, kernel=self.name, statement=statement.name)
+            self._check_domain(statement, f"statement {statement.name!r}")
             for access in statement.accesses:
                 if access.array not in known:
                     msg = f"statement {statement.name!r} accesses {access.array!r}, which is not declared"
                     raise UnsupportedKernelError(msg, kernel=self.name, access=access.text or access.array)
+                self._check_relation(statement, access, known[access.array])
+        for number, barrier in enumerate(self.barriers):
+            self._check_domain(barrier, f"barrier {number}")
 
-    def _launch_of(self, index: int, name: str) -> Launch:
-        if not 0 <= index < len(self.launches):
-            msg = f"statement {name!r} belongs to launch {index}, but there are {len(self.launches)}"
-            raise UnsupportedKernelError(msg, kernel=self.name, statement=name)
-        return self.launches[index]
+    def _check_relation(self, statement: Statement, access: Access, array: Array) -> None:
+        axes = len(array.shape if access.strides is None else access.strides)
+        for what, found, there in (
+            ("variables", access.relation.dim(isl.dim_type.in_), statement.domain.dim(isl.dim_type.set)),
+            ("subscripts", access.relation.dim(isl.dim_type.out), axes),
+        ):
+            if found != there:
+                msg = f"the access to {access.array!r} in {statement.name!r} has {found} {what}, not {there}"
+                raise UnsupportedKernelError(msg, kernel=self.name, access=access.text or access.array)
+
+    def _check_domain(self, scheduled: Statement | Barrier, what: str) -> None:
+        if not 0 <= scheduled.launch < len(self.launches):
+            msg = f"{what} belongs to launch {scheduled.launch}, but there are {len(self.launches)}"
+            raise UnsupportedKernelError(msg, kernel=self.name)
+        launch = self.launches[scheduled.launch]
+        axes, loops = len(launch.groups) + len(launch.items), len(scheduled.loops)
+        if scheduled.domain.dim(isl.dim_type.set) < axes + loops:
+            msg = f"the domain of {what} needs a dimension for each of the {axes} axes and {loops} loops"
+            raise UnsupportedKernelError(msg, kernel=self.name)
 
     @computed_once
     def _arrays_by_name(self) -> dict[str, Array]:
@@ -339,7 +353,8 @@ class Scop(ParsedWhenRead):
         Raises
         ------
         MissingSizeError
-            A parameter has no value, or one that is no whole number, or the values contradict the kernel's assumptions.
+            A parameter has no value or one that is no whole number, an array would exceed 2**62 bytes, or the values
+            contradict the kernel's assumptions.
         """
         # Hundreds of features are evaluated at the same sizes.
         if isinstance(sizes, _CheckedSizes) and sizes.scop is self:
@@ -352,13 +367,15 @@ class Scop(ParsedWhenRead):
         require_whole(sizes, self.parameters, self.name)
         import numpy as np
 
+        given = {name: sizes[name] for name in self.parameters}
         # As a polynomial, the assumptions are tested for arrays of sizes at once, and without isl.
-        holds = self.validity.evaluate({name: sizes[name] for name in self.parameters})
+        holds = self.validity.evaluate(given)
         if not np.all(np.asarray(holds, dtype=float) == 1.0):
-            given = ", ".join(f"{name}={sizes[name]}" for name in self.parameters)
+            shown = ", ".join(f"{name}={size}" for name, size in given.items())
             condition = str(self.assumptions).partition(":")[2].rstrip(" }").strip()
-            msg = f"kernel {self.name!r} is not valid for {given}: it assumes {condition}"
+            msg = f"kernel {self.name!r} is not valid for {shown}: it assumes {condition}"
             raise MissingSizeError(msg, kernel=self.name, parameters=self.parameters)
+        require_addressable(self, given)
 
     @computed_once
     def validity(self) -> QuasiPolynomial:

@@ -99,8 +99,8 @@ def interval_at(
     ValueError
         The confidence is out of range.
     CalibrationError
-        There were no more measurement kernels than parameters, or the prediction depends on a parameter that
-        they do not determine.
+        There were no more measurement kernels than parameters, the prediction depends on a parameter that
+        they do not determine, or the interval has no end.
     """
     if not 0 < confidence < 1:
         msg = f"the confidence must lie between 0 and 1, not {confidence!r}"
@@ -120,8 +120,12 @@ def interval_at(
     low, high = predicted - reach, predicted + reach
     if fit.scaled:
         positive = predicted > 0
-        factor = np.exp(spread.log_reaches(probability))
-        low, high = np.where(positive, predicted / factor[0], low), np.where(positive, predicted * factor[1], high)
+        with np.errstate(all="ignore"):
+            factor = np.exp(spread.log_reaches(probability))
+            low, high = np.where(positive, predicted / factor[0], low), np.where(positive, predicted * factor[1], high)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        msg = "the parameters are known so badly that the interval has no end; calibrate with kernels that tell more"
+        raise CalibrationError(msg, model=calibration.model)
     own = fit.degrees_of_freedom
     return PredictionInterval(
         _plain(predicted.reshape(shape)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import math
+import os
 import re
 import sys
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from perflex.errors import PerflexError
+from perflex.file_io import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -157,7 +159,8 @@ def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
         msg = f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it"
         raise ArgumentError(msg, word=reference)
     path = Path(name).resolve()
-    if not path.is_file():
+    # Not of Path: in Python 3.11 that fails at names that are too long.
+    if not os.path.isfile(path):  # noqa: PTH113
         msg = f"there is no file {name}"
         raise ArgumentError(msg, path=path)
     folder = str(path.parent)
@@ -170,13 +173,13 @@ def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
 
 
 def _described(name: str) -> Scop:
-    from perflex.features import scop_from_yaml
+    from perflex.features.scop.yaml import read_scop
 
     path = Path(name)
-    if not path.is_file():
+    if not os.path.exists(path):  # noqa: PTH110 - as above
         msg = f"there is no file {name}"
         raise ArgumentError(msg, path=path)
-    return scop_from_yaml(path.read_text(encoding="utf-8"))
+    return read_scop(path)
 
 
 def _module(path: Path) -> ModuleType:
@@ -241,11 +244,11 @@ def require_writable_file(path: Path) -> None:
         The path is a folder, or its folder is missing or takes no files.
     """
     try:
-        with TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}; name another file with --out"
-        raise ArgumentError(msg, path=path) from error
-    if path.is_dir():
+        require_writable(path)
+    except IsADirectoryError:
         msg = f"cannot write {path}: it is a folder; name a file with --out"
-        raise ArgumentError(msg, path=path)
+        raise ArgumentError(msg, path=path) from None
+    # ValueError: a name with a zero byte.
+    except (OSError, ValueError) as error:
+        msg = f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name another file with --out"
+        raise ArgumentError(msg, path=path) from error

@@ -101,6 +101,7 @@ def export(
     """
     from perflex.cli.arguments import ArgumentError, require_writable_file
     from perflex.cli.store_place import existing_store
+    from perflex.file_io import writing
     from perflex.store.overview import write_rows
 
     if out is not None:
@@ -112,7 +113,7 @@ def export(
         write_rows(kept, typer.get_text_stream("stdout"), as_json=lines_of_json)
         return
     try:
-        with out.open("w", encoding="utf-8", newline="") as stream:
+        with writing(out) as stream:
             rows = write_rows(kept, stream, as_json=lines_of_json)
     except OSError as error:
         msg = f"cannot write {out}: {error.strerror or error}; name another file with --out"

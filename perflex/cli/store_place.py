@@ -39,6 +39,9 @@ def existing_store(place: Path | None) -> MeasurementStore:
     if store.path.is_dir():
         msg = f"{store.path} is a folder; name a file with --store"
         raise ArgumentError(msg, path=store.path)
+    if store.path.exists() and not store.path.is_file():
+        msg = f"{store.path} is a device, a pipe or a socket; name a regular file with --store"
+        raise ArgumentError(msg, path=store.path)
     if not store.path.exists():
         # A damaged one was set aside by a process that was killed then; opening finishes that.
         store.use(lambda _: None)
@@ -56,12 +59,13 @@ def verified(store: MeasurementStore) -> Verdict:
     StoreError
         The file cannot be read at all, is another program's or a newer perflex's.
     """
-    from perflex.store.connection import UnusableError, store_fault
+    from perflex.store.connection import store_fault
+    from perflex.store.faults import UnusableError
     from perflex.store.verify import verify
 
     try:
         return verify(store.path)
-    except (UnusableError, sqlite3.Error, OSError) as error:
+    except (UnusableError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
         msg = f"the store {store.path} {store_fault(error)}; name another file with --store"
         raise StoreError(msg, path=store.path) from error
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,6 +89,33 @@ class Terminal:
 
         with progress_bar(title, self.remarks, hidden=self.quiet or not sys.stderr.isatty()) as show:
             yield show
+
+
+@contextmanager
+def printable() -> Iterator[None]:
+    """Let standard output and error take any text in the block: what their encoding lacks is written as escapes."""
+    # A process that was started without one has none.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for the rest of the process
+    changed = [
+        (stream, stream.errors)
+        for stream in (sys.stdout, sys.stderr)
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict"
+    ]
+    for stream, _ in changed:
+        stream.reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        # Where this is not the process's end, as in tests. To a full disk it cannot be, for that writes.
+        for stream, errors in changed:
+            with suppress(OSError):
+                stream.reconfigure(errors=errors)
+
+
+def discard_output() -> None:
+    """Write nothing to standard output any more, not even at the process's end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def terminal_of(context: typer.Context) -> Terminal:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from perflex.store.faults import DamageError, UnusableError
+from perflex.store.rows import seal
 from perflex.store.schema import APPLICATION, MIGRATIONS
 from perflex.store.write_ahead_log import log_is_damaged
 
@@ -14,25 +17,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH}
+# The store's statements are always the same: where SQLite does not take one, the tables are not those that were made.
+_TABLES = "scops|kernels|counts|versions|measurement_keys|samples|failures|unfinished(_work)?"
+_OTHER_TABLES = re.compile(
+    rf"no such table: (main\.)?({_TABLES})$|no such column|has (no column|\d+ columns)|already exists|duplicate column"
+)
 # Another process may be writing; so long one statement waits for it.
 _BUSY_S = 5.0
 # Of the write-ahead log so much stays when it has been copied into the file.
 _WAL_BYTES = 16 * 2**20
 
 
-class UnusableError(Exception):
-    """The file is not for this version to use; never leaves the store."""
-
-
-class DamageError(Exception):
-    """The file is damaged in a way that SQLite does not notice; never leaves the store."""
-
-
 def is_damage(error: BaseException) -> bool:
     """Return whether an error says that the file is damaged."""
     # The low byte is the kind of failure.
-    return isinstance(error, DamageError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    other_tables = kind == sqlite3.SQLITE_ERROR and _OTHER_TABLES.search(str(error)) is not None
+    # sqlite3 fails to read SQLite's own message where that shows a damaged name.
+    return isinstance(error, (DamageError, UnicodeDecodeError)) or kind in _DAMAGE or other_tables
 
 
 def store_fault(error: Exception) -> str:
@@ -69,9 +72,13 @@ def connect(path: Path) -> sqlite3.Connection:
     DamageError, sqlite3.Error, OSError
         It is damaged, or cannot be used.
     """
+    if path.exists() and not path.is_file():
+        msg = "is no regular file"
+        raise UnusableError(msg)
     # No isolation level: sqlite3 would begin transactions of its own. Threads take turns by the lock of `StoreFile`.
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     connection.text_factory = lossy_text
+    connection.create_function("seal", -1, seal, deterministic=True)
     try:
         # A commit is with the system when it returns: only a failing system, not a failing process, can lose it.
         connection.execute("PRAGMA synchronous=NORMAL")

@@ -14,15 +14,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from perflex.errors import PerflexWarning
-from perflex.store.connection import (
-    DamageError,
-    UnusableError,
-    abandon,
-    companion,
-    connect,
-    is_damage,
-    transaction,
-)
+from perflex.store.connection import abandon, companion, connect, is_damage, transaction
+from perflex.store.faults import DamageError, UnusableError
 from perflex.store.lock import folder_lock
 from perflex.store.records import numbers_in_words
 
@@ -84,7 +77,7 @@ class StoreFile:
         with self._lock:
             try:
                 return self._attempt(work, writes=writes, patience_s=patience_s)
-            except (sqlite3.DatabaseError, DamageError) as error:
+            except (sqlite3.DatabaseError, DamageError, UnicodeDecodeError) as error:
                 if not is_damage(error):
                     raise
                 # Once only: if the new file is damaged, too, the caller is told.

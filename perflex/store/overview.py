@@ -8,23 +8,16 @@ import statistics
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from perflex.store.rows import (
-    ACTIVITY_FACTS,
-    FAILURE_COLUMNS,
-    SAMPLE_COLUMNS,
-    failure_of,
-    is_sound_failure,
-    is_sound_sample,
-    require_sound,
-    sample_of,
-)
+from perflex.store.reading import rows_after
+from perflex.store.rows import ACTIVITY_FACTS, failure_of, sample_of
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
+    from perflex.store.reading import KeptRow
     from perflex.store.samples import MeasurementStore
 
 
@@ -37,7 +30,6 @@ COLUMNS = (
     "record", "number", "device", "driver", "label", "kernel", "sizes", "conditions", "session", "round", "seconds",
     "launches", "kind", "message", "started", "started_utc", "disturbed", *ACTIVITY_FACTS,
 )  # fmt: skip
-_TABLES = {"samples": (SAMPLE_COLUMNS, is_sound_sample), "failures": (FAILURE_COLUMNS, is_sound_failure)}
 
 
 @dataclass(frozen=True)
@@ -109,25 +101,24 @@ def all_rows(store: MeasurementStore) -> Iterator[dict[str, Any]]:
     StoreError
         The file cannot be read.
     """
-    for row in _portions(store, "samples"):
-        sample = sample_of(row[7:])
+    for kept in _portions(store, "samples"):
+        sample = sample_of(kept.row)
         activity = {} if sample.activity is None else vars(sample.activity)
-        yield _exported("sample", row, {**vars(sample), **activity})
-    for row in _portions(store, "failures"):
-        yield _exported("failure", row, vars(failure_of(row[7:])))
+        yield _exported("sample", kept, {**vars(sample), **activity})
+    for kept in _portions(store, "failures"):
+        yield _exported("failure", kept, vars(failure_of(kept.row)))
 
 
-def _exported(record: str, row: Sequence[Any], facts: dict[str, Any]) -> dict[str, Any]:
-    number, device, driver, label, kernel, sizes, conditions = row[:7]
+def _exported(record: str, kept: KeptRow, facts: dict[str, Any]) -> dict[str, Any]:
     known = {
-        "record": record, "number": number, "device": device, "driver": driver, "label": label, "kernel": kernel,
-        "sizes": dict(json.loads(sizes)) if sizes else {}, "conditions": conditions,
-        "started_utc": utc(facts["started"]), **facts,
+        "record": record, "number": kept.row[0], "device": kept.device, "driver": kept.driver, "label": kept.label,
+        "kernel": kept.kernel, "sizes": dict(json.loads(kept.sizes)) if kept.sizes else {},
+        "conditions": kept.conditions, "started_utc": utc(facts["started"]), **facts,
     }  # fmt: skip
     return {name: known.get(name) for name in COLUMNS}
 
 
-def write_rows(store: MeasurementStore, stream: TextIO, *, as_json: bool) -> int:
+def write_rows(store: MeasurementStore, stream: IO[str], *, as_json: bool) -> int:
     """Write every sample and failure, a line each, and return how many there are.
 
     CSV has the names of the columns in its first line; sizes, true and false are JSON. What is not known is an empty
@@ -154,27 +145,19 @@ def write_rows(store: MeasurementStore, stream: TextIO, *, as_json: bool) -> int
     return count
 
 
-def _portions(store: MeasurementStore, table: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of samples or failures: their number, 6 columns of their key, and their own columns."""
-    columns, is_sound = _TABLES[table]
-    query = f"""
-        SELECT t.number, k.device, k.driver, k.label, k.kernel, k.sizes, k.conditions, t.{", t.".join(columns)}
-        FROM {table} AS t JOIN measurement_keys AS k ON k.number = t.key
-        WHERE t.number > ? ORDER BY t.number LIMIT ?
-    """  # noqa: S608 - one of two names
+def _portions(store: MeasurementStore, table: str) -> Iterator[KeptRow]:
+    """Yield the rows of samples or failures in the order added."""
     last = 0
     while True:
 
-        def fetch(connection: sqlite3.Connection, after: int = last) -> list[tuple[Any, ...]]:
-            rows = connection.execute(query, (after, _PORTION)).fetchall()
-            require_sound((row[7:] for row in rows), is_sound)
-            return rows
+        def fetch(connection: sqlite3.Connection, after: int = last) -> list[KeptRow]:
+            return rows_after(connection, table, after, _PORTION)
 
         rows = store.use(fetch)
         if not rows:
             return
         yield from rows
-        last = rows[-1][0]
+        last = rows[-1].row[0]
 
 
 def overview(store: MeasurementStore) -> tuple[KernelOverview, ...]:
@@ -186,17 +169,16 @@ def overview(store: MeasurementStore) -> tuple[KernelOverview, ...]:
         The file cannot be read.
     """
     found: dict[tuple[str, str], list[_Start]] = defaultdict(list)
-    for row in _portions(store, "samples"):
-        sample = sample_of(row[7:])
-        found[_kernel(row)].append(_Start(row[7], sample.started, sample.seconds, sample.disturbed))
-    for row in _portions(store, "failures"):
-        found[_kernel(row)].append(_Start(row[7], failure_of(row[7:]).started))
+    for kept in _portions(store, "samples"):
+        sample = sample_of(kept.row)
+        found[_kernel(kept)].append(_Start(kept.row[1], sample.started, sample.seconds, sample.disturbed))
+    for kept in _portions(store, "failures"):
+        found[_kernel(kept)].append(_Start(kept.row[1], failure_of(kept.row).started))
     return tuple(_summary(*group, rows) for group, rows in sorted(found.items()))
 
 
-def _kernel(row: Sequence[Any]) -> tuple[str, str]:
-    _, device, _, label, kernel, *_ = row
-    return device, label or kernel[:12] or "(unnamed)"
+def _kernel(kept: KeptRow) -> tuple[str, str]:
+    return kept.device, kept.label or kept.kernel[:12] or "(unnamed)"
 
 
 class _Start(NamedTuple):

@@ -20,7 +20,10 @@ from perflex.store.rows import (
     insert_statement,
     is_sound_failure,
     is_sound_key,
-    is_sound_sample,
+    is_true_failure,
+    is_true_key,
+    is_true_sample,
+    seal,
 )
 from perflex.store.write_ahead_log import FRAME_HEADER, frames
 
@@ -68,51 +71,65 @@ def is_foreign(path: Path) -> bool:
     if not start or start == _SQLITE_MAGIC:
         return False
     rows = _readable_rows(path, companion(path, "-wal"))
-    return not any(is_sound_sample(_sample(row)) or is_sound_key(_key(row)) for row in rows)
+    return not any(is_true_sample(_sample(row)) or is_true_key(row[: len(KEY_COLUMNS)]) for row in rows)
 
 
 def salvage(damaged: Path, wal: Path, connection: sqlite3.Connection) -> Salvaged:
     """Add what can be read in a damaged file and its write-ahead log to a new store, in one transaction of the caller.
 
-    Every row is checked against its checksum: what damage made of a row is left behind.
+    Every row is checked against its checksum: what damage made of a row is left behind. So is what work was not done:
+    older states of pages have rows of work that was done since, and measuring anew is never wrong.
     """
     keys: dict[int, _Row] = {}
     samples: dict[_Row, _Row] = {}
     failures: dict[_Row, _Row] = {}
     for row in _readable_rows(damaged, wal):
-        key, sample, failure = _key(row), _sample(row), _failure(row)
+        key, sample, failure = row[: len(KEY_COLUMNS)], _sample(row), _failure(row)
         # Of several states of a row the last one found is the newest. Labels change, and what a failure is older than
-        # (`mend_order`); neither has a checksum of its own.
-        if is_sound_key(key):
-            keys[row[0]] = key
-        elif is_sound_sample(sample):
-            samples.setdefault(sample[:3], (row[0], *sample))
-        elif is_sound_failure(failure):
-            failures[*failure[:3], failure[4]] = (row[0], *failure)
+        # (`mend_order`).
+        if is_true_key(key):
+            # A damaged label is none, until the kernel is measured again.
+            label = key[6] if is_sound_key(key) else ""
+            keys[row[0]] = (*key[:6], label, seal(row[0], label))
+        elif is_true_sample(sample):
+            samples.setdefault(sample[1:4], sample)
+        elif is_true_failure(failure):
+            failures[*failure[1:4], failure[5]] = failure
     nameless = {row[1] for row in (*samples.values(), *failures.values())} - keys.keys()
     connection.executemany(insert_statement("measurement_keys", KEY_COLUMNS), keys.values())
     # Samples must refer to a row (foreign_keys); one of empty texts is filled in when the kernel is measured again.
-    connection.executemany(insert_statement("measurement_keys", KEY_COLUMNS), [(key, *[""] * 6) for key in nameless])
+    unnamed = [(key, *[""] * 6, None) for key in nameless]
+    connection.executemany(insert_statement("measurement_keys", KEY_COLUMNS), unnamed)
     # Numbered anew: damage to a number must not make it the largest there can be, or that of another row.
     in_order = sorted(samples.values())
-    numbers = [number for number, *_ in in_order]
-    connection.executemany(insert_statement("samples", SAMPLE_COLUMNS), [row[1:] for row in in_order])
+    numbers = [row[0] for row in in_order]
+    connection.executemany(
+        insert_statement("samples", SAMPLE_COLUMNS),
+        [(new, *row[1:10], seal(new, row[7], row[9])) for new, row in enumerate(in_order, 1)],
+    )
     connection.executemany(
         insert_statement("failures", FAILURE_COLUMNS),
-        # The new samples' numbers count from 1: so many of them had at most the old number.
-        [(*row[1:6], bisect_right(numbers, row[6]), row[7]) for row in sorted(failures.values())],
+        [_failure_anew(new, row, numbers) for new, row in enumerate(sorted(failures.values()), 1)],
     )
     return Salvaged(len(samples), len(failures), len(nameless))
+
+
+def _failure_anew(number: int, row: _Row, numbers: list[int]) -> _Row:
+    """Return a failure's row in a file whose samples are numbered from 1, by their old numbers in order."""
+    # So many of them had at most the old number. Where that is damaged, the failure is older than all: tried again.
+    after = bisect_right(numbers, row[6]) if is_sound_failure(row) else 0
+    return (number, *row[1:6], after, row[7], seal(number, after, row[7]))
 
 
 def mend_order(connection: sqlite3.Connection) -> None:
     """Let every failure be older than the samples still to come; needed when the newest samples are gone."""
     last = "(SELECT ifnull(max(number), 0) FROM samples)"
-    connection.execute(f"UPDATE failures SET after = {last} WHERE after > {last}")  # noqa: S608
+    changed = f"after = {last}, seal = CASE WHEN seal IS NULL THEN NULL ELSE seal(number, {last}, checksum) END"
+    connection.execute(f"UPDATE failures SET {changed} WHERE after > {last}")  # noqa: S608
 
 
 def _readable_rows(path: Path, wal: Path) -> Iterator[_Row]:
-    """Yield every row that SQLite can read in a leaf page, older states of a page first: its number and 9 columns."""
+    """Yield every row that SQLite can read in a leaf page, older states of a page first: its number and 10 columns."""
     pages, replaced = _pages(path, wal)
     last = max(pages, default=1)
     content = [pages.get(number, b"").ljust(_PAGE_SIZE, b"\0") for number in range(2, last + 1)] + replaced
@@ -121,7 +138,7 @@ def _readable_rows(path: Path, wal: Path) -> Iterator[_Row]:
         # SQLite takes a page size only before the first table is made.
         connection.execute(f"PRAGMA page_size={_PAGE_SIZE}")
         # As many columns as the widest row has, NULL where a row has fewer; what they are, the checksums find out.
-        connection.execute("CREATE TABLE leaf (number INTEGER PRIMARY KEY, a, b, c, d, e, f, g, h, i)")
+        connection.execute("CREATE TABLE leaf (number INTEGER PRIMARY KEY, a, b, c, d, e, f, g, h, i, j)")
         # The first page is new, whatever the damaged file's is like; bytes 28 to 31 are the number of pages.
         first, count = connection.serialize()[:_PAGE_SIZE], (1 + len(content)).to_bytes(4, "big")
         connection.deserialize(b"".join([first[:28], count, first[32:], *content]))
@@ -142,7 +159,7 @@ def _rows_of_leaf(connection: sqlite3.Connection, page: int) -> Iterator[_Row]:
     for order in ("ASC", "DESC"):
         try:
             yield from connection.execute(f"SELECT * FROM leaf ORDER BY number {order}")  # noqa: S608
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             continue
         return
 
@@ -166,16 +183,12 @@ def _pages(path: Path, wal: Path) -> tuple[dict[int, bytes], list[bytes]]:
     return pages, replaced
 
 
-def _key(row: _Row) -> _Row:
-    return row[: len(KEY_COLUMNS)]
-
-
 def _sample(row: _Row) -> _Row:
-    return _real(row[1:], 3, 5)
+    return _real(row, 4, 6)
 
 
 def _failure(row: _Row) -> _Row:
-    return _real(row[1 : 1 + len(FAILURE_COLUMNS)], 4)
+    return _real(row[: len(FAILURE_COLUMNS)], 5)
 
 
 def _real(columns: _Row, *places: int) -> _Row:

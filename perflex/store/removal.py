@@ -7,7 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perflex.store.reading import rows_after
 from perflex.store.recovery import mend_order
+from perflex.store.rows import failure_of, sample_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -99,27 +101,27 @@ def remove(store: MeasurementStore, selection: Selection) -> Removal:
 
 
 def _removal(connection: sqlite3.Connection, selection: Selection) -> Removal:
-    devices = dict(connection.execute("SELECT number, device FROM measurement_keys"))
     # Parts are separated as in the names that commands take for devices.
     parts = [part for part in re.split(r"[\s_:]+", selection.device.lower()) if part]
-    wanted = {key for key, device in devices.items() if all(part in device.lower() for part in parts)}
-    samples = [] if selection.failures_only else _rows_to_remove(connection, "samples", wanted, selection)
-    failures = _rows_to_remove(connection, "failures", wanted, selection)
-    counts = [Counter(devices[key] for _, key in rows) for rows in (samples, failures)]
+    samples = [] if selection.failures_only else _rows_to_remove(connection, "samples", parts, selection)
+    failures = _rows_to_remove(connection, "failures", parts, selection)
+    counts = [Counter(device for _, device in rows) for rows in (samples, failures)]
     by_device = {device: (counts[0][device], counts[1][device]) for device in counts[0] | counts[1]}
     return Removal(tuple(number for number, _ in samples), tuple(number for number, _ in failures), by_device)
 
 
 def _rows_to_remove(
-    connection: sqlite3.Connection, table: str, wanted: set[int], selection: Selection
-) -> list[tuple[int, int]]:
-    kept: dict[int, int] = {}
+    connection: sqlite3.Connection, table: str, parts: list[str], selection: Selection
+) -> list[tuple[int, str]]:
+    """Return number and device of the rows of a table that go."""
+    kept: Counter[int] = Counter()
     taken = []
-    query = f"SELECT number, key, started FROM {table} ORDER BY number DESC"  # noqa: S608 - one of two names
-    for number, key, started in connection.execute(query):
-        if key not in wanted:
+    for found in reversed(rows_after(connection, table, 0, -1)):
+        if not all(part in found.device.lower() for part in parts):
             continue
-        kept[key] = kept.get(key, 0) + 1
+        number, key = found.row[:2]
+        started = (failure_of if table == "failures" else sample_of)(found.row).started
+        kept[key] += 1
         if kept[key] > selection.keep_newest and (selection.before is None or started < selection.before):
-            taken.append((number, key))
+            taken.append((number, found.device))
     return taken

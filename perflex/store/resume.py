@@ -6,6 +6,8 @@ import hashlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from perflex.store.rows import WORK_COLUMNS, insert_statement, is_sound_work, require_sound, work_row
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Mapping
@@ -115,8 +117,10 @@ class RunRecorder:
         self._sessions = set(store.use(self._unfinished))
 
     def _unfinished(self, connection: sqlite3.Connection) -> list[str]:
-        rows = connection.execute("SELECT session FROM unfinished WHERE work = ?", (self._work,))
-        return [session for (session,) in rows]
+        query = "SELECT work, session, checksum FROM unfinished_work WHERE work = ?"
+        rows = connection.execute(query, (self._work,)).fetchall()
+        require_sound(rows, is_sound_work)
+        return [session for _, session, _ in rows]
 
     def earlier(self, key: MeasurementKey) -> tuple[Sample, ...]:
         """Return the samples of a key from unfinished runs of this work."""
@@ -154,7 +158,7 @@ class RunRecorder:
             return
 
         def forget(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM unfinished WHERE work = ?", (self._work,))
+            connection.execute("DELETE FROM unfinished_work WHERE work = ?", (self._work,))
 
         self._store.use(forget, writes=True)
         self._sessions.clear()
@@ -164,7 +168,7 @@ class RunRecorder:
             return
 
         def add(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR IGNORE INTO unfinished VALUES (?, ?)", (self._work, session))
+            connection.execute(insert_statement("unfinished_work", WORK_COLUMNS), work_row(self._work, session))
 
         # Before the session's first sample, so that a process killed in between loses nothing.
         self._store.use(add, writes=True)

@@ -11,17 +11,19 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from perflex.store.connection import DamageError
+from perflex.store.faults import DamageError
 from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-KEY_COLUMNS = ("number", "kernel", "sizes", "device", "driver", "conditions", "label")
+KEY_COLUMNS = ("number", "kernel", "sizes", "device", "driver", "conditions", "label", "label_checksum")
 SAMPLE_COLUMNS = (
-    "key", "session", "round", "seconds", "launches", "started", "checksum", "activity", "activity_checksum",
+    "number", "key", "session", "round", "seconds", "launches", "started", "checksum", "activity", "activity_checksum",
+    "seal",
 )  # fmt: skip
-FAILURE_COLUMNS = ("key", "session", "kind", "message", "started", "after", "checksum")
+FAILURE_COLUMNS = ("number", "key", "session", "kind", "message", "started", "after", "checksum", "seal")
+WORK_COLUMNS = ("work", "session", "checksum")
 # Of a longer message the beginning and the end are kept: compilers say what is wrong first, crashes last.
 _LONGEST_MESSAGE = 2000
 _LARGEST = 2**63 - 1
@@ -29,13 +31,29 @@ _LARGEST = 2**63 - 1
 ACTIVITY_FACTS: dict[str, type] = {name: get_args(hint)[0] for name, hint in get_type_hints(SystemActivity).items()}
 # Stands among these facts in the row, so that the checksum covers it, too.
 _MARK = "disturbed"
-_SAMPLE_KINDS = (int, str, int, float, int, float, int)
+_SAMPLE_KINDS = (int, int, str, int, float, int, float, int)
+_FAILURE_KINDS = (int, int, str, str, str, float, int, int)
 
 
 def insert_statement(table: str, columns: Sequence[str]) -> str:
     """Return the statement that adds a row unless it is there."""
     places = ", ".join("?" * len(columns))
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"  # noqa: S608
+
+
+def seal(*values: object) -> int:
+    """Return a checksum of what SQLite knows of a row only: its number, its label, what a failure is older than.
+
+    It goes on from the row's own checksum, which is one of the values. SQL statements of the store know it by this
+    name, too.
+    """
+    return zlib.crc32(repr(values).encode("utf-8", "replace"))
+
+
+def text_digest(*texts: object) -> str:
+    """Return the digest of texts that are kept, one of which is it of that alone."""
+    joined = texts[0] if len(texts) == 1 else json.dumps(texts)
+    return hashlib.sha256(str(joined).encode("utf-8", "replace")).hexdigest()
 
 
 def require_sound(rows: Iterable[Sequence[Any]], is_sound: Callable[[Sequence[Any]], bool]) -> None:
@@ -47,8 +65,8 @@ def require_sound(rows: Iterable[Sequence[Any]], is_sound: Callable[[Sequence[An
 
 def key_row(key: MeasurementKey, label: str) -> tuple[Any, ...]:
     """Return a key's row, in the order of `KEY_COLUMNS`; the order of the sizes does not matter."""
-    row = _row_without_label(key)
-    return (*row, _text(label))
+    row, name = _row_without_label(key), _text(label)
+    return (*row, name, seal(row[0], name))
 
 
 # Asked for with every sample of a kernel.
@@ -69,19 +87,34 @@ def _digest(facts: Sequence[str]) -> int:
     return int.from_bytes(hashlib.sha256(json.dumps(facts).encode()).digest()[:8], "big") >> 1
 
 
-def is_sound_key(row: Sequence[Any]) -> bool:
-    """Return whether a key's row is what was written."""
+def is_true_key(row: Sequence[Any]) -> bool:
+    """Return whether what a key's row says is what was written, whatever its label is."""
     return (
         len(row) == len(KEY_COLUMNS)
         and isinstance(row[0], int)
-        and all(isinstance(text, str) for text in row[1:])
-        # The number is a digest, and so serves as the checksum; the label is not part of it.
+        and all(isinstance(text, str) for text in row[1:6])
+        # The number is a digest, and so serves as the checksum.
         and _digest(tuple(row[1:6])) == row[0]
     )
 
 
+def is_nameless_key(row: Sequence[Any]) -> bool:
+    """Return whether a key's row stands for texts that were lost to damage."""
+    return len(row) == len(KEY_COLUMNS) and isinstance(row[0], int) and list(row[1:7]) == [""] * 6
+
+
+def is_sound_key(row: Sequence[Any]) -> bool:
+    """Return whether a key's row is what was written."""
+    return is_true_key(row) and isinstance(row[6], str) and (row[7] is None or row[7] == seal(row[0], row[6]))
+
+
+def label_of(row: Sequence[Any]) -> str:
+    """Return the label in a sound key's row; empty where there is no checksum, as processes of version 3 leave it."""
+    return row[6] if row[7] is not None else ""
+
+
 def sample_row(key: int, sample: Sample) -> tuple[Any, ...]:
-    """Return a sample's row, in the order of `SAMPLE_COLUMNS`.
+    """Return a sample's row, in the order of `SAMPLE_COLUMNS`, without number and seal.
 
     Raises
     ------
@@ -104,7 +137,7 @@ def sample_row(key: int, sample: Sample) -> tuple[Any, ...]:
 
 def sample_of(row: Sequence[Any]) -> Sample:
     """Return the sample of a row."""
-    _, session, number, seconds, launches, started, _, text, _ = row
+    _, _, session, number, seconds, launches, started, _, text, _, _ = row
     if text is None:
         return Sample(seconds, launches, started, session, number)
     facts = json.loads(text)
@@ -113,21 +146,26 @@ def sample_of(row: Sequence[Any]) -> Sample:
     return Sample(seconds, launches, started, session, number, activity, disturbed=facts.get(_MARK, False))
 
 
-def full_sample_row(row: Sequence[Any]) -> Sequence[Any]:
-    """Return a sample's row with all of `SAMPLE_COLUMNS`: a file that was not opened for writing may lack the last."""
-    return (*row, *[None] * (len(SAMPLE_COLUMNS) - len(row)))
+def full_row(row: Sequence[Any], columns: Sequence[str]) -> Sequence[Any]:
+    """Return a row with all columns: a file that was not opened for writing may lack the last ones."""
+    return (*row, *[None] * (len(columns) - len(row)))
 
 
-def is_sound_sample(row: Sequence[Any]) -> bool:
-    """Return whether a sample's row is what was written."""
-    if len(row) != len(SAMPLE_COLUMNS) or not _are(row[:7], _SAMPLE_KINDS):
+def is_true_sample(row: Sequence[Any]) -> bool:
+    """Return whether what a sample's row says is what was written, whatever its number is."""
+    if len(row) != len(SAMPLE_COLUMNS) or not _are(row[:8], _SAMPLE_KINDS):
         return False
-    *facts, checksum, activity, activity_checksum = row
+    _, *facts, checksum, activity, activity_checksum, _ = row
     if _sample_checksum(*facts) != checksum:
         return False
     if activity is None or activity_checksum is None:
         return activity is activity_checksum
     return isinstance(activity, str) and bool(_activity_checksum(checksum, activity) == activity_checksum)
+
+
+def is_sound_sample(row: Sequence[Any]) -> bool:
+    """Return whether a sample's row is what was written; rows of processes of version 3 have no seal."""
+    return is_true_sample(row) and (row[10] is None or row[10] == seal(row[0], row[7], row[9]))
 
 
 def _sample_checksum(key: int, session: str, number: int, seconds: float, launches: int, started: float) -> int:
@@ -157,7 +195,7 @@ def _activity_checksum(sample_checksum: int, activity: str) -> int:
 
 
 def failure_row(key: int, failure: Failure) -> tuple[Any, ...]:
-    """Return a failure's row, in the order of `FAILURE_COLUMNS`, without the last sample before it (0).
+    """Return a failure's row, in the order of `FAILURE_COLUMNS`, without number, last sample before it and seal.
 
     Raises
     ------
@@ -173,20 +211,35 @@ def failure_row(key: int, failure: Failure) -> tuple[Any, ...]:
         half = _LONGEST_MESSAGE // 2
         message = f"{message[:half]} ... {message[-half:]}"
     clean = replace(failure, kind=_text(failure.kind), session=_text(failure.session), message=message, started=started)
-    return (key, clean.session, clean.kind, message, started, 0, _failure_checksum(key, clean))
+    return (key, clean.session, clean.kind, message, started, _failure_checksum(key, clean))
 
 
 def failure_of(row: Sequence[Any]) -> Failure:
     """Return the failure of a row."""
-    _, session, kind, message, started, *_ = row
+    _, _, session, kind, message, started, *_ = row
     return Failure(kind, message, started, session)
 
 
-def is_sound_failure(row: Sequence[Any]) -> bool:
-    """Return whether a failure's row is what was written."""
-    if len(row) != len(FAILURE_COLUMNS) or not _are(row, (int, str, str, str, float, int, int)):
+def is_true_failure(row: Sequence[Any]) -> bool:
+    """Return whether what a failure's row says is what was written, whatever its number and place are."""
+    if len(row) != len(FAILURE_COLUMNS) or not _are(row[:8], _FAILURE_KINDS):
         return False
-    return bool(_failure_checksum(row[0], failure_of(row)) == row[-1])
+    return bool(_failure_checksum(row[1], failure_of(row)) == row[7])
+
+
+def is_sound_failure(row: Sequence[Any]) -> bool:
+    """Return whether a failure's row is what was written; rows of processes of version 3 have no seal."""
+    return is_true_failure(row) and (row[8] is None or row[8] == seal(row[0], row[6], row[7]))
+
+
+def work_row(work: str, session: str) -> tuple[Any, ...]:
+    """Return the row that says that a session's work is not done, in the order of `WORK_COLUMNS`."""
+    return (work, _text(session), seal(work, _text(session)))
+
+
+def is_sound_work(row: Sequence[Any]) -> bool:
+    """Return whether a row of unfinished work is what was written."""
+    return len(row) == len(WORK_COLUMNS) and _are(row, (str, str, int)) and row[2] == seal(*row[:2])
 
 
 def _failure_checksum(key: int, failure: Failure) -> int:
@@ -195,7 +248,7 @@ def _failure_checksum(key: int, failure: Failure) -> int:
 
 
 def _are(row: Sequence[Any], kinds: Sequence[type]) -> bool:
-    return all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
+    return len(row) == len(kinds) and all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 
 def _text(text: object) -> str:

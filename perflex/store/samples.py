@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from perflex.errors import StoreError
-from perflex.store.connection import DamageError, UnusableError, store_fault
+from perflex.store.connection import store_fault
+from perflex.store.faults import DamageError, UnusableError
 from perflex.store.recovery import is_foreign
 from perflex.store.rows import (
     FAILURE_COLUMNS,
     SAMPLE_COLUMNS,
     failure_of,
     failure_row,
-    insert_statement,
     is_sound_failure,
     is_sound_sample,
     key_number,
@@ -50,19 +50,27 @@ _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 # A row that was salvaged without its texts gets them back; a kernel's newest label counts.
 _ADD_KEY = """
-    INSERT INTO measurement_keys (number, kernel, sizes, device, driver, conditions, label)
-    VALUES (?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO measurement_keys (number, kernel, sizes, device, driver, conditions, label, label_checksum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (number) DO UPDATE SET
         kernel = excluded.kernel, sizes = excluded.sizes, device = excluded.device, driver = excluded.driver,
-        conditions = excluded.conditions, label = CASE WHEN excluded.label = '' THEN label ELSE excluded.label END
-    WHERE kernel != excluded.kernel OR (excluded.label != '' AND label != excluded.label)
+        conditions = excluded.conditions, label = CASE WHEN excluded.label = '' THEN label ELSE excluded.label END,
+        label_checksum = CASE WHEN excluded.label = '' THEN label_checksum ELSE excluded.label_checksum END
+    WHERE kernel != excluded.kernel
+        OR (excluded.label != '' AND (label, label_checksum) IS NOT (excluded.label, excluded.label_checksum))
 """
-_ADD_SAMPLE = insert_statement("samples", SAMPLE_COLUMNS)
-# Which sample came last is found out in the transaction, for other processes add samples, too; the row itself says 0.
-_ADD_FAILURE = """
-    INSERT INTO failures (key, session, kind, message, started, after, checksum)
-    VALUES (?, ?, ?, ?, ?, ? + (SELECT ifnull(max(number), 0) FROM samples), ?) ON CONFLICT DO NOTHING
-"""
+# Numbers are given here, as SQLite would, for seals to cover them; in the transaction, as other processes add rows.
+_ADD_SAMPLE = f"""
+    INSERT INTO samples ({", ".join(SAMPLE_COLUMNS)})
+    SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, seal(next, ?7, ?9)
+    FROM (SELECT ifnull(max(number), 0) + 1 AS next FROM samples) WHERE true ON CONFLICT DO NOTHING
+"""  # noqa: S608
+_ADD_FAILURE = f"""
+    INSERT INTO failures ({", ".join(FAILURE_COLUMNS)})
+    SELECT next, ?1, ?2, ?3, ?4, ?5, last, ?6, seal(next, last, ?6)
+    FROM (SELECT ifnull(max(number), 0) + 1 AS next FROM failures),
+        (SELECT ifnull(max(number), 0) AS last FROM samples) WHERE true ON CONFLICT DO NOTHING
+"""  # noqa: S608
 _SAMPLES = f"SELECT {', '.join(SAMPLE_COLUMNS)} FROM samples WHERE key = ? ORDER BY number"  # noqa: S608
 # Numbers, not clocks, tell whether a sample came after the failure.
 _FAILURE = f"""
@@ -182,7 +190,7 @@ class MeasurementStore:
     def _guarded(self, use: Callable[[], _Result]) -> _Result:
         try:
             return use()
-        except (UnusableError, DamageError, OSError, sqlite3.Error, OverflowError) as error:
+        except (UnusableError, DamageError, OSError, sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
             msg = f"the store {self.path} {_fault(error)}"
             raise StoreError(msg, path=self.path) from error
 

@@ -57,4 +57,26 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # file open: they go on reading and writing samples, and see no damage in those that say more.
         "ALTER TABLE samples ADD COLUMN activity_checksum INTEGER",
     ),
+    (
+        # Checksums of what the others leave out: labels, the numbers of rows, what a failure is older than. They are
+        # columns of their own, for the reason above; rows that processes of version 3 go on to add have none.
+        "ALTER TABLE measurement_keys ADD COLUMN label_checksum INTEGER",
+        "UPDATE measurement_keys SET label_checksum = seal(number, label)",
+        "ALTER TABLE samples ADD COLUMN seal INTEGER",
+        "UPDATE samples SET seal = seal(number, checksum, activity_checksum)",
+        "ALTER TABLE failures ADD COLUMN seal INTEGER",
+        "UPDATE failures SET seal = seal(number, after, checksum)",
+        "ALTER TABLE kernels ADD COLUMN checksum TEXT",
+        # In place of `unfinished`, which processes of version 3 go on to use: they give no values for more columns.
+        """
+        CREATE TABLE unfinished_work (
+            number INTEGER PRIMARY KEY, work TEXT NOT NULL, session TEXT NOT NULL, checksum INTEGER NOT NULL,
+            UNIQUE (work, session)
+        )
+        """,
+        """
+        INSERT INTO unfinished_work (work, session, checksum)
+        SELECT work, session, seal(work, session) FROM unfinished
+        """,
+    ),
 )

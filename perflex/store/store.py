@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perflex.caches import own_cache, tell
 from perflex.errors import PerflexWarning
-from perflex.store.connection import DamageError, UnusableError, store_fault
+from perflex.store.connection import store_fault
+from perflex.store.faults import DamageError, UnusableError
 from perflex.store.file import StoreFile
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Store:
             return
         try:
             use()
-        except (UnusableError, DamageError, OSError, sqlite3.Error) as error:
+        except (UnusableError, DamageError, OSError, sqlite3.Error, UnicodeDecodeError) as error:
             self._give_up(store_fault(error))
 
 

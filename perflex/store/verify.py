@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from perflex.store.connection import companion, is_damage, lossy_text, require_own
-from perflex.store.rows import full_sample_row, is_sound_failure, is_sound_key, is_sound_sample
+from perflex.store.rows import (
+    FAILURE_COLUMNS,
+    KEY_COLUMNS,
+    SAMPLE_COLUMNS,
+    full_row,
+    is_nameless_key,
+    is_sound_failure,
+    is_sound_key,
+    is_sound_sample,
+    is_sound_work,
+    text_digest,
+)
 from perflex.store.write_ahead_log import log_is_damaged
 
 if TYPE_CHECKING:
@@ -61,12 +72,12 @@ def verify(path: Path) -> Verdict:
         problems += _problems_of_file(connection, path)
         # The second of `MIGRATIONS` makes the tables of measurements.
         if version >= 2:
-            for problem in _problems_of_rows(connection, counts):
+            for problem in _problems_of_rows(connection, counts, version):
                 problems.append(problem)
                 if len(problems) == _MOST_PROBLEMS:
                     problems.append("and more")
                     break
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if not is_damage(error):
             raise
         problems.append(str(error))
@@ -93,23 +104,44 @@ def _problems_of_file(connection: sqlite3.Connection, path: Path) -> list[str]:
     return problems
 
 
-def _problems_of_rows(connection: sqlite3.Connection, counts: dict[str, int]) -> Iterator[str]:
+def _problems_of_rows(connection: sqlite3.Connection, counts: dict[str, int], version: int) -> Iterator[str]:
     for row in connection.execute("SELECT * FROM measurement_keys"):
         # `salvage` writes such a row for a key whose texts are lost.
-        if not any(row[1:6]):
+        if is_nameless_key(full_row(row, KEY_COLUMNS)):
             counts["nameless"] += 1
-        elif not is_sound_key(row):
+        elif not is_sound_key(full_row(row, KEY_COLUMNS)):
             yield f"row {row[0]} of measurement_keys is not what was written"
-    for number, *row in connection.execute("SELECT * FROM samples"):
-        if is_sound_sample(full_sample_row(row)):
+    yield from _problems_of_measurements(connection, counts)
+    if version >= 4:
+        for number, *row in connection.execute("SELECT * FROM unfinished_work"):
+            if not is_sound_work(row):
+                yield f"row {number} of unfinished_work is not what was written"
+        yield from _problems_of_counts(connection)
+
+
+def _problems_of_measurements(connection: sqlite3.Connection, counts: dict[str, int]) -> Iterator[str]:
+    for row in connection.execute("SELECT * FROM samples"):
+        if is_sound_sample(full_row(row, SAMPLE_COLUMNS)):
             counts["samples"] += 1
         else:
-            yield f"row {number} of samples is not what was written"
+            yield f"row {row[0]} of samples is not what was written"
     last = connection.execute("SELECT ifnull(max(number), 0) FROM samples").fetchone()[0]
-    for number, *row in connection.execute("SELECT * FROM failures"):
-        if not is_sound_failure(row):
-            yield f"row {number} of failures is not what was written"
-        elif row[5] > last:
-            yield f"row {number} of failures is younger than all samples there will be"
+    for row in connection.execute("SELECT * FROM failures"):
+        if not is_sound_failure(full_row(row, FAILURE_COLUMNS)):
+            yield f"row {row[0]} of failures is not what was written"
+        elif row[6] > last:
+            yield f"row {row[0]} of failures is younger than all samples there will be"
         else:
             counts["failures"] += 1
+
+
+def _problems_of_counts(connection: sqlite3.Connection) -> Iterator[str]:
+    for digest, text in connection.execute("SELECT digest, text FROM scops"):
+        if not isinstance(text, str) or text_digest(text) != digest:
+            yield "a row of scops is not what was written"
+    for key, scop, checksum in connection.execute("SELECT key, scop, checksum FROM kernels"):
+        if checksum is not None and checksum != text_digest(key, scop):
+            yield "a row of kernels is not what was written"
+    for number, *texts, digest in connection.execute("SELECT number, scop, version, text, digest FROM counts"):
+        if digest not in {text_digest(*texts), text_digest(texts[-1])}:
+            yield f"row {number} of counts is not what was written"

@@ -177,7 +177,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").mkdir()
-    with pytest.warns(PerflexWarning, match="unable to open database file"):
+    with pytest.warns(PerflexWarning, match="is no regular file"):
         assert Store(tmp_path / "store.sqlite").read(QUERY) == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perflex.pictures import COLOURS, new_figure
+from perflex.pictures import COLOURS, new_figure, save_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,4 +88,4 @@ def draw_layers(rows: Sequence[tuple[int, EcmEstimate]], symbol: str, path: Path
     axes.set_title(f"{first.kernel} on {first.machine}{cores}: traffic between cache levels", fontsize=11)
     axes.grid(visible=True, linewidth=0.4, alpha=0.6)
     axes.legend(frameon=False, loc="lower right")
-    figure.savefig(path)
+    save_figure(figure, path)

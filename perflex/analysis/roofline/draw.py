@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.analysis.roofline.place import MEMORY_LEVELS
 from perflex.analysis.roofline.table import LEVEL_NAMES
 from perflex.analysis.roofline.walls import Wall, global_walls, local_walls
-from perflex.pictures import COLOURS, new_figure
+from perflex.pictures import COLOURS, new_figure, save_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ def draw_roofline(places: Sequence[RooflinePlace], machine: Machine, paths: Sequ
     if title:
         figure.suptitle(fill(title, _TITLE_WIDTH * len(places)), fontsize=11)
     for path in paths:
-        figure.savefig(path)
+        save_figure(figure, path)
 
 
 def _sizes(place: RooflinePlace) -> str:

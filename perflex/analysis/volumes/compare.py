@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import FileFormatError
+from perflex.file_io import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,20 +84,16 @@ def read_rows(path: Path | str) -> list[Row]:
         The file cannot be read, or a row has more or fewer fields than the heading; names the line.
     """
     path = Path(path)
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
+    rows = []
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            rows = []
-            for row in reader:
-                # DictReader keeps surplus fields under the key None, and gives missing ones the value None.
-                if None in row or None in row.values():
-                    msg = f"{path}, line {reader.line_num}: it has another number of fields than the heading"
-                    raise FileFormatError(msg, path=path, line=reader.line_num)
-                rows.append(row)
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise FileFormatError(msg, path=path) from error
-    except (csv.Error, UnicodeDecodeError) as error:
+        for row in reader:
+            # DictReader keeps surplus fields under the key None, and gives missing ones the value None.
+            if None in row or None in row.values():
+                msg = f"{path}, line {reader.line_num}: it has another number of fields than the heading"
+                raise FileFormatError(msg, path=path, line=reader.line_num)
+            rows.append(row)
+    except csv.Error as error:
         msg = f"{path} is no CSV file: {error}"
         raise FileFormatError(msg, path=path) from error
     if not rows:
@@ -154,8 +153,11 @@ def _by_key(
         try:
             found[key] = float(row[quantity])
         except ValueError:
-            msg = f"row {number} of the {which} has {row[quantity]!r} for {quantity}, which is no number"
-            raise FileFormatError(msg, field=quantity) from None
+            found[key] = math.nan
+        # float also reads "nan" and "inf".
+        if not math.isfinite(found[key]):
+            msg = f"row {number} of the {which} has {row[quantity]!r} for {quantity}, which is no finite number"
+            raise FileFormatError(msg, field=quantity)
     return found
 
 

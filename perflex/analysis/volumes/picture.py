@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log
 from typing import TYPE_CHECKING
 
-from perflex.pictures import new_figure
+from perflex.pictures import new_figure, save_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ def draw_comparison(
     axes.set_ylabel(f"predicted, {unit}")
     median, worst = 100 * comparison.percentile(50), 100 * comparison.percentile(100)
     axes.set_title(f"{title or comparison.quantity}\nmedian error {median:.1f} %, worst {worst:.1f} %", fontsize=10)
-    figure.savefig(path)
+    save_figure(figure, path)
 
 
 def _extents(key: dict[str, str], shape: Sequence[str]) -> tuple[int, int, int]:

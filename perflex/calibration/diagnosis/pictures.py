@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.pictures import COLOURS, new_figure
+from perflex.pictures import COLOURS, new_figure, save_figure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def draw_diagnosis(diagnosis: Diagnosis, folder: Path) -> list[Path]:
     paths = []
     for name, draw in drawn.items():
         path = folder / f"{name}.png"
-        draw(diagnosis).savefig(path)
+        save_figure(draw(diagnosis), path)
         paths.append(path)
     return paths
 

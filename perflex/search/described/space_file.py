@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import FileFormatError
+from perflex.file_io import read_bytes
 from perflex.search.described.description import Description
 from perflex.search.described.description_file import load_description
 from perflex.search.described.space import DescribedSpace
@@ -83,11 +84,8 @@ def load_described_space(
 
 
 def _text(path: Path) -> str:
+    content = read_bytes(path, most=_MAX_BYTES)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            msg = f"{path} is larger than {_MAX_BYTES} bytes; split it"
-            raise FileFormatError(msg, path=path)
-        content = path.read_bytes()
         if path.name.endswith(".gz"):
             with gzip.open(io.BytesIO(content)) as stream:
                 # One byte more than allowed shows what unpacks to too much, without unpacking all of it.
@@ -103,13 +101,15 @@ def _text(path: Path) -> str:
 
 
 def _table(text: str, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
-    reader = csv.DictReader(io.StringIO(text))
-    fields = reader.fieldnames or []
-    column = next((name for name in _TABLE_TIMES if name in fields), None)
-    if column is None:
-        msg = f"{path} has no column {' or '.join(_TABLE_TIMES)}; name the column of times with its unit, e.g. time_ms"
-        raise FileFormatError(msg, path=path, field="time_ms")
+    # Fields longer than 128 KiB, and ends of lines within a field, are errors, in the heading, too.
+    reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
+        fields = reader.fieldnames or []
+        column = next((name for name in _TABLE_TIMES if name in fields), None)
+        if column is None:
+            wanted = " or ".join(_TABLE_TIMES)
+            msg = f"{path} has no column {wanted}; name the column of times with its unit, e.g. time_ms"
+            raise FileFormatError(msg, path=path, field="time_ms")
         for row in reader:
             yield {name: value for name, value in row.items() if name}, row[column]
     except csv.Error as error:

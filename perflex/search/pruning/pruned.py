@@ -6,17 +6,18 @@ import csv
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex.errors import FileFormatError
+from perflex.file_io import writing
 from perflex.search.described.space import DescribedSpace
 from perflex.search.pruning.costs import dominating
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -227,7 +228,7 @@ class Pruning:
         """
         rows = self._file_rows()
         try:
-            with Path(path).open("w", newline="", encoding="utf-8") as file:
+            with writing(path) as file:
                 writer = csv.DictWriter(file, list(rows[0]))
                 writer.writeheader()
                 writer.writerows(rows)

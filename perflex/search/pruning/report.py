@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.pictures import COLOURS, new_figure
+from perflex.pictures import COLOURS, new_figure, save_figure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -158,7 +158,7 @@ def draw_times(path: Path, predicted: Array, measured: Array, kept: NDArray[np.b
     axes.set_title(title, fontsize=11)
     axes.grid(visible=True, which="both", linewidth=0.4, alpha=0.6)
     axes.legend(frameon=False)
-    figure.savefig(path)
+    save_figure(figure, path)
 
 
 def _times(pruning: Pruning, measured: dict[str, float] | None) -> dict[str, float]:

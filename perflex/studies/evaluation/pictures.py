@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.pictures import COLOURS, new_figure
+from perflex.pictures import COLOURS, new_figure, save_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def draw_study(device: str, result: StudyResult, path: Path) -> Path:
     axes.set_title(f"{result.study.title}, model {result.model}\n{device}", fontsize=11)
     axes.grid(visible=True, which="both", linewidth=0.4, alpha=0.6)
     axes.legend(frameon=False, **({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if many else {}))
-    figure.savefig(path)
+    save_figure(figure, path)
     return path
 
 
@@ -75,7 +75,7 @@ def draw_overlap(evaluations: Sequence[DeviceEvaluation], path: Path) -> Path:
         axes.set_title(evaluation.device, fontsize=9)
         axes.grid(visible=True, linewidth=0.4, alpha=0.6)
         axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path)
+    save_figure(figure, path)
     return path
 
 
@@ -91,5 +91,5 @@ def draw_steps(path: Path) -> Path:
     axes.set_title("Step function and its approximation", fontsize=11)
     axes.grid(visible=True, linewidth=0.4, alpha=0.6)
     axes.legend(frameon=False)
-    figure.savefig(path)
+    save_figure(figure, path)
     return path

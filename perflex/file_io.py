@@ -1,0 +1,146 @@
+"""Reading and writing users' files: never waiting for a device or a pipe, never half a file."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from perflex.errors import FileFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Far more than any file of perflex has; a larger one would fill the memory before its first line is judged.
+MOST_BYTES = 32 * 2**20
+
+
+def read_bytes(path: Path | str, *, most: int = MOST_BYTES) -> bytes:
+    """Return the content of a regular file.
+
+    Parameters
+    ----------
+    path
+        The file, or a link to one.
+    most
+        How many bytes it may have.
+
+    Raises
+    ------
+    FileFormatError
+        It cannot be read, has more bytes, or is something else: a device, a pipe, a folder.
+    """
+    path = Path(path)
+    try:
+        # Before it is opened, for that alone makes some devices act; and after, for it may be another one by then.
+        _require_regular(path, path.stat())
+        # Without waiting, as opening a pipe does until somebody writes into it.
+        with open(path, "rb", opener=_without_waiting) as stream:
+            _require_regular(path, os.fstat(stream.fileno()))
+            # The size that the system states is not asked: files grow, and some have none.
+            content = stream.read(most + 1)
+    # ValueError: a name with a zero byte.
+    except (OSError, ValueError) as error:
+        msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        raise FileFormatError(msg, path=path) from error
+    if len(content) > most:
+        msg = f"{path} is larger than {most} bytes; it is not a file of perflex"
+        raise FileFormatError(msg, path=path)
+    return content
+
+
+def read_text(path: Path | str, *, most: int = MOST_BYTES) -> str:
+    """Return the content of a regular file in UTF-8, with or without the mark of that encoding.
+
+    Raises
+    ------
+    FileFormatError
+        As `read_bytes`; or it is no text.
+    """
+    content = read_bytes(path, most=most)
+    try:
+        # Spreadsheets and editors begin their files with a mark of the encoding.
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not a text file: byte {error.start} is no UTF-8; it is damaged or foreign"
+        raise FileFormatError(msg, path=Path(path)) from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _require_regular(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        what = "a folder" if stat.S_ISDIR(found.st_mode) else "a device, a pipe or a socket"
+        msg = f"cannot read {path}: it is {what}; name a regular file"
+        raise FileFormatError(msg, path=path)
+
+
+@contextmanager
+def writing(path: Path | str, *, binary: bool = False) -> Iterator[IO[Any]]:
+    """Yield a stream, what is written to which becomes a file's content in one step at the end of the block.
+
+    After an error the file is as it was. A link stays a link. What is there and no regular file, such as
+    ``/dev/null`` or a pipe, is written to and never replaced.
+
+    Parameters
+    ----------
+    path
+        The file.
+    binary
+        Take bytes; otherwise texts, which are written as they are in UTF-8.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    """
+    path = Path(path)
+    how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
+    if path.exists() and not path.is_file():
+        # Neither waits: a pipe that nobody reads is an error.
+        with open(path, opener=_without_waiting, **how) as stream:
+            os.set_blocking(stream.fileno(), True)
+            yield stream
+        return
+    target = path.resolve()
+    # A temporary file is readable for its owner alone; the new file gets the rights of the one that it replaces.
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+    # In the same folder, for only within one file system a rename is one step; and on the disk before it.
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False, **how) as stream:
+        temporary = Path(stream.name)
+        try:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+            temporary.chmod(mode)
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def require_writable(path: Path | str) -> None:
+    """Make sure that `writing` will take a file; leaves nothing behind.
+
+    Raises
+    ------
+    OSError
+        It is a folder, or its own folder is missing or takes no files.
+    """
+    path = Path(path)
+    if path.is_dir():
+        msg = "it is a folder"
+        raise IsADirectoryError(msg)
+    if path.exists() and not path.is_file():
+        if not os.access(path, os.W_OK):
+            msg = "it takes no writing"
+            raise PermissionError(msg)
+        return
+    # Only making a file shows what permissions, read-only mounts and quotas allow.
+    with tempfile.TemporaryFile(dir=path.resolve().parent):
+        pass

@@ -1,0 +1,175 @@
+"""Devices, pipes, full disks and odd files on the command line: one line of error each, and nothing waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from perflex.__main__ import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCOP = """\
+schema: perflex-scop/1
+name: copy
+parameters: [n]
+launches:
+- {groups: [n], items: [32]}
+arrays:
+- {name: a, space: global, dtype: float32, shape: [n], strides: [1]}
+statements:
+- name: s
+  domain: "[n] -> { [g, l] : 0 <= g < n and 0 <= l < 32 }"
+  operations: [{kind: add, dtype: float32, count: 2}]
+"""
+
+
+@contextmanager
+def no_waiting(seconds: int = 20) -> Iterator[None]:
+    """Fail where the block waits for something."""
+
+    def stop(*_: object) -> None:
+        pytest.fail("it waits")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def refused(capfd: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return the one line of error of a command."""
+    with no_waiting():
+        code = main(list(words))
+    out, err = capfd.readouterr()
+    assert (code, out) == (2, "")
+    assert err.startswith("perflex: error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize("what", ["/dev/zero", "pipe"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "features {}.yaml n=64", "predict {}.yaml {}.yaml n=64", "machine show {}.yaml", "calibrate {}.yaml -o c.yaml",
+        "prune-table {}.json gemm", "prune-table {}.csv gemm", "prune-table {}.json.gz gemm", "prune-table x {}.yaml",
+        "compare {}.csv {}.csv --key x --value y", "diagnose {}.yaml", "features {}.py:kernel",
+        "volumes {}.yml --machine V100",
+        "store list --store {}.sqlite", "store verify --store {}.sqlite", "store export --store {}.sqlite",
+    ],
+)  # fmt: skip
+def test_inputs_that_are_no_regular_files(
+    command: str, what: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for suffix in ("yaml", "yml", "json", "json.gz", "csv", "py", "sqlite"):
+        path = tmp_path / f"given.{suffix}"
+        if what == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to(what)
+    message = refused(capfd, *command.format(*["given"] * 2).split())
+    assert "regular file" in message or "there is no file" in message
+    assert not (tmp_path / "c.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("found", "instead", "message"),
+    [
+        ("[32]", "[!!int '']", "line 5: the text '' does not fit its tag"),
+        ("[32]", "[!!bool x]", "line 5: the text 'x' does not fit its tag"),
+        ("[32]", f"[{'9' * 300}]", "line 5, field launches[0].items[0]: it must be a number <= 2147483647, not 999"),
+        ("[32]", f"[{'9' * 5000}]", "line 5: Exceeds the limit"),
+        ("[32]", f"[0x{'f' * 5000}]", "line 5: a whole number of more than 308 digits"),
+        ("count: 2", "count: 1:30:20.5", "field statements[0].operations[0].count: a whole number must stand here"),
+        ("count: 2", "count: &a 2", "anchors and aliases are refused (line 11)"),
+        ("name: copy", "name: copy\nname: paste", "line 3: the field 'name' stands here twice"),
+        ("name: copy", "name: copy\nnames: paste", "field names: there is no such field; known here: arrays"),
+        ("name: copy", f"name: {'[' * 5000}", "is nested too deeply"),
+        ("[n] -> {", f"[n] -> {{ {'(' * 200}", "nested more than 100 deep"),
+        ("< n and", "< n^99999999 and", "it is not isl notation"),
+        ("shape: [n]", "shape: ['n^9999999']", "field arrays[0].shape[0]: it is not isl notation, or takes isl too"),
+        ("shape: [n]", "shape: ['[m] -> { m }']", "field arrays[0].shape[0]: 'm' is none of the"),
+        ("dtype: float32,", "dtype: float33,", "a numpy type such as float32 must stand here, not 'float33'"),
+        ("count: 2}]", "count: 2}]\n  averages: {k: 1.0e999999999}", "averages.k: a positive number such as 5/6"),
+        ("count: 2}]", "count: 2}]\n  averages: {k: 1/0}", "averages.k: a positive number such as 5/6"),
+    ],
+)  # fmt: skip
+def test_odd_scops(found: str, instead: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "k.yaml"
+    path.write_text(SCOP)
+    assert main(["features", str(path), "n=64"]) == 0
+    capfd.readouterr()
+    assert SCOP.count(found) >= 1
+    path.write_text(SCOP.replace(found, instead, 1))
+    told = refused(capfd, "features", str(path), "n=64")
+    assert message in told
+    assert str(path) in told
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "cp037"])
+def test_a_scop_in_another_encoding(encoding: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "k.yaml"
+    path.write_text(SCOP, encoding=encoding)
+    assert str(path) in refused(capfd, "features", str(path), "n=64")
+
+
+@pytest.mark.parametrize("size", ["1" + "0" * 300, str(2**53 + 1), "9" * 15])
+def test_sizes_beyond_any_memory(size: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "k.yaml"
+    path.write_text(SCOP.replace("shape: [n]", "shape: ['n*n']"))
+    message = refused(capfd, "features", str(path), f"n={size}")
+    assert "give a smaller one" in message or "more than 2**62 bytes" in message
+
+
+def perflex(*words: str, to: str, errors_to: str = "") -> tuple[int, str]:
+    """Run the command with its outputs sent somewhere; return exit code and what it told."""
+    command = [sys.executable, "-m", "perflex", *words]
+    with ExitStack() as opened:
+        out = opened.enter_context(Path(to).open("w"))
+        err = opened.enter_context(Path(errors_to).open("w")) if errors_to else subprocess.PIPE
+        done = subprocess.run(command, check=False, stdout=out, stderr=err, text=True, timeout=120)
+    return done.returncode, done.stderr or ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("words", [["machine", "list"], ["machine", "list", "--json"], ["--help"]])
+def test_a_full_standard_output(words: list[str]) -> None:
+    code, err = perflex(*words, to="/dev/full")
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith("perflex: error: cannot write the output: No space left on device")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_full_outputs_leave_the_exit_code() -> None:
+    assert perflex("machine", "list", to="/dev/full", errors_to="/dev/full")[0] == 1
+    assert perflex("features", "absent.yaml", to=os.devnull, errors_to="/dev/full")[0] == 2
+
+
+def test_an_output_without_the_signs_of_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "k.yaml"
+    path.write_text(SCOP.replace("name: copy", "name: \u00b5"))
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "perflex", "features", str(path), "n=64"]
+    done = subprocess.run(command, check=False, capture_output=True, env=environment, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"kernel \xb5 at n=64" in done.stdout
+
+
+def test_a_named_picture_of_no_kind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("x,y,v\n1,1,2\n2,1,3\n")
+    words = ["--key", "x", "--key", "y", "--value", "v", "--shape", "x,y", "--picture", str(tmp_path / "p.xyz")]
+    assert "has no suffix of a picture; known are" in refused(capfd, "compare", str(table), str(table), *words)

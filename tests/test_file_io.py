@@ -1,0 +1,146 @@
+"""Users' files: regular ones are read, up to a limit; devices and pipes are written to, never replaced."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from perflex.errors import FileFormatError
+from perflex.file_io import read_bytes, read_text, require_writable, writing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def device(path: Path, minor: int) -> Path:
+    """Make a node of our own like /dev/null (3) or /dev/full (7)."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+        path.open("wb").close()
+    except OSError as error:
+        pytest.skip(f"no devices can be made here: {error}")
+    return path
+
+
+def test_reading(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"\xef\xbb\xbfn\xc3\xa4he")
+    assert read_bytes(path) == b"\xef\xbb\xbfn\xc3\xa4he"
+    assert read_text(path) == "nähe"
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    assert read_text(link) == "nähe"
+
+
+def test_a_limit_holds_while_reading(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(101))
+    assert len(read_bytes(path, most=101)) == 101
+    with pytest.raises(FileFormatError, match="larger than 100 bytes"):
+        read_bytes(path, most=100)
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "/dev/zero", "/dev/urandom", "socket of a process"])
+def test_what_is_no_regular_file_is_not_read(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(what if what.startswith("/") else "/dev/ptmx")
+    with pytest.raises(FileFormatError, match=r"it is a (folder|device, a pipe or a socket); name a regular file"):
+        read_bytes(path)
+
+
+@pytest.mark.parametrize("name", ["absent", "a\0b", "x" * 300])
+def test_names_without_a_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="cannot read"):
+        read_bytes(tmp_path / name)
+
+
+def test_utf_16_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("schema: perflex-scop/1", encoding="utf-16")
+    with pytest.raises(FileFormatError, match="byte 0 is no UTF-8"):
+        read_text(path)
+
+
+def test_writing_is_one_step(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("before")
+    path.chmod(0o640)
+
+    def interrupted() -> None:
+        with writing(path) as stream:
+            stream.write("half")
+            stream.flush()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "before"
+    with writing(path) as stream:
+        stream.write("after\n")
+        assert path.read_text() == "before"
+    assert path.read_bytes() == b"after\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("before")
+    link.symlink_to(target)
+    with writing(link, binary=True) as stream:
+        stream.write(b"after")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"after"
+
+
+def test_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
+    null = device(tmp_path / "null", 3)
+    link = tmp_path / "link"
+    link.symlink_to(null)
+    for path in (null, link):
+        require_writable(path)
+        with writing(path) as stream:
+            stream.write("gone")
+    assert stat.S_ISCHR(null.lstat().st_mode)
+    assert link.is_symlink()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["link", "null"]
+
+
+def test_a_full_device_says_so(tmp_path: Path) -> None:
+    full = device(tmp_path / "full", 7)
+    with pytest.raises(OSError, match="No space left") as caught, writing(full) as stream:
+        stream.write("too much")
+    assert caught.value.errno == errno.ENOSPC
+    assert stat.S_ISCHR(full.lstat().st_mode)
+
+
+def test_a_pipe_is_written_to_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="No such device"), writing(path) as stream:
+        stream.write("nobody reads")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(path.read_text()))
+    reader.start()
+    while True:
+        try:
+            with writing(path) as stream:
+                stream.write("somebody reads")
+            break
+        except OSError as error:
+            # The reader has not come yet.
+            if error.errno != errno.ENXIO:
+                raise
+    reader.join(10)
+    assert read == ["somebody reads"]
+    assert stat.S_ISFIFO(path.stat().st_mode)
