@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from perflex.errors import PerflexError
 from perflex.expression.model import Model
@@ -75,7 +76,7 @@ class _Fit(Fields, frozen=True, kw_only=True, omit_defaults=True):
     loss: Loss = "squared"
     loss_scale: _Quantity[Finite, str] | None = None
     robust_deviation: _Quantity[Finite, str] | None = None
-    sub_group_size: _Quantity[int, Literal["work-item"]]
+    sub_group_size: _Quantity[Annotated[int, Meta(ge=1, le=65536)], Literal["work-item"]]
     condition_number: _Quantity[float, Literal["1"]]
     degrees_of_freedom: int
     undetermined: tuple[str, ...]

@@ -156,7 +156,7 @@ def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[
             # The median of the runs where they are kept: the "time" of an entry is their mean.
             times: Any = entry.get("times")
             # Kernel Tuner states times in milliseconds (its documentation, "Output").
-            time = float(np.median(times)) if _numbers(times) else entry.get("time")
+            time = float(np.median(list(map(float, times)))) if _numbers(times) else entry.get("time")
             yield {key: entry.get(key) for key in keys}, time
         else:
             yield dict.fromkeys(keys), None
