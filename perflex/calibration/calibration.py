@@ -115,7 +115,7 @@ class Calibration(CalibrationRecord):
             A feature needs a machine that is not known, or lacks a fact of it.
         """
         values = self.feature_values(kernel, sizes, machine=machine)
-        found = interval_at(self, values, confidence).doubted(*kernel_doubts(kernel, sizes, self.target(machine)))
+        found = interval_at(self, values, confidence).doubted(*kernel_doubts(self, kernel, sizes, self.target(machine)))
         warn_of_prediction(found.doubts)
         return found
 
@@ -129,12 +129,12 @@ class Calibration(CalibrationRecord):
     ) -> tuple[str, ...]:
         """Return reasons not to rely on a prediction, as short texts; none where there are none.
 
-        That the calibration has no measurement kernels like it, and what `perflex.calibration.doubts.KERNEL_CHECKS`
-        find. Arguments and errors as `predict`; `values` are its feature values, if they are known.
+        That the calibration has no measurement kernels like it, and conflict misses in a CPU's caches. Arguments and
+        errors as `predict`; `values` are its feature values, if they are known.
         """
         if values is None:
             values = self.feature_values(kernel, sizes, machine=machine)
-        found = (*range_doubts(self, values), *kernel_doubts(kernel, sizes, self.target(machine)))
+        found = (*range_doubts(self, values), *kernel_doubts(self, kernel, sizes, self.target(machine)))
         return tuple(dict.fromkeys(found))
 
     def feature_values(

@@ -1,31 +1,52 @@
-"""Reasons not to rely on a prediction: what the calibration has no kernels like, and what models cannot know.
-
-Further checks of kernels stand in `KERNEL_CHECKS`. Each is called with a kernel as `Calibration.predict` takes it, its
-sizes, and the target that its features are counted for (with the machine, where one is known); it returns short texts
-without a full stop, none where it has no doubt. What cannot be checked is no doubt.
-"""
+"""Reasons not to rely on a prediction: what the calibration has no kernels like, and what models cannot know."""
 
 from __future__ import annotations
 
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from perflex.errors import PerflexWarning
+from perflex.features import extract_scop
+from perflex.features.cpu.doubts import conflict_doubts
+from perflex.features.values import kernel_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from perflex.calibration.record import CalibrationRecord
     from perflex.features.target import Target
 
-    KernelCheck = Callable[[Any, Mapping[str, Any], Target], Iterable[str]]
+# Each point of arrays of sizes takes some milliseconds.
+_MOST_POINTS = 16
+# Features that count conflict misses themselves.
+_KNOWS_SETS = "f_ecm"
 
-KERNEL_CHECKS: list[KernelCheck] = []
 
+def kernel_doubts(
+    calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, Any], target: Target
+) -> tuple[str, ...]:
+    """Return the conflict misses of a kernel on a CPU, which a model without cache sets does not see, as short texts.
 
-def kernel_doubts(kernel: Any, sizes: Mapping[str, Any], target: Target) -> tuple[str, ...]:
-    """Return the doubts of all `KERNEL_CHECKS`, each once."""
-    return tuple(dict.fromkeys(text for check in KERNEL_CHECKS for text in check(kernel, sizes, target)))
+    Parameters
+    ----------
+    calibration
+        Of a device that is a CPU, else there are none.
+    kernel, sizes
+        As `Calibration.predict` takes them. Of arrays of sizes, 16 points are looked at, the first and last among them.
+    target
+        What features are counted for; its machine, if it has one, knows the caches.
+    """
+    names = calibration.model.input_features()
+    if calibration.device.get("kind") != "cpu" or any(name.startswith(_KNOWS_SETS) for name in names):
+        return ()
+    scop = extract_scop(kernel_of(kernel))
+    columns = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in scop.parameters))
+    points = list(zip(*(column.ravel().tolist() for column in columns), strict=True)) if columns else [()]
+    chosen = [points[number] for number in np.unique(np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int))]
+    found = [conflict_doubts(scop, dict(zip(scop.parameters, point, strict=True)), target.machine) for point in chosen]
+    return tuple(dict.fromkeys(text for texts in found for text in texts))
 
 
 def range_doubts(calibration: CalibrationRecord, values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -381,13 +381,13 @@ def test_a_cost_known_to_its_hundredfold_has_limits_of_that_size() -> None:
     assert log_reach(np.array(2.0), np.array(0.1), np.array(0.1)) == pytest.approx(2 * np.hypot(0.1, 0.1))
 
 
-def test_doubts_of_checks_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conflict_misses_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     from perflex import load_calibration
     from perflex.calibration import doubts
     from sample_kernels import matmul
     from uipick import tag_accesses
 
-    monkeypatch.setattr(doubts, "KERNEL_CHECKS", [lambda _kernel, sizes, _target: [f"n is {sizes['n']}"]])
+    monkeypatch.setattr(doubts, "conflict_doubts", lambda _scop, sizes, _machine: (f"n is {sizes['n']}",))
     calibration = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
     kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
     with pytest.warns(PerflexWarning, match=r"prediction is doubtful: n is 480;"):
@@ -396,3 +396,15 @@ def test_doubts_of_checks_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         found = calibration.predict_interval(kernel, {"n": 1024})
     assert found.extrapolated is True
     assert found.doubts == calibration.doubts(kernel, {"n": 1024})
+
+
+def test_a_power_of_two_at_which_caches_conflict_is_flagged() -> None:
+    from perflex import load_calibration
+    from sample_kernels import matmul
+    from uipick import tag_accesses
+
+    calibration = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
+    kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
+    with pytest.warns(PerflexWarning, match=r"conflict misses in .*: its size and ways are assumed"):
+        calibration.predict(kernel, {"n": 1024})
+    assert not any("conflict" in text for text in calibration.doubts(kernel, {"n": 1008}))
