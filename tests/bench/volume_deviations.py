@@ -14,6 +14,7 @@ from collections import defaultdict
 from itertools import product
 from math import ceil, prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,9 +23,13 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP)]
 sys.path.append(str(TOP / "tests"))
 
-from perflex import estimate_volumes  # noqa: E402
+from perflex import estimate_volumes, load_machine  # noqa: E402
+from perflex.analysis.volumes.limiters import limits_of  # noqa: E402
 from support.machines_for_tests import A100, MACHINES, RTX2080TI, V100  # noqa: E402
-from support.volume_kernels import convolution, one_axis, star, stencil  # noqa: E402
+from support.volume_kernels import box, convolution, one_axis, star, stencil  # noqa: E402
+
+if TYPE_CHECKING:
+    from perflex.features import Scop
 
 CASES = {
     "star25_3d_r4_640x512x512": star(3, 4),
@@ -149,6 +154,60 @@ def volta(data: Path, write: csv.writer) -> None:
     print(f"V100 star25: the shape predicted to be the best reaches {100 * best:.1f} % of the best")
 
 
+def boxes(data: Path, write: csv.writer) -> None:
+    """Box stencils: L2-L1 loads of work-groups of 32 x 8, and the work-group that the limits predict to be the best."""
+    size, found = 15000, []
+    with (data / "warpspeed_measured" / "v100_box2d_counters_15000x15000.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["kernel"] == "stream"]
+    for row in rows:
+        scop = _box(int(row["range"]), (32, 8), size)
+        here = estimate_volumes(scop, {}, V100, registers=32).total.l2_l1_load / size**2
+        found.append(abs(here / float(row["l2l1_load_B_per_lup"]) - 1))
+        write.writerow(
+            [
+                "current",
+                f"box {row['range']}",
+                "V100",
+                "32x8",
+                "",
+                "l2l1_load_B_per_lup",
+                here,
+                row["l2l1_load_B_per_lup"],
+                "",
+            ]
+        )
+    report("V100 boxes of range 0 to 9: l2l1_load_B_per_lup", found)
+    speeds: dict[tuple[str, ...], dict[tuple[int, int], float]] = defaultdict(dict)
+    with (data / "warpspeed_measured" / "v100_box2d_performance_15000x15000.csv").open() as file:
+        for row in csv.DictReader(file):
+            # A rate of zero was rounded to it.
+            if row["kernel"] == "stream" and float(row["gflops"]):
+                series = (row["range"], row["notebook_date"], row["notebook"])
+                speeds[series][int(row["block_x"]), int(row["block_y"])] = float(row["gflops"])
+    machine = load_machine("V100")
+    losses = defaultdict(list)
+    for (reach, *_), series in speeds.items():
+        orders: dict[str, dict[tuple[int, int], float]] = defaultdict(dict)
+        for items in series:
+            scop = _box(int(reach), items, size)
+            values = estimate_volumes(scop, {}, machine, registers=32).features()
+            limits = limits_of(values, scop, {}, machine)
+            orders["limits"][items] = limits.predicted_s
+            orders["limits but of starts and latency"][items] = max(
+                limits.seconds[name] for name in ("DRAM", "L2", "L1")
+            )
+            orders["trivial: most work-items, longest rows"][items] = -(prod(items) + items[0] / 1e4)
+        for order, predicted in orders.items():
+            chosen = min(predicted, key=predicted.__getitem__)
+            losses[reach, order].append(max(series.values()) / series[chosen] - 1)
+    for (reach, order), lost in sorted(losses.items()):
+        report(f"V100 boxes of range {reach}, loss of the work-group chosen by {order}", lost)
+
+
+def _box(reach: int, items: tuple[int, int], size: int) -> Scop:
+    return stencil(box(2, reach), [size, size], items, shape=[size, size])
+
+
 COUNTERS = {
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": lambda t: t.local_wavefronts_load,
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum": lambda t: t.local_wavefronts_store,
@@ -231,7 +290,7 @@ def main() -> None:
     with arguments.out.open("w", newline="") as file:
         write = csv.writer(file)
         write.writerow(["variant", "case", "device", "shape", "fold", "quantity", "estimate", "truth", "rule"])
-        for part in (paper, volta, turing, strides):
+        for part in (paper, volta, boxes, turing, strides):
             part(arguments.data, write)
     speeds()
 
