@@ -34,6 +34,7 @@ sys.path += [str(TOP / "tests"), str(TOP / "tests" / "features" / "gpu")]
 from perflex import estimate_volumes, load_machine, machine_names  # noqa: E402
 from perflex.errors import MachineError, UnsupportedKernelError  # noqa: E402
 from perflex.features.gpu.geometry import launch_residency  # noqa: E402
+from perflex.features.gpu.l1_rules import l1_cycles  # noqa: E402
 from support.uneven_kernels import uneven_kernels  # noqa: E402
 
 QUANTITIES = (
@@ -62,10 +63,10 @@ def truth_of(kernel, machine, known: dict) -> dict[str, float]:
     from enumerated_waves import enumerated, true_parts
 
     lines = tuple(int(machine.need(name)) for name in ("sub_group_size", "sector_bytes", "line_bytes"))
-    key = (kernel.name, *lines)
+    key = (kernel.name, machine.need_l1_rules(), *lines)
     if key not in known:
         lanes, sector, line = lines
-        known[key] = enumerated(kernel, lanes=lanes, sector=sector, line=line, granule=2 * sector)
+        known[key] = enumerated(kernel, l1_cycles(machine), lanes=lanes, sector=sector, line=line, granule=2 * sector)
     resident = launch_residency(kernel.scop(), 0, {}, machine, REGISTERS).wave_groups
     with true_parts(known[key], resident):
         return estimated(kernel.scop(), machine)

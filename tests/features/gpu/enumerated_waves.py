@@ -21,12 +21,12 @@ from perflex.features.gpu.l1 import GroupVolumes
 from perflex.features.gpu.l2 import WaveVolumes
 from perflex.features.gpu.launch_footprint import Beforehand
 from perflex.features.gpu.rules import Parts
-from perflex.features.gpu.rules_current import current_cycles
 from perflex.features.gpu.wavefronts import IDLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from perflex.features.gpu.l1 import Cycles
     from support.uneven_kernels import UnevenKernel
 
 DIRECTIONS = ("load", "store")
@@ -59,8 +59,10 @@ class Enumerated:
                                             if name == array) for array in arrays))  # fmt: skip
 
 
-def enumerated(kernel: UnevenKernel, *, lanes: int, sector: int, line: int, granule: int) -> Enumerated:
-    """Return what each work-group of a launch does."""
+def enumerated(
+    kernel: UnevenKernel, cycles: Cycles, *, lanes: int, sector: int, line: int, granule: int
+) -> Enumerated:
+    """Return what each work-group of a launch does; `cycles` counts those of instructions in L1."""
     groups = prod(kernel.groups)
     found = Enumerated(kernel, granule, np.zeros(groups, dtype=np.int64))
     pairs: dict[tuple[str, str], list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
@@ -69,7 +71,7 @@ def enumerated(kernel: UnevenKernel, *, lanes: int, sector: int, line: int, gran
         found.instances += runs.sum(axis=(1, 2))
         for array, direction, index in part.accesses:
             where = np.broadcast_to(kernel.addresses(array, index, values), runs.shape)
-            _instructions(found, array, direction, np.where(runs, where, IDLE), lanes, sector)
+            _instructions(found, array, direction, np.where(runs, where, IDLE), cycles, lanes, sector)
             group, _, _ = np.nonzero(runs)
             # Elements lie at multiples of their size, so that none straddles granules.
             pairs[direction, array].append((group, where[runs]))
@@ -85,7 +87,7 @@ def enumerated(kernel: UnevenKernel, *, lanes: int, sector: int, line: int, gran
 
 
 def _instructions(
-    found: Enumerated, array: str, direction: str, addresses: np.ndarray, lanes: int, sector: int
+    found: Enumerated, array: str, direction: str, addresses: np.ndarray, cycles: Cycles, lanes: int, sector: int
 ) -> None:
     groups, steps, items = addresses.shape
     padded = np.full((groups, steps, -(-items // lanes) * lanes), IDLE, dtype=np.int64)
@@ -97,9 +99,7 @@ def _instructions(
     into[array] += int((new & (sectors >= 0)).sum()) * sector
     # In slices, which bound the memory that counting conflicts takes.
     for start in range(0, len(split), 4096):
-        found.volumes.wavefronts[array] += float(
-            current_cycles(split[start : start + 4096], found.kernel.itemsize).sum()
-        )
+        found.volumes.wavefronts[array] += float(cycles(split[start : start + 4096], found.kernel.itemsize).sum())
 
 
 def _distinct(group: np.ndarray, granule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

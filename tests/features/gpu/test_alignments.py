@@ -34,14 +34,14 @@ def test_volumes_are_those_of_each_alignment_by_itself(
 def test_accesses_that_move_differently_have_no_common_distance() -> None:
     kernel = loopy_kernel("{[i]: 0<=i<n}", "b[i] = a[i] + a[2*i]", {"a": "(2*n)", "b": "(n)"})
     scop = extract_scop(on_grid(kernel, i=(0, 16)))
-    ((_, launch),) = accessing_launches(scop, {"n": 64}, "data volumes")
+    ((_, launch),) = accessing_launches(scop, {"n": 64})
     assert sampling.shifts(launch) is None
-    ((_, launch),) = accessing_launches(star(1), {"n": 64}, "data volumes")
+    ((_, launch),) = accessing_launches(star(1), {"n": 64})
     assert sampling.shifts(launch) == {"a": (128, 4 * 8 * 66, 2 * 8 * 66**2), "b": (128, 4 * 8 * 64, 2 * 8 * 64**2)}
 
 
 def test_kinds_hold_each_work_group_once() -> None:
-    ((_, launch),) = accessing_launches(star(1), {"n": 37}, "data volumes")
+    ((_, launch),) = accessing_launches(star(1), {"n": 37})
     groups = sampling.whole_grid(launch, 128)
     kinds = sampling.alike(launch, groups, 1)
     assert sorted(group for kind in kinds for group in kind) == sorted(groups)

@@ -15,6 +15,7 @@ from perflex import estimate_volumes, load_machine
 from perflex.errors import FeatureError
 from perflex.features.gpu.geometry import launch_residency
 from perflex.features.gpu.guards import guards_of
+from perflex.features.gpu.l1_rules import l1_cycles
 from perflex.features.gpu.resolved import resolve
 from perflex.features.gpu.sampling import launch_instances, whole_grid
 from perflex.features.gpu.wave_sampling import waves_of
@@ -65,7 +66,7 @@ KERNELS = [
 def both(kernel: UnevenKernel, machine, **options):
     """The estimate, and what the same rules say of all work-groups and waves."""
     scop = kernel.scop()
-    seen = enumerated(kernel, lanes=32, sector=32, line=128, granule=64)
+    seen = enumerated(kernel, l1_cycles(V100), lanes=32, sector=32, line=128, granule=64)
     found = estimate_volumes(scop, {}, machine, registers=32, **options)
     with true_parts(seen, launch_residency(scop, 0, {}, machine, 32).wave_groups):
         return found, estimate_volumes(scop, {}, machine, registers=32, **options), seen
@@ -98,7 +99,7 @@ def test_cold_caches_load_what_is_touched_at_least(kernel: UnevenKernel, machine
     cold = estimate_volumes(kernel.scop(), {}, machine, registers=32, caches="cold")
     warm = estimate_volumes(kernel.scop(), {}, machine, registers=32)
     assert (cold.caches, warm.caches) == ("cold", "warm")
-    seen = enumerated(kernel, lanes=32, sector=32, line=128, granule=64)
+    seen = enumerated(kernel, l1_cycles(V100), lanes=32, sector=32, line=128, granule=64)
     for array, volumes in cold.arrays.items():
         touched = {way: len(np.unique(seen.touched.get((way, array), ((), ()))[1])) * 64 for way in ("load", "store")}
         assert volumes.dram_load >= touched["load"] * (1 - 1e-9)
@@ -114,7 +115,7 @@ def trace(kernel: UnevenKernel, resident: int) -> tuple[np.ndarray, np.ndarray]:
     """Granules in order of time, waves one after the other, what a wave shares once, and store flags."""
     first = {name: number << 40 for number, name in enumerate(kernel.arrays)}
     lines, stores = [], []
-    seen = enumerated(kernel, lanes=32, sector=32, line=128, granule=64)
+    seen = enumerated(kernel, l1_cycles(V100), lanes=32, sector=32, line=128, granule=64)
     running = np.flatnonzero(seen.instances)
     for start in range(0, len(running), resident):
         for (direction, array), (group, granule) in seen.touched.items():
@@ -195,7 +196,7 @@ def test_both_variants_take_every_kernel(kernel: UnevenKernel, variant: str) -> 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_weights_add_up_to_what_runs(kernel: UnevenKernel) -> None:
     [launch] = resolve(kernel.scop(), {})
-    seen = enumerated(kernel, lanes=32, sector=32, line=128, granule=64)
+    seen = enumerated(kernel, l1_cycles(V100), lanes=32, sector=32, line=128, granule=64)
     assert np.array_equal(guards_of(launch).running(), seen.instances > 0)
     assert sum(whole_grid(launch, 128).values()) == np.count_nonzero(seen.instances)
     assert launch_instances(launch) == seen.instances.sum()
