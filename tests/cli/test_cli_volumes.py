@@ -74,7 +74,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
         points = sizes["nx"] * sizes["ny"] * sizes["nz"]
         return FakeVolumes(vol_dram_load=9.0 * points, vol_dram_store=8.0 * points, vol_l2_l1_load=20.0 * points)
 
-    monkeypatch.setattr("perflex.features.gpu.estimate.estimate_volumes", estimate_volumes)
+    # Modules that take the function by name come first: imported by a test, they would keep its stand-in.
+    for module in ("families.machine", "gpu.transactions", "gpu.estimate"):
+        monkeypatch.setattr(f"perflex.features.{module}.estimate_volumes", estimate_volumes)
     return made
 
 
