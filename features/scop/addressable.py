@@ -19,7 +19,7 @@ _BITS_62 = 2**62
 _HARMLESS = 2**14
 
 
-def require_addressable(scop: Any, sizes: Mapping[str, Any]) -> None:
+def require_addressable(scop: Any, sizes: Mapping[str, Any], *, addresses: bool = True) -> None:
     """Stop where sizes, or the arrays or grids that they make, are too large for 64-bit addresses.
 
     Parameters
@@ -28,6 +28,8 @@ def require_addressable(scop: Any, sizes: Mapping[str, Any]) -> None:
         The `Scop`.
     sizes
         A value or array for each of its parameters, whole numbers all.
+    addresses
+        Whether elements are addressed; else only distances along each axis have to be small enough.
 
     Raises
     ------
@@ -45,7 +47,10 @@ def require_addressable(scop: Any, sizes: Mapping[str, Any]) -> None:
     if largest < _HARMLESS:
         return
     for array in scop.arrays:
-        if prod(_most(extent, sizes) for extent in array.shape) * array.itemsize >= _BITS_62:
+        extents = [_most(extent, sizes) for extent in array.shape]
+        # Whatever the order of the axes, no stride is larger than all extents but the least.
+        steps = prod(extents) // (1 if addresses else min(extents, default=1))
+        if steps * array.itemsize >= _BITS_62:
             msg = f"array {array.name!r} of kernel {scop.name!r} would have more than 2**62 bytes; give smaller sizes"
             raise MissingSizeError(msg, kernel=scop.name, parameters=scop.parameters)
     for launch in scop.launches:

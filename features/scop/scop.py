@@ -347,13 +347,20 @@ class Scop(ParsedWhenRead):
         self.check_sizes(sizes)
         return _CheckedSizes(sizes, self)
 
-    def check_sizes(self, sizes: Mapping[str, Any]) -> None:
+    def check_sizes(self, sizes: Mapping[str, Any], *, addresses: bool = True) -> None:
         """Stop unless every size parameter has a value the kernel is valid for.
+
+        Parameters
+        ----------
+        sizes
+            A value or array for each parameter.
+        addresses
+            Whether arrays must have 64-bit addresses, not only distances within them.
 
         Raises
         ------
         MissingSizeError
-            A parameter has no value or one that is no whole number, an array would exceed 2**62 bytes, or the values
+            A parameter has no value or one that is no whole number, an array would be too large, or the values
             contradict the kernel's assumptions.
         """
         # Hundreds of features are evaluated at the same sizes.
@@ -375,7 +382,7 @@ class Scop(ParsedWhenRead):
             condition = str(self.assumptions).partition(":")[2].rstrip(" }").strip()
             msg = f"kernel {self.name!r} is not valid for {shown}: it assumes {condition}"
             raise MissingSizeError(msg, kernel=self.name, parameters=self.parameters)
-        require_addressable(self, given)
+        require_addressable(self, given, addresses=addresses)
 
     @computed_once
     def validity(self) -> QuasiPolynomial:
