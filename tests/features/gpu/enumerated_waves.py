@@ -59,9 +59,7 @@ class Enumerated:
                                             if name == array) for array in arrays))  # fmt: skip
 
 
-def enumerated(
-    kernel: UnevenKernel, cycles: Cycles, *, lanes: int, sector: int, line: int, granule: int
-) -> Enumerated:
+def enumerated(kernel: UnevenKernel, cycles: Cycles, *, lanes: int, sector: int, line: int, granule: int) -> Enumerated:
     """Return what each work-group of a launch does; `cycles` counts those of instructions in L1."""
     groups = prod(kernel.groups)
     found = Enumerated(kernel, granule, np.zeros(groups, dtype=np.int64))
