@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
-import sqlite3
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has seen enough (head, less).
         discard_output()
         return 0
-    except sqlite3.OperationalError as error:
+    except _of_databases() as error:
         # The store's never come here: this is another package's cache.
         if terminal.debug:
             raise
@@ -106,6 +105,13 @@ def _run(words: list[str], terminal: Terminal) -> int:
         _complain(" ".join(error.message.split()))
         return _FAILED_WORK if isinstance(error, _WORK_ERRORS) else _BAD_INPUT
     return 0
+
+
+def _of_databases() -> type[Exception]:
+    # Looked at only once there is an error: no start has to load the package.
+    import sqlite3
+
+    return sqlite3.OperationalError
 
 
 def _complain(message: str) -> None:

@@ -11,13 +11,12 @@ import numpy as np
 
 from perflex.calibration.acceptance import median_repeatability, warn_of_doubts
 from perflex.calibration.calibration import Calibration
-from perflex.calibration.calibration_file import fitted_rows
 from perflex.calibration.gathering import Measuring, gather, target_on
 from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.fit.fitting import fit_model
 from perflex.fit.problem import require_fittable
-from perflex.fit.table import scale_features_by_output
+from perflex.fit.table import fitted_rows, scale_features_by_output
 from perflex.progress import progress_shown
 from perflex.store.store import using_store
 from perflex.timing.measuring import chosen_device

@@ -382,21 +382,3 @@ def _numbers(text: str) -> list[float]:
         return []
     # float also reads "nan" and "inf".
     return numbers if all(map(math.isfinite, numbers)) else []
-
-
-def fitted_rows(model: Model, table: FeatureTable, *, scaled: bool) -> FeatureTable:
-    """Return what a fit of a model used of a table: the model's columns, and the factor of each residual."""
-    names = tuple(model.all_features())
-    part = FeatureTable(
-        model.output_feature,
-        names,
-        table.kernels,
-        np.column_stack([table.column(name) for name in names]),
-        groups=table.groups,
-        spread=table.spread,
-        repeatability=table.repeatability,
-        info={name: table.info[name] for name in names if name in table.info},
-        sub_group_size=table.sub_group_size,
-        device=table.device,
-    )
-    return scale_features_by_output(part) if scaled else part

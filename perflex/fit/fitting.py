@@ -125,9 +125,7 @@ def fit_model(
     best, identification = _judge(problem, roles, best, found, strict=on_undetermined == "error")
     result = _result(problem, roles, table, solutions, best, identification)
     result = replace(result, nonnegative=nonnegative, bounds=dict(bounds or {}))
-    # Intervals know bounds at zero only.
-    positive = (coordinates.lower == 0) & np.array([kind != "rate" for kind in coordinates.kinds])
-    result = _without_bounds(result, problem, best, positive, measured_noise(table))
+    result = _without_bounds(result, problem, best, coordinates, measured_noise(table))
     _warn(result)
     return result
 
@@ -292,11 +290,14 @@ def _without_bounds(
     result: FitResult,
     problem: Problem,
     best: Solution,
-    bounded: NDArray[np.bool_],
+    coordinates: Coordinates,
     noise: NDArray[np.float64] | None,
 ) -> FitResult:
     """Return the result with what bounds hide: how well the rows tell parameters apart, and their intervals."""
-    determined = tuple(i for i, name in enumerate(result) if name not in result.undetermined)
+    # The edge of a sum of costs was chosen, not fitted: no row says anything of it.
+    determined = tuple(i for i, name in enumerate(result) if coordinates.moving[i] and name not in result.undetermined)
+    # Intervals know bounds at zero only.
+    bounded = (coordinates.lower == 0) & np.array([kind != "rate" for kind in coordinates.kinds])
     number, columns = condition_without_bounds(best.jacobian, determined)
     hidden = any(best.at_bound[i] for i in columns)
     return replace(

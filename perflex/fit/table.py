@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex.expression.model import Model
     from perflex.timing.results import TimingSummary
 
 
@@ -157,3 +158,21 @@ def scale_features_by_output(table: FeatureTable) -> FeatureTable:
         raise CalibrationError(msg, kernel=bad[0])
     # Beside the values, not in them: what was measured stays readable, and scaling twice is the same as once.
     return replace(table, scale=1.0 / output)
+
+
+def fitted_rows(model: Model, table: FeatureTable, *, scaled: bool) -> FeatureTable:
+    """Return what a fit of a model used of a table: the model's columns, and the factor of each residual."""
+    names = tuple(model.all_features())
+    part = FeatureTable(
+        model.output_feature,
+        names,
+        table.kernels,
+        np.column_stack([table.column(name) for name in names]),
+        groups=table.groups,
+        spread=table.spread,
+        repeatability=table.repeatability,
+        info={name: table.info[name] for name in names if name in table.info},
+        sub_group_size=table.sub_group_size,
+        device=table.device,
+    )
+    return scale_features_by_output(part) if scaled else part

@@ -142,15 +142,15 @@ def test_predict_shows_where_measurements_would_lie(capfd: pytest.CaptureFixture
     path = tmp_path / "matmul.yaml"
     calibration = load_calibration(calibration_names()[0])
     calibration.save(path)
-    words = ("predict", str(path), f"{EXAMPLE}:naive", "n=512", "--confidence", "0.9")
+    words = ("predict", str(path), f"{EXAMPLE}:naive", "n=496", "--confidence", "0.9")
     code, out, _ = run(capfd, *words)
     assert code == 0
-    assert re.search(r"n=512: \S+ \S+ \(\S+ \S+ to \S+ \S+\)\n", out)
+    assert re.search(r"n=496: \S+ \S+ \(\S+ \S+ to \S+ \S+\)\n", out)
     code, out, _ = run(capfd, *words, "--json")
     (entry,) = json.loads(out)
     import runpy
 
     kernel = runpy.run_path(str(EXAMPLE))["naive"]()
-    interval = calibration.predict_interval(kernel, {"n": 512}, confidence=0.9)
+    interval = calibration.predict_interval(kernel, {"n": 496}, confidence=0.9)
     assert (entry["low_s"], entry["high_s"]) == (interval.low, interval.high)
     assert entry["low_s"] < entry["predicted_s"] < entry["high_s"]

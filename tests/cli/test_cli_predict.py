@@ -51,10 +51,10 @@ def test_predict_json_agrees_with_the_library(calibration: str, capfd: pytest.Ca
 
 
 def test_predictions_beyond_the_calibration_are_marked(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ("predict", calibration, f"{EXAMPLE}:naive", "n=480,1024", "--confidence", "0.95")
+    words = ("predict", calibration, f"{EXAMPLE}:naive", "n=496,1008", "--confidence", "0.95")
     code, out, err = run(capfd, *words)
     assert (code, err) == (0, "")
-    known, far = (next(line for line in out.splitlines() if line.startswith(f"n={n}: ")) for n in (480, 1024))
+    known, far = (next(line for line in out.splitlines() if line.startswith(f"n={n}: ")) for n in (496, 1008))
     assert not known.endswith("(doubtful)")
     assert far.endswith("(doubtful)")
     assert "  doubtful: larger than all measurement kernels: f_mem_access_tag:" in out
@@ -157,7 +157,7 @@ def test_what_the_noise_floor_is_is_said() -> None:
 
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_quiet_may_stand_anywhere(place: str, calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["predict", calibration, f"{EXAMPLE}:naive", "n=512"]
+    words = ["predict", calibration, f"{EXAMPLE}:naive", "n=496"]
     code, out, err = run(capfd, *(["--quiet", *words] if place == "before" else [*words, "-q"]))
     assert (code, err) == (0, "")
     assert len(out.splitlines()) == 1
