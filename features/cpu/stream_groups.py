@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from perflex.errors import UnsupportedKernelError
 from perflex.features.cpu.divided_loops import OUTER_SUFFIX, divided_dimension
 from perflex.features.cpu.nests import Axis, Step, Stream, StreamGroup
+from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,10 +56,24 @@ def groups_of(
 
 
 def dimension_names(scop: Scop, statement: Statement) -> list[str]:
-    """Return the name of each instance dimension of a statement."""
+    """Return the name of each instance dimension of a statement.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        Its schedule names fewer loops than its domain has.
+    """
     launch = scop.launches[statement.launch]
     groups = [f"gid{axis}" for axis in range(len(launch.groups))]
-    return [*groups, *(f"lid{axis}" for axis in range(len(launch.items))), *statement.loops]
+    names = [*groups, *(f"lid{axis}" for axis in range(len(launch.items))), *statement.loops]
+    dims = int(statement.domain.dim(isl.dim_type.set))
+    if dims > len(names):
+        msg = (
+            f"the domain of statement {statement.name!r} has {dims} dimensions, of which its schedule and launch name "
+            f"{len(names)}; name its loops in the schedule"
+        )
+        raise UnsupportedKernelError(msg, kernel=scop.name, statement=statement.name)
+    return names
 
 
 def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> dict[int, list[tuple[int, int]]]:

@@ -42,14 +42,11 @@ def require_whole(sizes: Mapping[str, Any], names: Iterable[str], kernel: str) -
 
 def is_whole(value: Any) -> bool:
     """Return whether a value is a whole number of at most 64 bits, or an array of such."""
-    if isinstance(value, bool) or not isinstance(value, (Rational, float, np.generic, np.ndarray, list, tuple)):
+    if isinstance(value, bool) or not isinstance(value, (Rational, float, np.generic, np.ndarray)):
         return False
     if isinstance(value, Rational):  # int, too
         return value.denominator == 1 and abs(int(value.numerator)) < _MOST
-    try:
-        array = np.asarray(value)
-    except ValueError:  # rows of several lengths
-        return False
+    array = np.asarray(value)
     if array.dtype.kind == "O":  # integers that no array of numbers holds, among others
         return all(map(is_whole, array.ravel().tolist()))
     return array.dtype.kind in "iuf" and bool(

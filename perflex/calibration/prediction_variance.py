@@ -158,7 +158,12 @@ class PredictionVariance:
         deviation, member = self._row_errors
         length = np.linalg.norm(jacobian, axis=0)
         inverse = np.zeros((len(self.fit), len(jacobian)))
-        inverse[self._free] = np.linalg.pinv(jacobian / length) / length[:, None]
+        with np.errstate(all="ignore"):
+            columns = jacobian / length
+        if not np.isfinite(columns).all():
+            msg = "the model has no finite slopes at the calibration's kernels: values are out of range; calibrate anew"
+            raise CalibrationError(msg)
+        inverse[self._free] = np.linalg.pinv(columns) / length[:, None]
         # The estimates are those of equal weights, whatever the rows' variances (White, Econometrica 48, 817, 1980;
         # with errors that a cluster shares: Liang and Zeger, Biometrika 73, 13, 1986).
         own = inverse * deviation

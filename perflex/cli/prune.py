@@ -36,7 +36,7 @@ _TABLES = (".json", ".csv", ".json.gz", ".csv.gz")
 KeepOption = Annotated[
     str, typer.Option("--keep", help="5%, a number, or promise[:loss,confidence] such as promise:0.05,0.95.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Of what is drawn by chance.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of what is drawn by chance.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Folder for table (CSV) and picture (PNG).")]
 
 

@@ -169,7 +169,7 @@ class MeasurementStore:
 
     def exists(self) -> bool:
         """Return whether there is a file, or one that was set aside and is still to be replaced."""
-        return self.path.exists() or self._file.is_pending()
+        return self._guarded(lambda: self.path.exists() or self._file.is_pending())
 
     def is_foreign(self) -> bool:
         """Return whether the file is neither a database nor has any measurement in it."""

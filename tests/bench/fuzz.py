@@ -6,7 +6,7 @@ success and an error of perflex. All else is shown with the number of a case, wh
 traceback:
 
 * an escape: another exception, or a number that is not finite where a prediction or an interval was asked for;
-* a hang: a case that takes more than 10 s of processor time, or waits for 40 s;
+* a hang: a case that takes more than 30 s of processor time, or waits for 60 s;
 * execution: a process that an input started, or a file that it made.
 
 The cases of a seed are always the same. ``--first`` goes on with a later one, ``--kind`` takes one kind of input.

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 ALL_KINDS = (*KINDS, COMMAND_LINE)
 # Of processor time; and of time on the clock, for what waits for something. The machine may be doing other work.
-HANG_S = 10.0
-_WAITS_S = 40.0
+# The slowest that is none makes 1,463 kernels of a model that names no generator, in 11 s.
+HANG_S = 30.0
+_WAITS_S = 60.0
 # A loop in compiled code does not see the alarm: then the process is killed.
-_DEAF_S = 60.0
+_DEAF_S = 90.0
 _STARTS = {"os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn"}
 
 
