@@ -57,8 +57,11 @@ class Layout:
 class Toucher:
     """The granules that any boxes of work-groups of one launch touch."""
 
-    def __init__(self, launch: ResolvedLaunch, layout: Layout, shared: Toucher | None = None) -> None:
+    def __init__(
+        self, launch: ResolvedLaunch, layout: Layout, shared: Toucher | None = None, most: int | None = None
+    ) -> None:
         self._launch = launch
+        self._most = most
         # What elements are touched does not depend on the layout.
         self.imagers_of: dict[Box, list[Imager]] = shared.imagers_of if shared else {}
         self._layout = layout
@@ -166,7 +169,7 @@ class Toucher:
         found: dict[str, dict[Key, list[BoxProduct]]] = {"load": {}, "store": {}}
         if box not in self.imagers_of:
             parts = [piece.within(box) for piece in self._launch.pieces]
-            self.imagers_of[box] = [Imager(self._launch.kernel, part) for part in parts if part is not None]
+            self.imagers_of[box] = [Imager(self._launch.kernel, part, self._most) for part in parts if part is not None]
         # A halo index that leaves its row is an element of the next one, which products of axes take for another.
         flat = self._flat | (self._wrapped(box) if self._layout.exact else set())
         for imager in self.imagers_of[box]:
@@ -233,7 +236,9 @@ class Toucher:
             grouped = imager.groups(access)
             alone = [[axis] for axis in range(len(access.axes)) if not any(axis in group for group in grouped)]
             for axes in grouped + alone:
-                total = total.plus(imager.image(access.linear(axes), access))
+                added = imager.image(access.linear(axes), access)
+                imager.check(len(total.starts) * len(added.starts), access)
+                total = total.plus(added)
             known[mark] = total.shifted(-constant)
         return known[mark].shifted(constant)
 

@@ -77,7 +77,7 @@ class Guards:
             if len(component.axes) > 1 or not component.runs.all():
                 return False
             inner = component.kinds[1:-1]
-            if inner.size and (inner != inner[0]).any():
+            if len(component.runs) > 1 and inner.size and (inner != inner[0]).any():
                 return False
         return True
 
@@ -148,13 +148,18 @@ class Guards:
         if code.size > 1:
             # Written backwards, so that the first position of each kind is what stays.
             first[whole.ravel()[::-1]] = np.arange(whole.size - 1, -1, -1)
-        runs_of = [np.broadcast_to(runs, shape).ravel()[first] for runs in alive]
+        # Where there is one kind, its arrays have one element, and the grid may be larger than any array.
+        runs_of = [np.broadcast_to(runs, shape if code.size > 1 else code.shape).ravel()[first] for runs in alive]
         return Component(axes, whole, np.stack(runs_of, axis=1) if runs_of else np.ones((1, 0), dtype=bool))
 
     def _columns(self, piece: ResolvedPiece, axes: tuple[int, ...]) -> tuple[list[np.ndarray], np.ndarray]:
         """Return numbers that differ where guards leave different instances, and where they leave any."""
+        bounded = any(piece.ranges[axis] != (0, self.groups[axis] - 1) for axis in axes)
+        if not bounded and not any(self._axes_of(guard) & set(axes) for guard in piece.constraints):
+            return [], np.ones((1,) * len(axes), dtype=bool)
         points: Points = {}
         for place, axis in enumerate(axes):
+            self._check([axis])
             shape = [1] * len(axes)
             shape[place] = -1
             points[axis] = np.arange(self.groups[axis], dtype=np.int64).reshape(shape)

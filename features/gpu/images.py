@@ -26,10 +26,14 @@ _MOST_POINTS = 4_000_000
 
 
 class Imager:
-    """The sets that the accesses of one piece touch; sets that differ by a shift are made once."""
+    """The sets that the accesses of one piece touch; sets that differ by a shift are made once.
 
-    def __init__(self, kernel: str, piece: ResolvedPiece) -> None:
+    `most` limits how many intervals are listed of a set, where its size may be had without.
+    """
+
+    def __init__(self, kernel: str, piece: ResolvedPiece, most: int | None = None) -> None:
         self._kernel = kernel
+        self._most = most
         self.piece = piece
         self._known: dict[object, Intervals] = {}
         self.parts = connected([form.dims for form in piece.constraints])
@@ -56,6 +60,18 @@ class Imager:
         if key not in self._known:
             self._known[key] = self._computed(form, access).shifted(-form.constant if not form.floor_dims else 0)
         return self._known[key].shifted(0 if form.floor_dims else form.constant)
+
+    def check(self, count: int, access: ResolvedAccess) -> None:
+        """Stop where more intervals than `most` would be listed.
+
+        Raises
+        ------
+        UnsupportedKernelError
+            They would.
+        """
+        if self._most is not None and count > self._most:
+            msg = f"{access.text} in kernel {self._kernel!r} touches {count} separate places; give smaller sizes"
+            raise UnsupportedKernelError(msg, kernel=self._kernel, access=access.text)
 
     def points(self, part: frozenset[int]) -> int:
         """Return how many values the dimensions of one of `parts` take together."""
@@ -92,6 +108,7 @@ class Imager:
         for dim in sorted(added, key=lambda dim: abs(form.coefficient(dim))):
             start, end = ranges[dim]
             step = form.coefficient(dim)
+            self.check(result.places(step, end - start + 1), access)
             result = result.shifted(step * start).plus_steps(step, end - start + 1)
         return result if clip is None else result.clipped(*clip)
 

@@ -55,6 +55,11 @@ class Intervals:
         """Return the set moved by a number."""
         return Intervals(self.starts + by, self.ends + by) if by else self
 
+    def places(self, step: int, count: int) -> int:
+        """Return how many intervals `plus_steps` lists."""
+        whole = len(self.starts) == 1 and self.ends[0] - self.starts[0] + 1 >= abs(step)
+        return 1 if whole else len(self.starts) * count
+
     def plus_steps(self, step: int, count: int) -> Intervals:
         """Return all sums of a member and one of ``0, step, .., (count - 1) * step``."""
         if count == 1 or step == 0:
@@ -63,7 +68,7 @@ class Intervals:
             return self.shifted(step * (count - 1)).plus_steps(-step, count)
         reach = step * (count - 1)
         # An interval at least as long as the step leaves no holes: one interval again, and nothing to merge.
-        if len(self.starts) == 1 and self.ends[0] - self.starts[0] + 1 >= step:
+        if self.places(step, count) == 1:
             return Intervals(self.starts, self.ends + reach)
         steps = np.arange(count, dtype=np.int64) * step
         starts = (steps[:, None] + self.starts).ravel()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.features.gpu.guards import guards_of
 from perflex.features.gpu.l1_trace import trace_of, turns_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ def resident_reuse(
         An access is too irregular.
     """
     samples = _SAMPLES_OF_FEW if resident in _FEW else _SAMPLES
-    sampled = [turns_of(launch.groups, resident, units, sample, samples) for sample in range(samples)]
+    guards = guards_of(launch)
+    running = None if guards.even else np.flatnonzero(guards.running())
+    sampled = [turns_of(launch.groups, resident, units, sample, samples, running) for sample in range(samples)]
     traces = [trace_of(launch, turns, lines, offsets) for turns in sampled]
     total = Reuse(cut=any(trace.cut for trace in traces))
     for trace in traces:

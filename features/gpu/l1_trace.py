@@ -29,8 +29,8 @@ BURST = 16
 """Loads of a sub-group that are under way at once: half of the registers of a work-item with 64, in doubles."""
 # A trace of more instructions is cut; it then touches many times as many lines as an L1 cache has.
 _MOST_INSTRUCTIONS = 20_000
-# Sectors beyond any array on both of its sides: no two arrays share a sector, nor do their halos.
-_APART = np.int64(1) << 44
+# Arrays lie so many sectors apart, and begin at such multiples: none shares a line with another.
+_APART = 1 << 10
 # As many waves are looked at one by one on a machine of fewer units.
 _MOST_WAVES, _MANY_UNITS = 4, 16
 
@@ -85,7 +85,9 @@ class Turn:
     weight: float
 
 
-def turns_of(grid: Sequence[int], resident: int, units: int, sample: int, samples: int) -> list[Turn]:
+def turns_of(
+    grid: Sequence[int], resident: int, units: int, sample: int, samples: int, running: Integers | None = None
+) -> list[Turn]:
     """Return what one of several sampled compute units runs, in turns.
 
     The first work-groups are given out one by one to one unit after the other, axis 0 first. Later ones go where one
@@ -100,8 +102,10 @@ def turns_of(grid: Sequence[int], resident: int, units: int, sample: int, sample
         Work-groups that a compute unit holds at once, and compute units.
     sample, samples
         Which unit, of how many that are spread over all.
+    running
+        Numbers of the work-groups in which anything runs; without, it does in all. Others leave at once.
     """
-    total, at_once = prod(grid), resident * units
+    total, at_once = prod(grid) if running is None else len(running), resident * units
     waves = ceil(total / at_once)
     chosen = waves * (2 * sample + 1) // (2 * samples)
     if units >= _MANY_UNITS:
@@ -123,6 +127,7 @@ def turns_of(grid: Sequence[int], resident: int, units: int, sample: int, sample
             # One of each of as many stretches of the wave: few samples would else show neighbours by chance.
             count = ceil(there / units)
             ids = first + ((np.arange(count) + random.random(count)) * there / count).astype(np.int64)
+        ids = ids if running is None else running[ids]
         groups = tuple(tuple(int(i) for i in np.unravel_index(one, grid, order="F")) for one in ids)
         turns.append(Turn(groups, weight))
     return turns
@@ -156,20 +161,21 @@ def trace_of(
     keys = _joined([chunk.keys for chunk in chunks])
     places = np.concatenate([np.full(len(chunk.sectors), chunk.place, dtype=np.int64) for chunk in chunks])
     warps = np.concatenate([chunk.warps for chunk in chunks])
-    # Of several arrays, none shares a sector with another.
-    sectors = np.concatenate([chunk.sectors + (2 * chunk.array + 1) * _APART for chunk in chunks])
+    arrays = np.concatenate([np.full(len(chunk.sectors), chunk.array, dtype=np.int64) for chunk in chunks])
+    sectors = _moved_apart(np.concatenate([chunk.sectors for chunk in chunks]), arrays, len(names))
     # Each turn is cut by itself, so that the first column, the turn, is left out.
     ends = {tuple(chunk.last[1:].tolist()) for chunk in chunks if chunk.last is not None}
     if ends:
         # What a piece does beyond its cut is not known, so that the trace ends where the first piece was cut.
         kept = np.all([_before(keys[:, 1:], end) for end in ends], axis=0)
-        keys, places, warps, sectors = keys[kept], places[kept], warps[kept], sectors[kept]
+        keys, places, warps = keys[kept], places[kept], warps[kept]
+        arrays, sectors = arrays[kept], sectors[kept]
     # A sub-group goes on with the next iteration of a loop while it waits for the loads of this one.
     rounds = _ranks((*keys[:, 1:].T, places)) // BURST
     rounds += keys[:, 0] * (int(rounds.max(initial=0)) + 1)
     turn = np.random.default_rng(seed).random((int(rounds.max(initial=0)) + 1, int(warps.max(initial=0)) + 1))
     order = np.lexsort((sectors, turn[rounds, warps], rounds))
-    rounds, warps, sectors = rounds[order], warps[order], sectors[order]
+    rounds, warps, arrays, sectors = rounds[order], warps[order], arrays[order], sectors[order]
     burst = np.cumsum(_changes(rounds, warps)) - 1
     first = np.flatnonzero(_changes(burst, sectors))
     loads = np.diff(np.append(first, len(sectors)))
@@ -180,12 +186,24 @@ def trace_of(
         sectors[first],
         burst[first],
         loads,
-        sectors[first] // (2 * _APART),
+        arrays[first],
         groups,
         weights[groups],
         names,
         cut=bool(ends),
     )
+
+
+def _moved_apart(sectors: Integers, arrays: Integers, count: int) -> Integers:
+    """Return the sectors of several arrays, each of which is moved by whole multiples of `_APART`."""
+    moves, free = np.zeros(count, dtype=np.int64), 0
+    for array in range(count):
+        mine = sectors[arrays == array]
+        if len(mine):
+            low, high = int(mine.min()) // _APART, int(mine.max()) // _APART
+            moves[array] = (free - low) * _APART
+            free += high - low + 2
+    return sectors + moves[arrays]
 
 
 def _changes(*columns: Integers) -> NDArray[np.bool_]:

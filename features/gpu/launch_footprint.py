@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
 
 CACHES = ("warm", "cold")
+# Strided accesses of a whole grid touch many places; so many have tens of megabytes, which no L2 cache keeps.
+_MOST_PLACES = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,12 @@ def beforehand(
     loads: list[dict[str, int]] = []
     run: dict[str, int] = {}
     for launch in launches:
-        toucher = Toucher(launch, layout)
+        toucher = Toucher(launch, layout, most=_MOST_PLACES)
         whole = tuple((0, extent - 1) for extent in launch.groups)
         try:
             load, store = (toucher.bytes_of([whole], [direction]) for direction in ("load", "store"))
         except UnsupportedKernelError:
-            # The grid couples too many instances to list, though no wave does. Arrays are no smaller than what is
+            # The grid has too many instances or places to list, though no wave does. Arrays are no smaller than what is
             # touched of them, so that warm caches hold no more than they do, and no least load is claimed.
             load, store = {}, _arrays(scop, sizes, launch)
         loads.append(load)

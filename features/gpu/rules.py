@@ -132,7 +132,8 @@ def repeated_by_reuse(group: GroupVolumes, reuse: Reuse) -> L1Loads:
             shared[name], repeated[name] = max(0.0, compulsory - below), max(0.0, below - compulsory)
         else:
             shared[name] = compulsory * (1 - reuse.together[name] / reuse.alone[name])
-            repeated[name] = group.loads[name] * (reuse.missed[name] - reuse.together[name]) / loads
+            # Both are sums of the same weights, which rounding may leave apart.
+            repeated[name] = group.loads[name] * max(0.0, reuse.missed[name] - reuse.together[name]) / loads
     return L1Loads(shared, repeated)
 
 
@@ -155,7 +156,11 @@ def assembled(
             l1_wavefronts=group.wavefronts[name] * scale,
             l1_load=group.loads[name] * scale,
             l2_l1_compulsory=group.compulsory[name] * scale,
-            l2_l1_shared=below_l1.shared.get(name, 0.0) * scale,
+            l2_l1_shared=min(
+                below_l1.shared.get(name, 0.0) * scale,
+                # L1 caches are empty at first: what the launch loads at all crosses once.
+                max(0.0, group.compulsory[name] * scale - least.get(name, 0)),
+            ),
             l2_l1_capacity=below_l1.repeated.get(name, 0.0) * scale,
             l2_l1_store=group.stores[name] * scale,
             wave_load=wave.load.get(name, 0) * waves,
