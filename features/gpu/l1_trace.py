@@ -344,8 +344,12 @@ def _sectors(addresses: np.ndarray, alive: NDArray[np.bool_], lines: Lines) -> t
 
 def _joined(keys: list[Integers]) -> Integers:
     # Shorter keys come before longer ones that begin alike: a statement before the loop that follows it.
-    width = max(key.shape[1] for key in keys)
-    return np.concatenate([np.pad(key, ((0, 0), (0, width - key.shape[1])), constant_values=-1) for key in keys])
+    joined = np.full((sum(map(len, keys)), max(key.shape[1] for key in keys)), -1, dtype=np.int64)
+    start = 0
+    for key in keys:
+        joined[start : start + len(key), : key.shape[1]] = key
+        start += len(key)
+    return joined
 
 
 def _before(keys: Integers, end: tuple[int, ...]) -> NDArray[np.bool_]:
