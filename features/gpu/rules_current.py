@@ -131,7 +131,9 @@ def current_volumes(
         # A run is the farthest that reuse reaches back, as a layer is within a launch.
         again_miss=1.0 if before.run_bytes is None else gompertz(z_miss, before.run_bytes / l2),
     )
-    return as_volumes(launch, parts, below_l1, rates, over, before.load, resident=resident, units=units)
+    found = as_volumes(launch, parts, below_l1, rates, over, before.load, resident=resident, units=units)
+    # Work-groups in which nothing runs are part of no wave.
+    return replace(found, waves=group.groups / (resident * units))
 
 
 def _load_miss(launch: ResolvedLaunch, machine: Machine, oversubscription: float, argument: float) -> float:

@@ -14,7 +14,7 @@ from perflex.analysis.volumes.limiters import LIMITERS, limits_of
 from perflex.analysis.volumes.picture import draw_comparison, shape_colour
 from perflex.analysis.volumes.series import layers_fit, level_without_layer_reuse, series_row
 from perflex.errors import FileFormatError, MachineError, UnsupportedKernelError
-from perflex.features import extract_scop, scop_from_yaml
+from perflex.features import QuasiPolynomial, extract_scop, scop_from_yaml
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -124,6 +124,15 @@ def test_limits_are_volumes_by_rates() -> None:
     assert limits.seconds["arithmetic"] == pytest.approx(1024**3 / (64 * cycles), rel=1e-3)
     assert (limits.limiter, limits.uncounted) == ("DRAM", ())
     assert limits.predicted_s == limits.seconds["DRAM"]
+
+
+def test_each_of_several_launches_waits_for_memory() -> None:
+    once = extract_scop(matmul(prefetch=False))
+    host = QuasiPolynomial.constant(7)
+    again = replace(once, launches=(replace(once.launches[0], repeats=host),))
+    waits = [limits_of({**VOLUMES, "f_waves": 3.0}, scop, {"n": 1024}, A100).seconds for scop in (once, again)]
+    assert waits[0]["latency"] == pytest.approx(3 * A100.dram_latency)
+    assert waits[1]["latency"] == pytest.approx(7 * 3 * A100.dram_latency)
 
 
 @pytest.mark.parametrize(

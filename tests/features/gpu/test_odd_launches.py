@@ -24,8 +24,10 @@ def with_table(groups: int, *conditions: str, table: int = 8192) -> UnevenKernel
 @pytest.mark.parametrize("condition", ["g0 < 2000", "g0 >= 18000", "g0 % 10 == 3"])
 @pytest.mark.parametrize("machine", [V100, FEW_UNITS], ids=["V100", "two units"])
 def test_work_groups_in_which_nothing_runs_take_no_room_in_l1(machine, condition: str) -> None:
-    some = estimate_volumes(with_table(20_000, condition).scop(), {}, machine).total
-    alone = estimate_volumes(with_table(2000).scop(), {}, machine).total
+    runs = [estimate_volumes(with_table(20_000, condition).scop(), {}, machine)]
+    runs.append(estimate_volumes(with_table(2000).scop(), {}, machine))
+    assert runs[0].waves == pytest.approx(runs[1].waves)
+    some, alone = (run.total for run in runs)
     assert alone.l2_l1_load < 0.5 * alone.l2_l1_compulsory
     assert some.l2_l1_compulsory == pytest.approx(alone.l2_l1_compulsory)
     assert some.l2_l1_load == pytest.approx(alone.l2_l1_load, rel=0.02)
