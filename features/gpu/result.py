@@ -95,7 +95,7 @@ class Volumes:
     resident_groups
         Work-groups that a compute unit holds at once; of the last launch, as all that follow.
     waves
-        Waves that the launch takes.
+        Waves that the launch takes; by the rules ``current`` of work-groups in which anything runs.
     wave_items
         Statement instances of a wave, on average.
     l1_alloc
