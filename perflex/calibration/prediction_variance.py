@@ -173,7 +173,7 @@ class PredictionVariance:
     def _freed(self) -> list[FreedParameter]:
         if self._problem is None:
             return []
-        held = [i for i, parameter in enumerate(self.fit.parameters) if parameter.at_bound]
+        held = [i for i, parameter in enumerate(self.fit.parameters) if parameter.at_bound and parameter.determined]
         found = (without_bound(self._problem, self.fit, self._free, index) for index in held)
         return [freed for freed in found if freed is not None]
 

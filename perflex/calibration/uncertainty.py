@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.expression.roles import roles_with_costs_for_rates
+from perflex.fit.coordinates import coordinates_of
 from perflex.fit.loss import SoftL1
 from perflex.fit.problem import pose
 
@@ -40,15 +42,17 @@ class FreedParameter:
     Attributes
     ----------
     value, standard_error
-        Where the linearised fit would put it, and how sure; in the parameter's unit.
+        How far inside of its bound the linearised fit would put it, below zero for beyond, and how sure; in the
+        parameter's unit.
     direction
-        Change of all parameters per unit of its own, the fit staying at its minimum; shape ``(n,)``.
+        Change of all parameters per unit of that, the fit staying at its minimum; shape ``(n,)``: its own is 1 at a
+        lower bound, -1 at an upper one.
     mean_square
         Mean of its square, given that it lies between zero and the limit (a normal distribution cut off there).
     weights
         How its value weighs the rows' errors, shape ``(m,)``.
     limit
-        Value at which another cost, which makes way for it, would be zero; inf where none does.
+        Value at which it would be at its other bound, or another cost, which makes way for it, zero; inf for none.
     """
 
     value: float
@@ -125,9 +129,10 @@ def without_bound(problem: Problem, fit: FitResult, free: Sequence[int], index: 
         The parameter at its bound.
     """
     jacobian, residual = problem.regression(vector(fit), len(free))
-    column = jacobian[:, index]
+    inward, room = _inside(problem, fit, index)
+    column = inward * jacobian[:, index]
     direction = np.zeros(len(fit))
-    direction[index] = 1.0
+    direction[index] = inward
     rest = column
     if free:
         # Regression of its column on the free ones: how they would move along, and what is its own.
@@ -143,10 +148,19 @@ def without_bound(problem: Problem, fit: FitResult, free: Sequence[int], index: 
     # Under a loss pseudo-residuals, not the spread of good rows, decide how sure its estimates are.
     spread = float(np.linalg.norm(residual)) / math.sqrt(require_spare(fit))
     deviation = (residual_deviation(fit) if problem.loss is None else spread) / size
-    limit = _limit(fit, direction)
+    limit = min(room, _limit(fit, direction))
     return FreedParameter(
         value, deviation, direction, mean_square_within(value, deviation, limit), rest / size**2, limit
     )
+
+
+def _inside(problem: Problem, fit: FitResult, index: int) -> tuple[float, float]:
+    """Return on which side of its bound a parameter may lie, 1 or -1, and how far away its other bound is."""
+    roles = roles_with_costs_for_rates(problem.model.tree)
+    coordinates = coordinates_of(problem, roles, nonnegative=bool(fit.nonnegative), given=fit.bounds)
+    value, lower, upper = vector(fit)[index], coordinates.lower[index], coordinates.upper[index]
+    # The nearer of both: in a file a bound that follows from the rows may differ by rounding.
+    return (-1.0 if upper - value < value - lower else 1.0), float(upper - lower)
 
 
 def _limit(fit: FitResult, direction: Array) -> float:

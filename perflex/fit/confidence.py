@@ -62,8 +62,8 @@ class LinearisedFit:
         All parameters, shape ``(n,)``.
     determined
         Columns of those that the rows determine, whether a bound holds them or not.
-    bounded
-        Which of all must not be negative, shape ``(n,)``.
+    lower, upper
+        Smallest and largest value of each that intervals heed, shape ``(n,)``; infinite for none.
     noise
         Measured relative noise of each row, as for `residual_noise`.
     """
@@ -71,7 +71,8 @@ class LinearisedFit:
     problem: Problem
     x: NDArray[np.float64]
     determined: tuple[int, ...]
-    bounded: NDArray[np.bool_]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
     noise: NDArray[np.float64] | None
 
     def regression(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -106,8 +107,21 @@ class LinearisedFit:
                 robust=self.problem.loss is not None,
             )
             deviation = noise.deviation(self.problem.output)
-            found[chosen] = confidence_intervals(jacobian, residual, self.x[chosen], self.bounded[chosen], deviation)
+            found[chosen] = self._within_bounds(jacobian, residual, deviation)
         return found
+
+    def _within_bounds(self, jacobian: Array, residual: Array, deviation: Array) -> Array:
+        """Return the intervals of the determined parameters, shape ``(k, 2)``."""
+        chosen = list(self.determined)
+        x, lower, upper = self.x[chosen], self.lower[chosen], self.upper[chosen]
+        # What must not be negative is the distance from the nearer bound; ends are cut off at the other one.
+        side = np.where(upper - x < x - lower, -1.0, 1.0)
+        bound = np.where(side > 0, lower, upper)
+        bounded = np.isfinite(bound)
+        origin = np.where(bounded, bound, 0.0)
+        ends = confidence_intervals(jacobian * side, residual, side * (x - origin), bounded, deviation)
+        ends = np.sort(origin[:, None] + side[:, None] * ends, axis=1)
+        return np.clip(ends, lower[:, None], upper[:, None])
 
 
 def confidence_intervals(

@@ -160,3 +160,40 @@ def test_repeatability_comes_before_spread() -> None:
     rare = FeatureTable(table.output, table.features, table.kernels, table.values, **columns)
     assert measured_noise(rare) is columns["spread"]
     assert measured_noise(table) is None
+
+
+@pytest.mark.parametrize("apart", [0.005, None])
+def test_upper_bounds_are_mirrored_lower_ones(apart: float | None) -> None:
+    table = measured(2, apart)
+    columns = table.values * [1, -1, 1, 1]
+    mirrored = FeatureTable(table.output, table.features, table.kernels, columns, scale=table.scale)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)
+        lower = fit_model(MODEL, table, nonnegative=True)
+        upper = fit_model(MODEL, mirrored, nonnegative=True, bounds={"p_a": (-np.inf, 0.0)})
+    low, high = lower.interval("p_a")
+    assert upper.interval("p_a") == pytest.approx((-high, -low), rel=1e-3, abs=1e-15)
+    assert upper.interval("p_b") == pytest.approx(lower.interval("p_b"), rel=1e-3, abs=1e-15)
+
+
+def test_all_that_is_hidden_has_an_interval_below_one() -> None:
+    model = Model(OUTPUT, f"partial_overlap(p_a * {FEATURES[0]}, p_b * {FEATURES[1]}, 5.0, p_hidden)")
+    held, inside = 0, 0
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        counts = 10 ** random.uniform(4, 5, (40, 2))
+        inputs = dict(zip(FEATURES, counts.T, strict=False))
+        seconds = model.evaluate({"p_a": 1e-9, "p_b": 1e-9, "p_hidden": 1.0}, inputs) * (
+            1 + 0.05 * random.normal(size=40)
+        )
+        labels = tuple(map(str, range(40)))
+        table = FeatureTable(OUTPUT, (OUTPUT, *FEATURES[:2]), labels, np.column_stack([seconds, counts]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PerflexWarning)
+            fit = fit_model(model, scale_features_by_output(table), nonnegative=True)
+        low, high = fit.interval("p_hidden")
+        assert 0.8 < low < fit["p_hidden"] <= high <= 1.0
+        held += "p_hidden" in fit.at_bound
+        inside += high == 1.0
+    assert held > 0
+    assert inside >= 6

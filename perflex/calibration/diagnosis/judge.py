@@ -198,7 +198,7 @@ def _parameters(
                 p.negative,
                 p.at_bound,
                 p.determined,
-                math.nan if freed is None else freed.value,
+                math.nan if freed is None else p.value + float(freed.direction[index]) * freed.value,
                 math.nan if freed is None else freed.standard_error,
                 _of(kernels, free, index),
                 _of(generators, free, index),

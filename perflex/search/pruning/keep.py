@@ -170,8 +170,10 @@ def held_out_logs(calibration: Calibration) -> list[Array]:
     if table is None:
         msg = "the calibration's file keeps no measured values; calibrate again, or give measured variants"
         raise CalibrationError(msg)
-    start = dict(calibration.params)
-    found = held_out_by_generator(calibration.model, table, start=start, loss=calibration.fit.loss)
+    fit = calibration.fit
+    found = held_out_by_generator(
+        calibration.model, table, nonnegative=bool(fit.nonnegative), start=fit, loss=fit.loss, bounds=fit.bounds
+    )
     # Errors are predicted / measured - 1; a prediction of zero or less has no logarithm.
     ratios = [np.array([1 + error for error in part.errors]) for part in found]
     sound = [bool(each.size and np.all(np.isfinite(each) & (each > 0))) for each in ratios]
