@@ -43,11 +43,14 @@ class Extrapolation:
         shape ``(r,)``; zero inside.
     doubts
         What is outside, as short texts.
+    depends_on
+        Edges that the measurement kernels do not determine, where they decide more of a prediction than of any of them.
     """
 
     outside: NDArray[np.bool_]
     growth: NDArray[np.float64]
     doubts: tuple[str, ...]
+    depends_on: tuple[str, ...] = ()
 
 
 class CalibratedRange:
@@ -62,7 +65,8 @@ class CalibratedRange:
     def __init__(self, model: Model, fit: FitResult, table: FeatureTable) -> None:
         self._model = model
         self._fit = fit
-        self._side_by_side = find_roles(model.tree).relaxed
+        roles = find_roles(model.tree)
+        self._side_by_side = roles.relaxed
         self._largest = {name: float(table.column(name).max()) for name in model.input_features()}
         self._columns = [i for i, parameter in enumerate(fit.parameters) if parameter.determined]
         problem = posed_as_fitted(model, table, fit)
@@ -74,6 +78,17 @@ class CalibratedRange:
         kept = singular > _ROUNDING * singular.max(initial=0.0)
         self._inverse = directions[kept].T / singular[kept]
         self._leverage = float(self._leverages(rows).max(initial=0.0))
+        edges = [name for name in fit.undetermined if name in roles.edges]
+        self._decided = {name: float(self._decided_by(name, problem.inputs).max()) for name in edges}
+
+    def _decided_by(self, edge: str, values: Mapping[str, Any]) -> Array:
+        """Return the share of predictions by which those without an overlap differ, shape ``(r,)``."""
+        found, added = (
+            np.atleast_1d(np.asarray(self._model.evaluate(parameters, values), dtype=np.float64))
+            for parameters in (self._fit, {**self._fit, edge: 0.0})
+        )
+        share: Array = np.divide(np.abs(added - found), np.abs(found), out=np.zeros_like(found), where=found != 0)
+        return share
 
     def _rows(self, gradient: Array, predicted: Array) -> Array:
         rows = gradient[:, self._columns]
@@ -130,7 +145,16 @@ class CalibratedRange:
             outside |= unlike
             text = f"leverage {float(leverage.max()):.3g}, theirs at most {self._leverage:.2g}"
             doubts.append(f"costs mixed unlike any measurement kernel's: {text}")
-        return Extrapolation(outside, growth, tuple(doubts))
+        depends_on = []
+        for name, seen in self._decided.items():
+            decided = np.broadcast_to(self._decided_by(name, values), (count,))
+            unlike = decided > max(seen * (1 + _SAME_MIXTURE), _MATTERS)
+            if unlike.any():
+                outside |= unlike
+                depends_on.append(name)
+                text = f"up to {100 * float(decided.max()):.3g} %, of measurement kernels {100 * seen:.2g} %"
+                doubts.append(f"{name} is not determined and decides more of it than of any measurement kernel: {text}")
+        return Extrapolation(outside, growth, tuple(doubts), tuple(depends_on))
 
     def _relaxed(self, values: Mapping[str, Any], count: int) -> Array:
         """Return the predictions of the model with overlaps replaced by sums, shape ``(r,)``."""

@@ -107,8 +107,10 @@ def generator_term(model: Model, fit: FitResult, table: FeatureTable | None) -> 
     if len(set(owners)) in {1, len(owners)}:
         return GeneratorTerm()
     held_out, slopes = [], []
-    options = {"nonnegative": bool(fit.nonnegative), "loss": fit.loss, "bounds": fit.bounds}
-    for refit in refits_by_generator(model, table, start=fit, **options):
+    refits = refits_by_generator(
+        model, table, nonnegative=bool(fit.nonnegative), start=fit, loss=fit.loss, bounds=fit.bounds
+    )
+    for refit in refits:
         if refit.fit is None:
             continue
         try:

@@ -109,8 +109,8 @@ def interval_at(
     shape = np.shape(calibration.model.evaluate(fit, values))
     variances, gradient = calibration.prediction_variance.at(values)
     predicted = variances.predicted
-    _require_determined(calibration, gradient, predicted)
     place = calibration.place_of(values)
+    _require_determined(calibration, gradient, predicted, () if place is None else place.depends_on)
     growth = np.zeros_like(predicted) if place is None else place.growth
     spread = _Spread(variances, term, fit.degrees_of_freedom, growth, relative=fit.scaled)
     middle = spread.at(predicted)
@@ -209,7 +209,9 @@ def _freedom(*parts: tuple[Array, int]) -> Array:
     return np.where(np.isclose(found, parts[0][1], rtol=1e-12), parts[0][1], found)
 
 
-def _require_determined(calibration: CalibrationRecord, gradient: Array, predicted: Array) -> None:
+def _require_determined(
+    calibration: CalibrationRecord, gradient: Array, predicted: Array, depends_on: tuple[str, ...]
+) -> None:
     for index, parameter in enumerate(calibration.fit.parameters):
         if parameter.determined:
             continue
@@ -217,7 +219,8 @@ def _require_determined(calibration: CalibrationRecord, gradient: Array, predict
         # The value of a cost that nothing determined says nothing, so that any dependence on it matters.
         unknown = parameter.kind == "cost" or parameter.value == 0
         matters = gradient[:, index] != 0 if unknown else change > _MATTERS * np.abs(predicted)
-        if matters.any():
+        # Where costs are added or the larger one counts, derivatives by an edge vanish, whichever is right.
+        if matters.any() or parameter.name in depends_on:
             cause = f"the prediction depends on {parameter.name}, which the measurement kernels do not determine"
             msg = f"{cause}, so it has no interval; calibrate with kernels that do"
             raise CalibrationError(msg, parameter=parameter.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,18 +11,24 @@ import pytest
 from perflex import Calibration, FeatureTable, Model
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.diagnosis.judge import diagnose
-from perflex.errors import PerflexError, PerflexWarning
+from perflex.calibration.doubts import range_doubts
+from perflex.calibration.interval import interval_at
+from perflex.errors import CalibrationError, PerflexError, PerflexWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 OUTPUT = "f_cl_wall_time"
-MODEL = Model(OUTPUT, "overlap(p_mem * f_mem_access_global_float32_load, p_add * f_op_float32_add, p_edge)")
+LOADS, ADDS = "f_mem_access_global_float32_load", "f_op_float32_add"
+MODEL = Model(OUTPUT, f"overlap(p_mem * {LOADS}, p_add * {ADDS}, p_edge)")
 
 
-def table() -> FeatureTable:
+def table(*, apart: bool = False) -> FeatureTable:
+    """Return kernels whose costs are added; `apart`, with only one of both costs each."""
     random = np.random.default_rng(3)
     counts = 10 ** random.uniform(6, 9, (40, 2))
+    if apart:
+        counts[::2, 0] = counts[1::2, 1] = 100.0
     seconds = (counts @ [2e-11, 5e-12]) * (1 + 0.03 * random.normal(size=40))
     labels = tuple(f"kernel {i}" for i in range(40))
     return FeatureTable(
@@ -35,9 +42,32 @@ def test_no_overlap_survives_in_a_calibration_and_is_shown(tmp_path: Path) -> No
     calibration.save(tmp_path / "added.yaml")
     loaded = Calibration.load(tmp_path / "added.yaml")
     assert loaded.fit.no_overlap == ("p_edge",)
-    assert any("no overlap was found" in finding.text for finding in diagnose(loaded).findings)
+    findings = [finding.text for finding in diagnose(loaded).findings]
+    assert any("no overlap was found" in finding for finding in findings)
+    assert not any("held by their bounds" in finding for finding in findings)
+    # The costs are those of a model that adds them, and known as well.
+    added = calibration_from_table(Model(OUTPUT, f"p_mem * {LOADS} + p_add * {ADDS}"), table())
+    for name in ("p_mem", "p_add"):
+        assert loaded.fit.interval(name) == pytest.approx(added.fit.interval(name), rel=1e-6)
+    assert all(np.isnan(loaded.fit.interval("p_edge")))
     text = (tmp_path / "added.yaml").read_text(encoding="utf-8")
+    sizes = {LOADS: 1e8, ADDS: 4e8}
+    assert interval_at(loaded, sizes) == interval_at(calibration, sizes)
+    assert interval_at(loaded, sizes).high == pytest.approx(interval_at(added, sizes).high, rel=1e-6)
     older = "\n".join(line for line in text.splitlines() if "no_overlap" not in line and line.strip() != "- p_edge")
     (tmp_path / "older.yaml").write_text(older + "\n", encoding="utf-8")
     with pytest.raises(PerflexError, match="p_edge is 0 in a file of an earlier version"):
         Calibration.load(tmp_path / "older.yaml")
+
+
+def test_a_prediction_that_rests_on_an_untold_edge_has_no_interval() -> None:
+    with pytest.warns(PerflexWarning, match="do not determine p_edge"):
+        calibration = calibration_from_table(MODEL, table(apart=True))
+    assert calibration.fit.undetermined == ("p_edge",)
+    one_sided, both = ({LOADS: 1e8, ADDS: adds} for adds in (100.0, 4e8))
+    assert interval_at(calibration, one_sided).doubts == ()
+    (doubt,) = range_doubts(calibration, both)
+    # The sum, which the kernels support as well, is the double.
+    assert re.match(r"p_edge is not determined and decides more of it .*: up to 9\d\.?\d* %", doubt)
+    with pytest.raises(CalibrationError, match="the prediction depends on p_edge"):
+        interval_at(calibration, both)

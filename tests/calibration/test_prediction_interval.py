@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -200,6 +201,20 @@ def test_a_cost_at_its_bound_widens_what_depends_on_it() -> None:
     no_b = interval_at(calibration, at(1e4, 0.0, 1e3))
     assert much_b.predicted == pytest.approx(no_b.predicted)
     assert much_b.high > 1.1 * no_b.high
+
+
+def test_an_upper_bound_widens_as_a_lower_one_does() -> None:
+    calibration, _, _ = bounded()
+    assert calibration.table is not None
+    # With the feature negated p_b changes sign, and its bound is the upper one.
+    negated = np.where(np.array(calibration.table.features) == FEATURES[1], -1.0, 1.0)
+    table = replace(calibration.table, values=calibration.table.values * negated)
+    fit = fit_model(LINEAR, table, nonnegative=True, bounds={"p_b": (-np.inf, 0.0)})
+    assert fit.at_bound == ("p_b",)
+    mirrored = Calibration(LINEAR, fit, table=table)
+    for count in (0.0, 1e6):
+        one, other = interval_at(calibration, at(1e4, count, 1e3)), interval_at(mirrored, at(1e4, -count, 1e3))
+        assert (other.low, other.high) == pytest.approx((one.low, one.high), rel=1e-6)
 
 
 def test_without_measured_values_a_bound_is_certain(tmp_path: Path) -> None:

@@ -36,7 +36,12 @@ def findings_of(fit: FitResult, diagnosis: Diagnosis) -> tuple[Finding, ...]:
     diagnosis
         Its diagnosis, as yet without findings.
     """
-    found = [*_of_the_fit(fit, diagnosis), *_of_parameters(diagnosis), *_of_kernels(diagnosis), *_of_errors(diagnosis)]
+    found = [
+        *_of_the_fit(fit, diagnosis),
+        *_of_parameters(fit, diagnosis),
+        *_of_kernels(diagnosis),
+        *_of_errors(diagnosis),
+    ]
     order = ("problem", "warning", "remark")
     return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))
 
@@ -58,7 +63,7 @@ def _of_the_fit(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
         yield Finding("remark", diagnosis.missing)
 
 
-def _of_parameters(diagnosis: Diagnosis) -> Iterator[Finding]:
+def _of_parameters(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
     parameters = diagnosis.parameters
     if names := _named(p for p in parameters if not p.determined):
         yield Finding(
@@ -75,11 +80,11 @@ def _of_parameters(diagnosis: Diagnosis) -> Iterator[Finding]:
         yield Finding("warning", f"{cause} (above 30): features of the measurement kernels grow nearly together")
     if names := _named(p for p in parameters if p.consistent_with_zero and p.determined and not p.at_bound):
         yield Finding("warning", f"consistent with zero within 95 %: {names}; the kernels may not need them")
-    if names := _named(p for p in parameters if p.at_bound and p.kind == "cost" and p.value == 0):
+    # No fit pulls at edges that nothing tells; that nothing is hidden is said already.
+    pulled = [p for p in parameters if p.at_bound and p.determined and p.name not in fit.no_overlap]
+    if names := _named(p for p in pulled if p.kind == "cost" and p.value == 0):
         yield Finding("remark", f"held at zero by their bound: {names}; a fit without bounds would make them negative")
-    if others := [
-        f"{p.name} at {p.value:g}" for p in parameters if p.at_bound and not (p.kind == "cost" and p.value == 0)
-    ]:
+    if others := [f"{p.name} at {p.value:g}" for p in pulled if not (p.kind == "cost" and p.value == 0)]:
         yield Finding("remark", f"held by their bounds: {_listed(others)}; a fit without bounds would go beyond")
     alone = [
         f"{p.name} from {i.name}"
