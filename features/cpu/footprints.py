@@ -163,7 +163,9 @@ class Footprints:
     def _start(self, place: int) -> float:
         """Return where the first access of a row begins, in bytes from the row's beginning."""
         group = self.nest.groups[place]
-        return float((min(stream.offset[0] for stream in group.streams) + (group.begins or 0)) * group.itemsize)
+        # A scalar is an array without axes.
+        first = min((stream.offset[0] for stream in group.streams if stream.offset), default=0)
+        return float((first + (group.begins or 0)) * group.itemsize)
 
     def _grain(self, place: int, first: int) -> Any:
         """Return the bytes that the beginnings of rows in a block are apart, modulo a cache line; at most a line."""
@@ -171,7 +173,7 @@ class Footprints:
         if group.begins is None:
             return group.itemsize
         grain: Any = self.line
-        for loop, step in self._steps[place][0]:
+        for loop, step in self._steps[place][0] if self._steps[place] else ():
             if loop < first:
                 grain = common_divisor(grain, step * self._strides[place][0])
         for stride in self._strides[place][1:]:

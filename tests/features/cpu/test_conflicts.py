@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from oracles.lru import Reference, steady_crossings, trace_of
+from oracles.nasty import NASTY
 from perflex import CacheLevel, Machine, estimate_ecm, load_machine
 from perflex.errors import MissingSizeError
 from perflex.features import extract_scop
@@ -145,3 +146,22 @@ def test_doubts_are_quick_and_none_where_nothing_is_known() -> None:
         conflict_doubts(jacobi3d(), {"M": 100, "N": size})
     # Ten sizes; 4 ms each on a quiet machine.
     assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize("name", ["zero_dimensional_array", "local_scalar"])
+def test_scalars_have_no_conflicts(name: str) -> None:
+    made = NASTY[name]
+    assert conflict_doubts(extract_scop(made.make()), made.sizes) == ()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::loopy.LoopyWarning")
+def test_no_kernel_is_too_odd_to_be_looked_at() -> None:
+    looked_at = 0
+    for made in NASTY.values():
+        if not made.refused:
+            scop = extract_scop(made.make())
+            for sizes in (made.sizes, dict.fromkeys(made.sizes, 512)):
+                assert all(text.startswith("conflict misses in L") for text in conflict_doubts(scop, sizes))
+                looked_at += 1
+    assert looked_at > 400
