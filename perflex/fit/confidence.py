@@ -10,7 +10,8 @@ follow the distribution of ``t**2`` (Self and Liang, J. Am. Stat. Assoc. 82, 605
 truth nearly always. So c(v) is the quantile of the same difference among simulated measurements of the model at v, the
 other parameters where the fit puts them (Feldman and Cousins, Phys. Rev. D 57, 3873, 1998; with nuisance parameters:
 Cranmer, PHYSTAT 2005). Unlike a bootstrap over rows this needs no refit, and no row that alone informs a
-parameter can be missing from a sample. The model is linearised at its solution, as for standard errors.
+parameter can be missing from a sample. The model is linearised at its solution, as for standard errors, but in
+the coordinates that the fit moves (`perflex.fit.coordinates`): an interval of a rate is that of its cost.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex.fit.coordinates import Coordinates
     from perflex.fit.problem import Problem
 
     Array = NDArray[np.float64]
@@ -62,8 +64,8 @@ class LinearisedFit:
         All parameters, shape ``(n,)``.
     determined
         Columns of those that the rows determine, whether a bound holds them or not.
-    lower, upper
-        Smallest and largest value of each that intervals heed, shape ``(n,)``; infinite for none.
+    coordinates
+        What the fit moved: intervals are taken there, where models are nearly linear, and have its bounds.
     noise
         Measured relative noise of each row, as for `residual_noise`.
     """
@@ -71,8 +73,7 @@ class LinearisedFit:
     problem: Problem
     x: NDArray[np.float64]
     determined: tuple[int, ...]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
+    coordinates: Coordinates
     noise: NDArray[np.float64] | None
 
     def regression(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -113,15 +114,25 @@ class LinearisedFit:
     def _within_bounds(self, jacobian: Array, residual: Array, deviation: Array) -> Array:
         """Return the intervals of the determined parameters, shape ``(k, 2)``."""
         chosen = list(self.determined)
-        x, lower, upper = self.x[chosen], self.lower[chosen], self.upper[chosen]
+        places = (np.cumsum(self.coordinates.moving) - 1)[chosen]
+        point = self.coordinates.inner(self.x)
+        u, slopes = point[places], self.coordinates.slopes(point)[places]
+        lower, upper = (bound[places] for bound in self.coordinates.bounds())
         # What must not be negative is the distance from the nearer bound; ends are cut off at the other one.
-        side = np.where(upper - x < x - lower, -1.0, 1.0)
+        side = np.where(upper - u < u - lower, -1.0, 1.0)
         bound = np.where(side > 0, lower, upper)
         bounded = np.isfinite(bound)
         origin = np.where(bounded, bound, 0.0)
-        ends = confidence_intervals(jacobian * side, residual, side * (x - origin), bounded, deviation)
-        ends = np.sort(origin[:, None] + side[:, None] * ends, axis=1)
-        return np.clip(ends, lower[:, None], upper[:, None])
+        found = confidence_intervals(jacobian * slopes * side, residual, side * (u - origin), bounded, deviation)
+        found = np.clip(np.sort(origin[:, None] + side[:, None] * found, axis=1), lower[:, None], upper[:, None])
+        ends = np.empty_like(found)
+        for end in (0, 1):
+            point[places] = found[:, end]
+            ends[:, end] = self.coordinates.outer(point)[chosen]
+        # Of a rate whose cost may be zero or below, no largest value is known.
+        vanishing = [self.coordinates.kinds[i] == "rate" for i in chosen] & (found[:, 0] <= 0)
+        ends[:, 0] = np.where(vanishing, np.inf, ends[:, 0])
+        return np.sort(ends, axis=1)
 
 
 def confidence_intervals(

@@ -296,16 +296,13 @@ def _without_bounds(
     """Return the result with what bounds hide: how well the rows tell parameters apart, and their intervals."""
     # The edge of a sum of costs was chosen, not fitted: no row says anything of it.
     determined = tuple(i for i, name in enumerate(result) if coordinates.moving[i] and name not in result.undetermined)
-    # Linearised, the bounds of rates and edges, which lie far off, would mean nothing.
-    heeded = np.array([kind in {"cost", "sharpness"} for kind in coordinates.kinds])
-    lower, upper = np.where(heeded, coordinates.lower, -np.inf), np.where(heeded, coordinates.upper, np.inf)
     number, columns = condition_without_bounds(best.jacobian, determined)
     hidden = any(best.at_bound[i] for i in columns)
     return replace(
         result,
         condition_number=number,
         collinear=tuple(problem.parameters[i] for i in columns) if hidden else (),
-        linearised=LinearisedFit(problem, best.x, determined, lower, upper, noise),
+        linearised=LinearisedFit(problem, best.x, determined, coordinates, noise),
     )
 
 

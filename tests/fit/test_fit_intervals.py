@@ -197,3 +197,27 @@ def test_all_that_is_hidden_has_an_interval_below_one() -> None:
         inside += high == 1.0
     assert held > 0
     assert inside >= 6
+
+
+def test_an_interval_of_a_rate_is_that_of_its_cost() -> None:
+    table = measured(0, None)
+    rates = Model(OUTPUT, f"p_a * {FEATURES[0]} + {FEATURES[1]} / p_b + p_c * {FEATURES[2]}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)
+        costs, found = (fit_model(model, table, nonnegative=True) for model in (MODEL, rates))
+    low, high = costs.interval("p_b")
+    assert found.interval("p_b") == pytest.approx((1 / high, 1 / low), rel=1e-4)
+
+
+def test_a_sharpness_that_only_may_be_larger_is_not_near_zero() -> None:
+    model = Model(OUTPUT, f"smooth_max(p_a * {FEATURES[0]}, p_b * {FEATURES[1]}, p_sharp)")
+    random = np.random.default_rng(0)
+    counts = 10 ** random.uniform(4, 6, (48, 2))
+    seconds = (counts * 1e-9).max(axis=1) * (1 + 0.05 * random.normal(size=48))
+    labels = tuple(map(str, range(48)))
+    table = FeatureTable(OUTPUT, (OUTPUT, *FEATURES[:2]), labels, np.column_stack([seconds, counts]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)
+        low, high = fit_model(model, scale_features_by_output(table), nonnegative=True).interval("p_sharp")
+    # The times are those of a maximum, which the largest sharpness stands for.
+    assert 1.0 < low < high == pytest.approx(1000.0)
