@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
+from perflex.errors import UnsupportedKernelError
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -162,7 +163,16 @@ def _conditions(domain: Any) -> tuple[tuple[tuple[Affine, bool], ...], ...]:
 
 
 def read_piece(domain: Any, polynomial: Any) -> Piece:
-    """Take apart one piece of an ``isl.PwQPolynomial``: the ``isl.Set`` it holds on, and the ``isl.QPolynomial``."""
+    """Take apart one piece of an ``isl.PwQPolynomial``: the ``isl.Set`` it holds on, and the ``isl.QPolynomial``.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        The polynomial is no number there, as after a division by zero.
+    """
+    if polynomial.is_nan() or polynomial.is_infty() or polynomial.is_neginfty():
+        msg = f"an extent, stride or count is not finite where {domain}; write it without a division by zero"
+        raise UnsupportedKernelError(msg)
     kinds = isl.dim_type
     terms: list[Any] = []
     polynomial.foreach_term(terms.append)  # isl prints what a callback raises: only collect in it

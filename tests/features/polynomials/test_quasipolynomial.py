@@ -118,3 +118,9 @@ def test_random_sets_against_enumeration(a: int, b: int, c: int, offset: int, st
 def test_a_set_without_end_is_refused(text):
     with pytest.raises(UnsupportedKernelError, match=r"has no end.*give every loop a lower"):
         QuasiPolynomial.points(isl.Set(text), isl.Set("[n] -> { : }"))
+
+
+def test_a_division_by_zero_is_an_error() -> None:
+    nowhere = QuasiPolynomial(isl.PwQPolynomial("[n] -> { n / 0 }"))
+    with pytest.raises(UnsupportedKernelError, match="not finite"):
+        nowhere.evaluate({"n": 3})
