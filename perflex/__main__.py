@@ -58,8 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         guard.start()
         # Half a second of an interrupted command's end is Python's last look for reference cycles.
         atexit.register(gc.freeze)
-    from perflex.cli.terminal import Terminal, discard_output, printable
+    from perflex.cli.terminal import Terminal, discard_full_errors, discard_output, printable
 
+    if arguments is None:
+        # Whatever is still to be said of errors has been written by then.
+        atexit.register(discard_full_errors)
     terminal = Terminal()
     try:
         with printable():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import TextIO
 
     import typer
     from rich.console import Console
@@ -115,7 +116,19 @@ def printable() -> Iterator[None]:
 
 def discard_output() -> None:
     """Write nothing to standard output any more, not even at the process's end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _discard(sys.stdout)
+
+
+def discard_full_errors() -> None:
+    """Write nothing to standard error any more if it takes no more: Python would end with a code of its own."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def terminal_of(context: typer.Context) -> Terminal:
