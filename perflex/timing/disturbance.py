@@ -30,6 +30,8 @@ _FULL_USE = 0.9
 _LONG_S = 2e-3
 # So many undisturbed samples are better than any number of disturbed ones.
 _ENOUGH = 3
+# A sample of less time on the clock is none.
+_SHORTEST_S = 1e-9
 
 
 def lacking_seconds(samples: Sequence[Sample]) -> NDArray[np.float64]:
@@ -114,7 +116,7 @@ def used_samples(samples: Sequence[Sample], full: float) -> tuple[list[Sample], 
 
 def _without_lack(sample: Sample, own: float, full: float) -> Sample:
     activity, use = sample.activity, _use(sample)
-    if activity is None or not activity.elapsed_s or not use > 0:
+    if activity is None or activity.elapsed_s is None or not use > 0:
         return sample
     lacking = max(1 - use / own, min(1 - use / full, (activity.waited_s or 0.0) / activity.elapsed_s), 0.0)
     return replace(sample, seconds=sample.seconds * (1 - lacking))
@@ -135,6 +137,8 @@ def _throttled(samples: Sequence[Sample]) -> NDArray[np.bool_]:
 def _use(sample: Sample) -> float:
     """Return how many processors the process used on average while a sample was taken; nan where that is not known."""
     activity = sample.activity
-    if activity is None or not activity.elapsed_s or activity.processor_s is None:
+    if activity is None or activity.elapsed_s is None or activity.processor_s is None:
+        return math.nan
+    if activity.elapsed_s < _SHORTEST_S:
         return math.nan
     return activity.processor_s / activity.elapsed_s

@@ -192,3 +192,9 @@ def test_full_use_is_that_of_the_best_samples_of_long_kernels() -> None:
     assert full_use([*long, kernel(1e-4, 4.0, 4.0)]) == pytest.approx(2.0, rel=0.03)
     assert math.isnan(full_use([kernel(1e-4, 2.0)]))
     assert math.isnan(full_use([[sample(None)]]))
+
+
+def test_a_sample_of_no_time_says_nothing() -> None:
+    none = sample(SystemActivity(elapsed_s=2e-313, processor_s=0.25, waited_s=0.0625), 0.0625)
+    used, _ = used_samples([none], 1.0)
+    assert used == [none]
