@@ -1,8 +1,8 @@
 """What the work-groups that a compute unit holds load, in an order in which they may: a trace of sectors.
 
-Sub-groups advance together, as a fair scheduler lets them: a statement instance after the other, in the order of the
-schedule. A sub-group issues the loads of one instance back to back, up to `BURST`; which sub-group comes first is
-random, since none waits for another.
+Sub-groups advance together, as a fair scheduler lets them, in the order of the schedule. Each issues `BURST` loads back
+to back, also from one iteration of a loop to the next; the loads of one statement instance are taken in the order of
+their addresses. Which sub-group comes first is random, since none waits for another.
 """
 
 from __future__ import annotations
@@ -133,9 +133,7 @@ def turns_of(
     return turns
 
 
-def trace_of(
-    launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offsets: dict[str, int], seed: int = 0
-) -> Trace:
+def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offsets: dict[str, int]) -> Trace:
     """Return the loads from global memory of work-groups that run on a compute unit.
 
     Parameters
@@ -148,8 +146,6 @@ def trace_of(
         Sizes of sectors and sub-groups.
     offsets
         Byte address of each array's first element, modulo a line.
-    seed
-        Of the order of sub-groups.
     """
     names = tuple(name for name, space in launch.spaces.items() if space == "global")
     numbered = list(enumerate((turn, group) for turn, one in enumerate(turns) for group in one.groups))
@@ -173,7 +169,7 @@ def trace_of(
     # A sub-group goes on with the next iteration of a loop while it waits for the loads of this one.
     rounds = _ranks((*keys[:, 1:].T, places)) // BURST
     rounds += keys[:, 0] * (int(rounds.max(initial=0)) + 1)
-    turn = np.random.default_rng(seed).random((int(rounds.max(initial=0)) + 1, int(warps.max(initial=0)) + 1))
+    turn = np.random.default_rng(0).random((int(rounds.max(initial=0)) + 1, int(warps.max(initial=0)) + 1))
     order = np.lexsort((sectors, turn[rounds, warps], rounds))
     rounds, warps, arrays, sectors = rounds[order], warps[order], arrays[order], sectors[order]
     burst = np.cumsum(_changes(rounds, warps)) - 1

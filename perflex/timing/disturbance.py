@@ -30,7 +30,7 @@ _FULL_USE = 0.9
 _LONG_S = 2e-3
 # So many undisturbed samples are better than any number of disturbed ones.
 _ENOUGH = 3
-# A sample of less time on the clock is none.
+# Below it, in seconds on the clock, ratios of times mean nothing.
 _SHORTEST_S = 1e-9
 
 
@@ -139,6 +139,4 @@ def _use(sample: Sample) -> float:
     activity = sample.activity
     if activity is None or activity.elapsed_s is None or activity.processor_s is None:
         return math.nan
-    if activity.elapsed_s < _SHORTEST_S:
-        return math.nan
-    return activity.processor_s / activity.elapsed_s
+    return activity.processor_s / activity.elapsed_s if activity.elapsed_s >= _SHORTEST_S else math.nan
