@@ -57,6 +57,7 @@ from .search.tuning.tuner import Tuner as Tuner
 from .search.tuning.tuning import TuningResult as TuningResult
 from .search.tuning.tuning import tune as tune
 from .store.store import using_store as using_store
+from .studies.accuracy import Accuracy as Accuracy
 from .timing.executors.dask import DaskExecutor as DaskExecutor
 from .timing.executors.dask import dask_executor as dask_executor
 from .timing.launch.backend import CustomDevice as CustomDevice

@@ -176,9 +176,11 @@ def _parameters(calibration: Calibration) -> Table:
 
 
 def _remarks(calibration: Calibration, scale: float) -> list[str]:
+    from perflex.fit.result import describe_errors
+
     fit = calibration.fit
-    overall = f"geometric mean of relative error {100 * fit.geometric_mean_error:.1f} %"
-    lines = [f"{len(fit.kernels)} measurement kernels, {overall}, residual {fit.residual_norm:.3g}"]
+    overall = f"relative error in the fit: {describe_errors(fit.relative_errors)}"
+    lines = [f"{len(fit.kernels)} measurement kernels, {overall}; residual {fit.residual_norm:.3g}"]
     if fit.loss != "squared":
         lines.append(f"loss {fit.loss}: rows that are off by more than {100 * (fit.loss_scale or 0):.2g} % count less")
     if fit.no_overlap:

@@ -29,7 +29,7 @@ def compare(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> None:
-    """Compare two tables: median, 90th percentile and worst error, bias and rank correlation; and draw them."""
+    """Compare two tables: median, rms, 90th percentile and worst error, bias and rank correlation; and draw them."""
     from perflex.analysis.volumes.compare import compare_rows, comparison_table, read_rows
     from perflex.analysis.volumes.picture import draw_comparison
     from perflex.cli.arguments import ArgumentError, require_writable_file

@@ -14,7 +14,7 @@ from perflex.cli.terminal import terminal_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from perflex.studies.evaluation.run import DeviceEvaluation
+    from perflex.studies.evaluation.result import DeviceEvaluation
 
 
 def demo(
@@ -92,17 +92,22 @@ def _table(evaluation: DeviceEvaluation) -> Table:
 
 
 def _remarks(evaluation: DeviceEvaluation, *, given: bool) -> list[str]:
+    from perflex.studies.accuracy import DIFFERENT
     from perflex.studies.demo import demo_summary
-    from perflex.studies.evaluation.run import DIFFERENT
+    from perflex.studies.evaluation.measures import METHOD_HEADINGS, judgement, method_rows
+    from perflex.text_table import table_lines
 
     found = demo_summary(evaluation)
     errors = ", ".join(f"{variant} {100 * error:.1f} %" for variant, error in found["geomean_error"].items())
-    ranked = f"ranked right: {found['pairs_ranked_right']} of {found['pairs']} sizes"
+    result = evaluation.studies[0]
+    ranked = f"ranked right: {found['pairs_ranked_right']:g} of {found['pairs']} sizes"
     lines = [
         f"geometric mean of relative error: {errors}",
         f"{ranked} at which the variants differ by over {100 * DIFFERENT:.0f} %",
+        "beside trivial baselines, over both variants:",
+        *table_lines([METHOD_HEADINGS, *method_rows(result)], left={0, 1}, indent="  "),
     ]
-    result = evaluation.studies[0]
+    lines += [judged] if (judged := judgement(result)) else []
     lines += noise_floor_lines(result.calibrations[result.model])
     if found["drift"] is not None:
         lines.append(

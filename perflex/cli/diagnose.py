@@ -77,6 +77,12 @@ def _show(output: Console, diagnosis: Diagnosis, *, quiet: bool) -> None:
 
 
 def _summary(diagnosis: Diagnosis) -> str:
+    from perflex.fit.result import describe_errors
+
+    inside, outside = (
+        describe_errors([getattr(kernel, name) for kernel in diagnosis.kernels])
+        for name in ("relative_error", "left_out_error")
+    )
     errors = {
         "in the fit": diagnosis.error,
         "each kernel predicted without itself": diagnosis.left_out_error,
@@ -87,6 +93,8 @@ def _summary(diagnosis: Diagnosis) -> str:
         [
             f"{len(diagnosis.kernels)} kernels, {diagnosis.degrees_of_freedom} more than parameters to determine",
             f"relative errors, root mean square: {shown}",
+            f"in the fit: {inside}",
+            f"each kernel predicted without itself: {outside}",
             f"condition number {_number(diagnosis.condition_number, '.3g')}, AICc {_number(diagnosis.aicc, '.1f')}",
         ]
     )

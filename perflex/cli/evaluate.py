@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from perflex.cli.terminal import terminal_of
 if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
     from perflex.devices.device import Device
-    from perflex.studies.evaluation.run import DeviceEvaluation
+    from perflex.studies.evaluation.result import DeviceEvaluation
 
 
 class StudyName(StrEnum):
@@ -92,19 +93,23 @@ def _devices(names: list[str], *, every: bool) -> list[Device]:
 
 
 def _show(terminal: Terminal, evaluations: list[DeviceEvaluation]) -> None:
-    from rich.table import Table
-
-    from perflex.studies.evaluation.report import overall_error, short_rows
+    from perflex.studies.evaluation.measures import HEADINGS, METHOD_HEADINGS, judgement, measures, method_rows, overall
+    from perflex.text_table import table_lines
 
     if terminal.quiet:
         return
-    table = Table(title="Predicted before anything was measured")
-    for heading in ("device", "study", "model", "error", "noise floor", "pairs ranked right"):
-        table.add_column(heading, justify="left" if heading in {"device", "study", "model"} else "right")
-    for row in short_rows(evaluations):
-        table.add_row(*row)
-    terminal.output.print(table)
-    terminal.output.print(f"over everything: {100 * overall_error(evaluations):.1f} %", markup=False)
+    lines = ["Predicted before anything was measured at these sizes:"]
+    for evaluation in evaluations:
+        lines.append(evaluation.device)
+        for result in evaluation.studies:
+            floor = "" if math.isnan(result.noise_floor) else f" (noise floor {100 * result.noise_floor:.1f} %)"
+            lines.append(f"  {result.study.name}{floor}")
+            lines += table_lines([METHOD_HEADINGS, *method_rows(result)], left={0, 1}, indent="    ")
+            lines += [f"    {judged}"] if (judged := judgement(result)) else []
+    if (whole := overall(evaluations)) is not None:
+        shown = zip(HEADINGS, measures(whole), strict=True)
+        lines.append(f"the models used, over everything: {', '.join(f'{name} {text}' for name, text in shown if text)}")
+    terminal.output.print("\n".join(lines), markup=False, soft_wrap=True, highlight=False)
     for evaluation in evaluations:
         for label, reason in evaluation.skipped:
             terminal.remarks.print(f"skipped {label}: {reason}", markup=False, soft_wrap=True)

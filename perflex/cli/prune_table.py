@@ -117,6 +117,8 @@ def _show(terminal: Terminal, pruning: DescribedPruning, *, promised: bool) -> N
 
 
 def _lines(pruning: DescribedPruning, dominating: set[str], *, promised: bool) -> list[str]:
+    from perflex.fit.result import describe_errors
+
     family, kept = pruning.candidates.description, len(pruning.kept)
     measured = int(pruning.batch.sum())
     lines = [f"{kept} of {len(pruning.predicted)} configurations of {family.name} kept, {measured} measured"]
@@ -126,7 +128,7 @@ def _lines(pruning: DescribedPruning, dominating: set[str], *, promised: bool) -
         lines.append(pruning.decision.explanation)
     lines += [f"{name}: {family.parameters[name].meaning}" for name in sorted(dominating)]
     lines += [f"left out: {cause} ({count})" for cause, count in pruning.excluded.items()]
-    lines += [f"geometric mean error, {name}: {100 * error:.3g} %" for name, error in pruning.errors.items()]
+    lines += [f"relative error, {name}: {describe_errors(errors)}" for name, errors in pruning.relative_errors.items()]
     near = pruning.keeps_near_best
     if near is not None:
         within = f"{100 * pruning.allowed_loss:.3g} %"

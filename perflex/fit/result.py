@@ -39,6 +39,27 @@ def geometric_mean_error(errors: object) -> float:
     return float(np.exp(np.mean(np.log(np.maximum(sizes, _LEAST_ERROR))))) if sizes.size else math.nan
 
 
+def describe_errors(errors: object) -> str:
+    """Return geometric mean, median, root mean square and maximum of the sizes of relative errors, in percent.
+
+    Parameters
+    ----------
+    errors
+        Relative errors, any shape; nan is left out.
+    """
+    sizes = np.abs(np.asarray(errors, dtype=np.float64)).ravel()
+    sizes = sizes[~np.isnan(sizes)]
+    if not sizes.size:
+        return "no errors known"
+    measures = {
+        "geometric mean": geometric_mean_error(sizes),
+        "median": float(np.median(sizes)),
+        "rms": float(np.sqrt(np.mean(sizes**2))),
+        "maximum": float(sizes.max()),
+    }
+    return ", ".join(f"{name} {100 * value:.3g} %" for name, value in measures.items())
+
+
 @dataclass(frozen=True)
 class ParameterEstimate:
     """A fitted parameter.
@@ -262,7 +283,7 @@ class FitResult(Mapping[str, float]):
         kind += "" if self.loss == "squared" else f" ({self.loss})"
         lines.append(
             f"{kind} {self.residual_norm:.4g} over {len(self.kernels)} kernels, "
-            f"geometric mean of relative error {100 * self.geometric_mean_error:.3g} %, "
+            f"relative error: {describe_errors(self.relative_errors)}; "
             f"condition number {self.condition_number:.3g}"
         )
         if self.collinear:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass, replace
+import math
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.acceptance import save_if_repeatable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from perflex.devices.device import Device
     from perflex.progress import Progress
-    from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
+    from perflex.studies.evaluation.result import DeviceEvaluation, StudyResult
     from perflex.studies.evaluation.studies import Study
     from perflex.timing.options import TimingOptions
 
@@ -67,6 +68,8 @@ def demo_study(sizes: Sequence[int] = ()) -> Study:
         trial_sizes=(),
         sizes=tuple(sizes) or SIZES,
         rule=None if sizes else matmul.rule,
+        # Both variants are timed there as well, after all predictions; work-groups are of 16x16.
+        half_step=16,
     )
 
 
@@ -134,12 +137,20 @@ def demo_summary(evaluation: DeviceEvaluation) -> dict[str, Any]:
     """Return the content of ``summary.json``: errors and drift as fractions, times in seconds."""
     (result,) = evaluation.studies
     calibration = result.calibrations[result.model]
-    pairs, ranked_right = result.pairs(result.model)
+    model = result.accuracy(result.model)
     return {
         "device": evaluation.device,
-        "geomean_error": {variant: result.geomean_error(result.model, variant) for variant in VARIANTS},
-        "pairs": pairs,
-        "pairs_ranked_right": ranked_right,
+        "geomean_error": {
+            variant: result.accuracy(result.model, variant).geometric_mean
+            for variant in VARIANTS
+            if any(point.variant == variant for point in result.points)
+        },
+        "pairs": model.pairs,
+        "pairs_ranked_right": model.pairs_right * model.pairs if model.pairs else 0,
+        "accuracy": {name: _plain(asdict(result.accuracy(name))) for name in result.methods},
+        "knowledge": {name: result.knowledge[name] for name in result.methods if name in result.knowledge},
+        "best_baseline": result.best_baseline(result.chosen_with),
+        "beats_baselines": result.beats_baselines(result.model, result.chosen_with),
         "seconds": round(evaluation.seconds, 3),
         "drift": evaluation.drift,
         "noise_floor": calibration.noise_floor,
@@ -147,6 +158,11 @@ def demo_summary(evaluation: DeviceEvaluation) -> dict[str, Any]:
         "sub_group_size": calibration.sub_group_size,
         "measurement_kernels": len(calibration.fit.kernels),
     }
+
+
+def _plain(measures: dict[str, float]) -> dict[str, float | None]:
+    """Return measures as JSON has them: None for what there is not."""
+    return {name: None if math.isnan(value) else value for name, value in measures.items()}
 
 
 def write_demo(evaluation: DeviceEvaluation, folder: Path, *, accept_noise: bool = False) -> list[Path]:

@@ -174,8 +174,8 @@ def test_rows_are_paired_by_their_keys() -> None:
     assert found.rank_correlation == pytest.approx(1.0)
     (row,) = comparison_table([found])
     assert row == {
-        "quantity": "v", "configurations": "2", "median_%": "5.00", "p90_%": "9.00", "worst_%": "10.00",
-        "bias_%": "+5.00", "rank_correlation": "1.0000",
+        "quantity": "v", "configurations": "2", "median_%": "5.00", "rms_%": "7.07", "p90_%": "9.00",
+        "worst_%": "10.00", "bias_%": "+5.00", "rank_correlation": "1.0000",
     }  # fmt: skip
 
 

@@ -104,6 +104,8 @@ class Row:
     kernels: int
     geomean_error: float
     mean_error: float
+    rms_error: float
+    max_error: float
     failed: bool
 
 
@@ -120,7 +122,7 @@ class Check:
                 warnings.simplefilter("ignore", PerflexWarning)
                 calibration = made()
         except (CalibrationError, NoMatchError):
-            return Row(method, share, seed, seconds, 0, math.nan, math.nan, failed=True)
+            return Row(method, share, seed, seconds, 0, *[math.nan] * 4, failed=True)
         values = {name: self.table.column(name) for name in calibration.model.input_features()}
         errors = calibration.model.evaluate(calibration.params, values) / self.measured - 1
         return Row(
@@ -131,6 +133,8 @@ class Check:
             len(calibration.fit.kernels),
             geometric_mean_error(errors),
             float(np.mean(np.abs(errors))),
+            float(np.sqrt(np.mean(errors**2))),
+            float(np.abs(errors).max()),
             failed=False,
         )
 
@@ -213,7 +217,8 @@ def show(rows: Sequence[Row], share: float, full: Row) -> None:
         parts.append(
             f"{method}: {middle(own, 'kernels'):.0f} kernels, {middle(own, 'device_time_s'):.2f} s, error "
             f"{100 * error:.2f} % ({error / full.geomean_error:.2f} of the full set's), mean {100 * mean:.2f} % "
-            f"({mean / full.mean_error:.2f}), {sum(row.failed for row in own)} of {len(own)} failed"
+            f"({mean / full.mean_error:.2f}), rms {100 * middle(own, 'rms_error'):.2f} %, maximum "
+            f"{100 * middle(own, 'max_error'):.2f} %, {sum(row.failed for row in own)} of {len(own)} failed"
         )
     print(f"{100 * share:3.0f} %: {'; '.join(parts)}", flush=True)
 
@@ -299,7 +304,7 @@ def main() -> None:
     full = rows[0]
     print(
         f"full set: {full.kernels} kernels, {full.device_time_s:.2f} s, error {100 * full.geomean_error:.2f} %, "
-        f"mean {100 * full.mean_error:.2f} %"
+        f"mean {100 * full.mean_error:.2f} %, rms {100 * full.rms_error:.2f} %, maximum {100 * full.max_error:.2f} %"
     )
     third = full.device_time_s / 3
     real, beside = real_run(
@@ -312,7 +317,8 @@ def main() -> None:
     print(
         f"real run with a third of that: {real.kernels} kernels, {real.device_time_s:.2f} s, error "
         f"{100 * real.geomean_error:.2f} % ({real.geomean_error / beside.geomean_error:.2f} of the full set's on the "
-        f"same targets), mean {100 * real.mean_error:.2f} % ({real.mean_error / beside.mean_error:.2f})"
+        f"same targets), mean {100 * real.mean_error:.2f} % ({real.mean_error / beside.mean_error:.2f}), rms "
+        f"{100 * real.rms_error:.2f} %, maximum {100 * real.max_error:.2f} %"
     )
     with (options.out / "budget_calibration.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(Row.__dataclass_fields__), lineterminator="\n")

@@ -1,6 +1,7 @@
 """Prediction errors of the demo on every device, several times over: ``python tests/bench/demo_accuracy.py [RUNS]``.
 
-Prints a line per device and run, and the medians. Run it on a machine that does nothing else.
+Prints a line per device and run, all measures of the model and of the trivial baselines beside it (docs/judging.md),
+and the medians. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import sys
 
 from perflex import list_devices
 from perflex.studies.demo import VARIANTS, demo_summary, run_demo
+from perflex.studies.evaluation.measures import METHOD_HEADINGS, judgement, method_rows
+from perflex.text_table import table_lines
 
 
 def main(runs: int) -> None:
@@ -18,15 +21,25 @@ def main(runs: int) -> None:
     for device in devices:
         results = []
         for run in range(1, runs + 1):
-            result = demo_summary(run_demo(device))
+            evaluation = run_demo(device)
+            result = demo_summary(evaluation)
             results.append(result)
             errors = ", ".join(f"{name} {100 * error:.1f} %" for name, error in result["geomean_error"].items())
-            right = f"{result['pairs_ranked_right']} of {result['pairs']} pairs ranked right"
+            right = f"{result['pairs_ranked_right']:g} of {result['pairs']} pairs ranked right"
             floor = f"noise floor {100 * (result['noise_floor'] or 0):.1f} %"
             print(f"{device}, run {run}: {errors}; {right}; {floor}; {result['seconds']:.0f} s", flush=True)
+            (study,) = evaluation.studies
+            lines = table_lines([METHOD_HEADINGS, *method_rows(study)], left={0, 1}, indent="  ")
+            print("\n".join([*lines, f"  {judgement(study)}"]), flush=True)
         for name in VARIANTS:
             median = statistics.median(result["geomean_error"][name] for result in results)
             print(f"{device}: {name} median of {runs} runs {100 * median:.1f} %", flush=True)
+        for method in results[0]["accuracy"]:
+            rms, loss = (
+                statistics.median(result["accuracy"][method][what] for result in results)
+                for what in ("rms", "loss_mean")
+            )
+            print(f"{device}: {method} median rms {100 * rms:.1f} %, mean loss {100 * loss:.1f} %", flush=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from perflex import (
     gather_feature_values,
     scale_features_by_output,
 )
-from perflex.fit.result import geometric_mean_error
+from perflex.fit.result import describe_errors
 from perflex.models import load_model
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -97,9 +97,8 @@ def main() -> None:
             predicted = np.asarray(model.evaluate(fit, columns))
             errors = np.abs(predicted / columns[output] - 1)
             print(
-                f"{name} {title}: {tested.sum()} held out of {len(tested)}: geometric mean "
-                f"{100 * geometric_mean_error(errors):.1f} %, median {100 * np.median(errors):.1f} %, largest "
-                f"{100 * errors.max():.1f} %; at its own kernels {100 * fit.geometric_mean_error:.1f} %",
+                f"{name} {title}: {tested.sum()} held out of {len(tested)}: {describe_errors(errors)}; "
+                f"at its own kernels {describe_errors(fit.relative_errors)}",
                 flush=True,
             )
             print("  " + ", ".join(f"{p} {v:.3g}" for p, v in dict(fit).items()), flush=True)

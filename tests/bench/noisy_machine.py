@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from perflex import Device
     from perflex.calibration.calibration import Calibration
-    from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
+    from perflex.studies.evaluation.result import DeviceEvaluation, StudyResult
 
 _MADD = "f_op_float32_madd"
 
@@ -154,11 +154,12 @@ def one_run(device: Device, what: str, condition: str) -> Run:
             seconds_column = fitted.table.column(fitted.table.output or "").tolist()
             times |= dict(zip(fitted.table.kernels, seconds_column, strict=True))
     times |= {f"{p.variant} n={p.size}": p.measured_s for p in result.points}
-    pairs, right = result.pairs(result.model)
+    order = result.accuracy(result.model)
+    right = f"{order.pairs_right * order.pairs:g} of {order.pairs}" if order.pairs else "0 of 0"
     timing = calibration.timing
     assert timing is not None
     return Run(
-        str(device), what, condition, result.model, errors_of(predicted, measured), baselines, f"{right} of {pairs}",
+        str(device), what, condition, result.model, errors_of(predicted, measured), baselines, right,
         calibration.noise_floor or math.nan, timing.disturbed_samples / max(timing.samples, 1),
         timing.kernels_disturbed, evaluation.seconds, times,
     )  # fmt: skip

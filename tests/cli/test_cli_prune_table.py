@@ -35,7 +35,7 @@ def test_table_and_files_of_a_described_kernel(space, tmp_path):
     assert found.exit_code == 0, found.output
     assert "10 of 200 configurations of convolution kept, 60 measured" in found.output
     assert "a configuration within 5 % of the best known is kept" in found.output
-    assert "geometric mean error, analytic" in found.output
+    assert "relative error, analytic: geometric mean" in found.output
     assert (tmp_path / "pruning.png").read_bytes().startswith(b"\x89PNG")
     with (tmp_path / "pruning.csv").open() as stream:
         assert sum(row["kept"] == "1" for row in csv.DictReader(stream)) == 10

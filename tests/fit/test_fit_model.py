@@ -12,7 +12,7 @@ from scipy.optimize import nnls
 import perflex.features
 from perflex import FeatureInfo, FeatureTable, Model, fit_model, scale_features_by_output
 from perflex.errors import CalibrationError, PerflexWarning
-from perflex.fit.result import geometric_mean_error
+from perflex.fit.result import describe_errors, geometric_mean_error
 
 OUTPUT = "f_cl_wall_time_test"
 
@@ -381,3 +381,10 @@ def test_geometric_mean_error() -> None:
     assert geometric_mean_error([0.04, 0.0]) == pytest.approx(np.sqrt(0.04 * 1e-6))
     assert geometric_mean_error([0.02, np.nan]) == pytest.approx(0.02)
     assert np.isnan(geometric_mean_error([]))
+
+
+def test_errors_are_described_by_four_measures() -> None:
+    # Sizes 0.01, 0.02, 0.04 and one that is not known: rms is the root of 0.0021 / 3.
+    described = "geometric mean 2 %, median 2 %, rms 2.65 %, maximum 4 %"
+    assert describe_errors([0.01, -0.02, -0.04, np.nan]) == described
+    assert describe_errors([]) == "no errors known"

@@ -281,12 +281,18 @@ def test_report(pruning: Pruning, tmp_path: Path) -> None:
     times = {variant.name: variant.predicted * 1.1 for variant in pruning.variants}
     check = check_pruning(pruning, times)
     assert check.measured == 9
-    assert check.geomean_error == pytest.approx(1 - 1 / 1.1)
+    for error in (check.geomean_error, check.median_error, check.rms_error, check.max_error):
+        assert error == pytest.approx(1 - 1 / 1.1)
     assert check.spearman == pytest.approx(1)
     assert check.loss == pytest.approx(0)
     assert check.coverage == 1
     times[pruning.variants[-1].name] = pruning.variants[0].predicted
-    assert check_pruning(pruning, times).loss == pytest.approx(0.1)
+    changed = check_pruning(pruning, times)
+    assert changed.loss == pytest.approx(0.1)
+    far = abs(pruning.variants[-1].predicted / pruning.variants[0].predicted - 1)
+    assert changed.max_error == pytest.approx(far)
+    assert changed.rms_error == pytest.approx(((8 * (1 / 11) ** 2 + far**2) / 9) ** 0.5)
+    assert f"rms {100 * changed.rms_error:.3g} %; maximum {100 * far:.3g} %" in str(changed)
     draw_pruning(pruning, tmp_path / "a.png", times)
     draw_pruning(pruning, tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes()[:4] == (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"

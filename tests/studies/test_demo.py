@@ -18,15 +18,17 @@ from perflex.errors import FileFormatError, MeasurementError, PerflexWarning
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.models.sizes import MATRIX_SIZES
+from perflex.studies.baselines import copy_kernel
 from perflex.studies.demo import DemoRow, demo_rows, demo_study, demo_summary, run_demo, write_demo
-from perflex.studies.evaluation.run import Point
+from perflex.studies.evaluation.measures import judgement, percent
+from perflex.studies.evaluation.result import Point
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perflex.studies.evaluation.run import DeviceEvaluation
+    from perflex.studies.evaluation.result import DeviceEvaluation
 
 SIZES = (288, 416, 544, 672, 800, 928)
 COLUMNS = ["size", "variant", "predicted_s", "measured_s", "relative_error", "predicted_rank", "measured_rank"]
@@ -37,6 +39,11 @@ def test_sizes_of_the_demo_suit_the_device_unless_they_are_given(scale: float) -
     assert demo_study().sizes_for(scale) == MATRIX_SIZES.sizes(SIZES, scale)
     assert demo_study((512, 256)).sizes_for(scale) == (512, 256)
     assert demo_study().trial_sizes_for(scale) == ()
+    # Half of the smallest size, a multiple of 16.
+    smallest = min(MATRIX_SIZES.sizes(SIZES, scale))
+    assert demo_study().small_size_for(scale) == 16 * (smallest // 32) < smallest
+    assert demo_study((512, 256)).small_size_for(scale) == 128
+    assert demo_study((16, 32)).small_size_for(scale) is None
 
 
 def test_ranks(result: DeviceEvaluation) -> None:
@@ -63,7 +70,8 @@ def true_device(description_scale: float) -> FakeDevice:
     pilot = ["flops_madd_pattern", "dtype:float32", "groups_fit:True", "m:64"]
     kernels = measurement_kernels(description, description_scale)
     kernels += collection.generate_kernels([*pilot, "nelements:32768,1048576"])
-    kernels += collection.generate_kernels(["matmul_sq", "dtype:float32", "groups_fit:True", "n:96,160"])
+    kernels += collection.generate_kernels(["matmul_sq", "dtype:float32", "groups_fit:True", "n:48,96,160"])
+    kernels.append(copy_kernel())
     known.update({kernel.name: kernel.kernel for kernel in kernels})
     return FakeDevice(law, sub_group_size=16, name="fake device", platform="fake platform")
 
@@ -109,8 +117,8 @@ def test_files_that_scripts_read(result: DeviceEvaluation, tmp_path: Path) -> No
     assert [float(row["predicted_s"]) for row in rows] == expected
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert list(summary) == [
-        "device", "geomean_error", "pairs", "pairs_ranked_right", "seconds", "drift", "noise_floor", "sizes",
-        "sub_group_size", "measurement_kernels",
+        "device", "geomean_error", "pairs", "pairs_ranked_right", "accuracy", "knowledge", "best_baseline",
+        "beats_baselines", "seconds", "drift", "noise_floor", "sizes", "sub_group_size", "measurement_kernels",
     ]  # fmt: skip
     assert summary == demo_summary(result)
     calibration = Calibration.load(tmp_path / "calibration.yaml")
@@ -178,8 +186,13 @@ def test_the_command_prints_what_was_found(
         assert f"{1e3 * row.measured_s:.3f} ms" in line
         assert f"{100 * row.relative_error:+.1f} %" in line
     assert "geometric mean of relative error: prefetch " in printed
-    pairs, right = result.studies[0].pairs("matmul_sq")
-    assert f"ranked right: {right} of {pairs} sizes at which the variants differ by over 7 %" in printed
+    accuracy = result.studies[0].accuracy("matmul_sq")
+    right = accuracy.pairs_right * accuracy.pairs if accuracy.pairs else 0
+    for name in ("matmul_sq (used)", "roofline", "scaled by work-items", "scaled by operations"):
+        (line,) = [line for line in printed.splitlines() if line.startswith(f"  {name} ")]
+        assert percent(result.studies[0].accuracy(name.removesuffix(" (used)")).rms) in line
+    assert judgement(result.studies[0]) in printed.splitlines()
+    assert f"ranked right: {right:g} of {accuracy.pairs} sizes at which the variants differ by over 7 %" in printed
     assert "none of them a matrix multiplication" in printed
     assert re.search(r"^drift [+-]0\.0 %: change of measurement kernels", printed, re.MULTILINE)
     assert "odd multiples" not in printed

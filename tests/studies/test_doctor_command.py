@@ -16,7 +16,7 @@ from perflex.errors import PerflexWarning
 from perflex.studies.demo import write_demo
 from perflex.studies.doctor.system import Interference, ReportedSystem
 from perflex.studies.evaluation.files import write_evaluation
-from perflex.studies.evaluation.run import DeviceEvaluation, Point, StudyResult
+from perflex.studies.evaluation.result import DeviceEvaluation, Point, StudyResult
 from perflex.studies.evaluation.studies import STUDIES
 from perflex.testing import FakeDevice
 

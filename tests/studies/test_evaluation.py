@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import csv
 import warnings
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from perflex import Calibration, FeatureTable, Model
+from perflex.__main__ import main
 from perflex.calibration.device_speed import REFERENCE_RATE
 from perflex.errors import CalibrationError, MeasurementError
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
+from perflex.studies.baselines import copy_kernel, work_of
 from perflex.studies.evaluation.files import write_evaluation
+from perflex.studies.evaluation.measures import judgement, method_rows, overall, percent
 from perflex.studies.evaluation.overlap import choose_overlap
-from perflex.studies.evaluation.report import overall_error, report_text
-from perflex.studies.evaluation.run import Point, StudyResult, evaluate_device
+from perflex.studies.evaluation.plan import plan_of
+from perflex.studies.evaluation.report import report_text
+from perflex.studies.evaluation.result import Point, StudyResult
+from perflex.studies.evaluation.run import _with_predictions, evaluate_device
 from perflex.studies.evaluation.studies import STUDIES
+from perflex.studies.evaluation.trivial import BASELINES
 from perflex.testing import FakeDevice
 
 if TYPE_CHECKING:
@@ -70,16 +78,40 @@ def test_a_richer_model_must_be_worth_it() -> None:
 def test_trial_kernels_decide_where_there_are_any() -> None:
     measured, trial = table("linear", 0.01), table("partial", 0.01)
     choice = choose_overlap(MODELS, dict.fromkeys(MODELS, measured), trial)
-    errors = {candidate.name: candidate.trial_error for candidate in choice.candidates if candidate.fit is not None}
+    errors = {candidate.name: candidate.trial.rms for candidate in choice.candidates if candidate.fit is not None}
     # All were fitted to kernels that overlap nothing, so none predicts the trial kernels; the least bad one is taken.
     assert min(errors.values()) > 0.05
     assert errors[choice.name] <= 1.05 * min(errors.values())
-    assert "errors of the variants at small sizes" in choice.reason
+    assert "errors (root mean square) of the variants at small sizes" in choice.reason
     tables = {"linear": measured, "partial": table("partial", 0.01)}
     models = {name: MODELS[name] for name in tables}
     choice = choose_overlap(models, tables, trial)
     assert choice.name == "partial"
-    assert choice.candidate("partial").trial_error == pytest.approx(0.01, abs=0.008)
+    assert choice.candidate("partial").trial.rms == pytest.approx(0.01, abs=0.008)
+
+
+def trial_of(seconds: list[float], counts: list[tuple[float, float]]) -> FeatureTable:
+    values = np.column_stack([seconds, np.array(counts, dtype=float)])
+    return FeatureTable(OUTPUT, (OUTPUT, GLOBAL, CHIP), tuple(f"t{i}" for i in range(len(seconds))), values)
+
+
+def test_the_choice_goes_by_the_loss_before_the_error() -> None:
+    # One model counts accesses alone and takes the slower variant for the faster one, with small errors; the other is
+    # 30 % too long for both, and right about their order.
+    models = {"near": Model(OUTPUT, f"p_g * {GLOBAL}"), "in order": Model(OUTPUT, f"p_o * {CHIP}")}
+    near = trial_of([1e-4, 2e-4, 4e-4], [(1e5, 0), (2e5, 0), (4e5, 0)])
+    order = trial_of([1.3e-4, 2.6e-4, 5.2e-4], [(0, 1e5), (0, 2e5), (0, 4e5)])
+    trial = trial_of([1.0e-4, 1.2e-4], [(1.12e5, 1.0e5), (1.08e5, 1.2e5)])
+    tables = {"near": near, "in order": order}
+    choice = choose_overlap(models, tables, trial, [64, 64])
+    found = {name: choice.candidate(name).trial for name in models}
+    assert found["near"].rms == pytest.approx(np.sqrt((0.12**2 + 0.1**2) / 2))
+    assert found["in order"].rms == pytest.approx(0.3)
+    assert found["near"].loss_mean == pytest.approx(0.2)
+    assert choice.name == "in order"
+    assert "near 11.0 % and loss 20.0 %, in order 30.0 % and loss 0.0 %; in order is lowest" in choice.reason
+    # Where there is nothing to choose among, the errors decide.
+    assert choose_overlap(models, tables, trial).name == "near"
 
 
 def test_a_model_that_cannot_be_fitted_is_passed_over_with_the_reason() -> None:
@@ -138,6 +170,8 @@ def evaluate_on_fake(largest_group: int):
     by_name = {kernel.name: kernel for kernel in kernels}
 
     def law(label: str, sizes: dict[str, int]) -> float:
+        if label == copy_kernel().name:
+            return 4e-3
         if label not in by_name:  # the pilot, which tells how fast the device is
             return sizes["nelements"] * 64 * 32 / REFERENCE_RATE
         kernel = by_name[label]
@@ -164,7 +198,7 @@ def test_a_variant_that_cannot_run_is_skipped_and_the_other_one_predicted() -> N
     (result,) = evaluation.studies
     assert {point.variant for point in result.points} == {"16x16"}
     assert len(result.points) == 6
-    assert result.geomean_error(result.model) < 0.01
+    assert result.accuracy(result.model).geometric_mean < 0.01
     skipped = dict(evaluation.skipped)
     assert "fdiff(dtype=float32, tile=18, groups_fit=True, n=5264)" in skipped
     assert all("324 work-items, the device allows 256" in reason for reason in skipped.values())
@@ -183,11 +217,10 @@ def test_a_device_that_obeys_a_model_is_predicted(evaluation) -> None:
     # Each cost grows with n squared, so that the linear model and the in-core one are both right.
     assert result.choice.name == result.model
     assert result.model in {"linear", "incore"}
-    assert max(result.geomean_error("linear"), result.geomean_error("incore")) < 0.01
+    assert max(result.accuracy(name).maximum for name in ("linear", "incore")) < 0.02
     assert len(result.points) == 12
     assert {point.variant for point in result.points} == {"16x16", "18x18"}
-    pairs, right = result.pairs("linear")
-    assert pairs == right
+    assert result.accuracy("linear").pairs_right == 1.0 or result.accuracy("linear").pairs == 0
     assert abs(evaluation.drift) < 0.01
     assert [entry.ratio for entry in evaluation.overlap] == [1, 2, 4, 8, 16, 32]
 
@@ -199,14 +232,25 @@ def test_files(evaluation, tmp_path: Path) -> None:
     with (tmp_path / "summary.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert list(rows[0]) == [
-        "device", "study", "variant", "model", "geomean_error", "noise_floor", "pairs", "pairs_ranked_right",
+        "device", "study", "variant", "model", "knowledge", "used", "beats_baselines", "geomean_error", "median_error",
+        "rms_error", "max_error", "typical_factor", "spearman", "pairs", "pairs_ranked_right", "loss_median",
+        "loss_mean", "loss_p90", "loss_worst", "best_found", "first_tenth", "noise_floor",
     ]  # fmt: skip
-    assert [row["variant"] for row in rows] == ["16x16", "18x18", "all"]
     (result,) = evaluation.studies
-    assert float(rows[-1]["geomean_error"]) == result.geomean_error(result.model)
+    assert [row["variant"] for row in rows] == [v for v in ("16x16", "18x18", "all") for _ in result.methods]
+    assert [row["model"] for row in rows[: len(result.methods)]] == list(result.methods)
+    (used,) = [row for row in rows if row["used"] == "True" and row["variant"] == "all"]
+    found = result.accuracy(result.model)
+    assert (float(used["geomean_error"]), float(used["rms_error"])) == (found.geometric_mean, found.rms)
+    assert used["knowledge"] == "timing"
+    assert {row["beats_baselines"] for row in rows if row["model"] in result.baselines} == {""}
     with (tmp_path / "points.csv").open() as stream:
         points = list(csv.DictReader(stream))
-    assert len(points) == len(result.points) * len(result.calibrations)
+    assert len(points) == len(result.points) * len(result.methods)
+    with (tmp_path / "choices.csv").open() as stream:
+        (choice,) = csv.DictReader(stream)
+    assert (choice["used"], choice["used_knowledge"]) == (result.model, "timing")
+    assert float(choice["rms_baseline"]) == result.accuracy(choice["best_baseline"]).rms
     assert {point["disturbed"] for point in points} == {"False"}
     assert {float(point["repeatability"]) for point in points} == {one.repeatability for one in result.points}
     assert all(
@@ -217,7 +261,8 @@ def test_files(evaluation, tmp_path: Path) -> None:
     assert loaded.params["p_tile16"] == pytest.approx(result.calibrations["linear"].params["p_tile16"])
     text = (tmp_path / "report.md").read_text()
     assert text == report_text([evaluation], _pictures(text))
-    assert f"Over everything: {100 * overall_error([evaluation]):.1f} %" in text
+    assert f"| the models used | {percent(overall([evaluation]).geometric_mean)} |" in text
+    assert "| scaled by operations | timing |" in text
     assert "`p_tile16`" in text
 
 
@@ -225,20 +270,135 @@ def _pictures(text: str) -> list[str]:
     return [part.partition("]")[0] for part in text.split("![")[1:]]
 
 
-def test_pairs_count_only_variants_that_differ(evaluation) -> None:
+def judged(evaluation, measured: list[tuple[float, float]], **predicted: list[tuple[float, float]]) -> StudyResult:
+    """Return a result of two variants at sizes 1, 2, ...; the first two methods are models."""
     (template,) = evaluation.studies
-    points = (
-        Point("a", 1, 1.00, 0.0, {"m": 1.0}),
-        Point("b", 1, 1.06, 0.0, {"m": 0.5}),
-        Point("a", 2, 1.00, 0.0, {"m": 1.0}),
-        Point("b", 2, 1.20, 0.0, {"m": 1.1}),
-        Point("a", 3, 1.00, 0.0, {"m": 1.0}),
-        Point("b", 3, 1.20, 0.0, {"m": 0.9}),
+    points = tuple(
+        Point(variant, size, times[i], 0.0, {name: own[size - 1][i] for name, own in predicted.items()}, 0.01)
+        for size, times in enumerate(measured, start=1)
+        for i, variant in enumerate("ab")
     )
-    result = StudyResult(template.study, template.choice, "m", {}, points)
-    assert result.pairs("m") == result.pairs("m", "a") == (2, 1)
-    assert result.pairs("m", "c") == (0, 0)
-    assert result.geomean_error("m", "a") == pytest.approx(1e-6)
+    names = list(predicted)
+    knowledge = dict.fromkeys(names, "short launch") | {"roofline": "nothing", "scaled": "timing"}
+    fits = dict.fromkeys(names[:2], template.calibrations["linear"])
+    known = {name: knowledge[name] for name in names}
+    return StudyResult(template.study, template.choice, names[0], fits, points, known, "short launch")
+
+
+def test_models_are_judged_beside_what_knows_no_more(evaluation) -> None:
+    measured = [(1.0, 1.2), (2.0, 2.4)]
+    result = judged(
+        evaluation, measured,
+        wrong_order=[(1.1, 1.09), (2.2, 2.19)],
+        in_order=[(1.5, 1.8), (3.0, 3.6)],
+        roofline=[(0.5, 0.6), (1.0, 1.2)],
+        scaled=[(1.0, 1.2), (2.1, 2.5)],
+    )  # fmt: skip
+    # The errors of the first are smaller, and its choice loses 20 %.
+    assert result.accuracy("wrong_order").rms < result.accuracy("in_order").rms
+    assert result.best_in_hindsight == "in_order"
+    assert result.baselines == ("roofline", "scaled")
+    assert result.best_baseline("nothing") == result.best_baseline("short launch") == "roofline"
+    assert result.best_baseline("timing") == "scaled"
+    assert result.beats_baselines("wrong_order") is False
+    # rms 50 % both, to the last digit: what is equal is not better.
+    assert result.beats_baselines("in_order") is False
+    assert judgement(result) == (
+        "Not recommended, for a baseline is better: roofline has mean loss 0.0 %, rms 50.0 %; wrong_order has mean "
+        "loss 20.0 %, rms 9.5 %."
+    )
+    better = replace(result, model="in_order", points=tuple(with_less(point) for point in result.points))
+    assert judgement(better) == (
+        "Better than every baseline that knows no more: in_order has mean loss 0.0 %, rms 40.0 %; the best of them, "
+        "roofline has mean loss 0.0 %, rms 50.0 %. One that knows more is better: scaled has mean loss 0.0 %, rms 3.3 "
+        "%. Where each variant can be timed at a smaller size, scale that time."
+    )
+    timed = replace(better, chosen_with="timing")
+    assert judgement(timed).startswith("Not recommended, for a baseline is better: scaled has mean loss 0.0 %, rms 3.3")
+    assert [row[:2] for row in method_rows(timed)] == [
+        ("wrong_order", "short launch"), ("in_order (used)", "timing"), ("roofline", "nothing"), ("scaled", "timing"),
+    ]  # fmt: skip
+    assert [row[-1] for row in method_rows(timed)] == ["no", "no", "", ""]
+    assert [row[-1] for row in method_rows(better)] == ["no", "yes", "", ""]
+
+
+def with_less(point: Point) -> Point:
+    return replace(point, predicted_s={**point.predicted_s, "in_order": 1.4 * point.measured_s})
+
+
+def test_a_loss_within_the_noise_is_none(evaluation) -> None:
+    # The first takes b for faster, which is 0.9 % slower; times repeat to 1 %.
+    result = judged(evaluation, [(1.0, 1.009)], near=[(1.0, 0.999)], far=[(1.5, 1.6)], scaled=[(2.0, 2.1)])
+    assert result.accuracy("near").loss_mean == pytest.approx(0.009)
+    assert result.best_in_hindsight == "near"
+    assert result.beats_baselines("near", "timing") is True
+    assert result.beats_baselines("near") is None
+
+
+def test_the_command_prints_models_beside_baselines(
+    evaluation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("perflex.studies.evaluation.run.evaluate_device", lambda *_, **__: evaluation)
+    monkeypatch.setattr("perflex.devices.listing.find_device", lambda spec: f"device {spec}")
+    assert main(["evaluate", "fdiff", "--out", str(tmp_path)]) == 0
+    printed = capfd.readouterr().out
+    (result,) = evaluation.studies
+    for name in result.methods:
+        start = f"    {name} (used) " if name == result.model else f"    {name} "
+        (line,) = [line for line in printed.splitlines() if line.startswith(start)]
+        assert percent(result.accuracy(name).rms) in line
+    assert f"    {judgement(result)}" in printed.splitlines()
+
+
+def test_a_model_that_predicts_no_time_is_left_out_and_named() -> None:
+    plan = plan_of(STUDIES["fdiff"], OUTPUT, 1.0)
+    calibrations = {
+        "linear": SimpleNamespace(predict=lambda _kernel, _sizes: 1e-3),
+        "overlap": SimpleNamespace(predict=lambda _kernel, sizes: 1e-3 if sizes["n"] < 5264 else 0.0),
+    }
+    made = _with_predictions(plan, SimpleNamespace(name="linear"), calibrations, None)
+    assert list(made.calibrations) == ["linear"]
+    assert set(map(tuple, made.predicted.values())) == {("linear",)}
+    ((label, reason),) = made.unusable
+    assert label == "model overlap of fdiff"
+    assert reason.startswith("it predicts 0 s for fdiff(")
+    assert "n=5264" in reason
+    with pytest.raises(CalibrationError, match="the model overlap cannot be used: it predicts 0 s"):
+        _with_predictions(plan, SimpleNamespace(name="linear"), calibrations, "overlap")
+
+
+def test_a_study_without_times_is_reported(evaluation, tmp_path: Path) -> None:
+    empty = replace(evaluation, studies=(replace(evaluation.studies[0], points=()),))
+    text = report_text([empty], [])
+    assert "None of the variants could be timed." in text
+    write_evaluation([empty], tmp_path)
+    assert (tmp_path / "summary.csv").read_text().count("\n") == 1
+
+
+def test_baselines_of_a_device_that_obeys_a_model(evaluation) -> None:
+    (result,) = evaluation.studies
+    assert result.baselines == tuple(BASELINES)
+    assert {name: result.knowledge[name] for name in ("linear", "incore")} == {
+        "linear": "short launch", "incore": "timing",
+    }  # fmt: skip
+    # Times grow with the counts, but for the launch, so whoever scales the largest trial size is right.
+    assert result.accuracy("scaled by operations").maximum < 0.02
+    assert result.chosen_with == "timing"
+    small = STUDIES["fdiff"].small_size_for(1.0)
+    assert small == 2800
+    point = next(point for point in result.points if point.size == 5264 and point.variant == "16x16")
+    # Interior points alone have operations; three multiply-adds or additions each.
+    work, before = (work_of(STUDIES["fdiff"].kernel("16x16", n), {"n": n}) for n in (5264, small))
+    assert point.predicted_s["scaled by operations"] / point.predicted_s["scaled by work-items"] == pytest.approx(
+        work.operations / before.operations * before.items / work.items
+    )
+    peaks = evaluation.peaks
+    assert peaks.operations_per_s == pytest.approx(REFERENCE_RATE, rel=0.01)
+    # 16777216 elements of 4 bytes, loaded and stored.
+    assert peaks.bytes_per_s == pytest.approx(2 * 4 * 16777216 / 4e-3, rel=0.01)
+    assert point.predicted_s["roofline"] == pytest.approx(
+        max(work.operations / peaks.operations_per_s, work.bytes / peaks.bytes_per_s)
+    )
 
 
 def test_the_output_feature_names_the_device(evaluation) -> None:

@@ -30,7 +30,7 @@ from bench.gpu_parts.stencil_kernels import Shape, shapes, star25
 from perflex import TimingOptions
 from perflex.analysis.volumes.compare import read_rows
 from perflex.errors import MeasurementError
-from perflex.studies.evaluation.run import DeviceEvaluation, Point, StudyResult
+from perflex.studies.evaluation.result import DeviceEvaluation, Point, StudyResult
 from perflex.studies.evaluation.studies import STUDIES
 from perflex.testing import FakeDevice
 from perflex.timing.launch.backend import backend_of

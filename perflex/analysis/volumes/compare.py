@@ -59,6 +59,11 @@ class TableComparison:
         return float(np.percentile([abs(pair.deviation) for pair in self.pairs], percent))
 
     @property
+    def rms(self) -> float:
+        """Root mean square of the relative errors."""
+        return float(np.sqrt(np.mean([pair.deviation**2 for pair in self.pairs])))
+
+    @property
     def bias(self) -> float:
         """Mean relative error, with its sign."""
         return float(np.mean([pair.deviation for pair in self.pairs]))
@@ -168,6 +173,7 @@ def comparison_table(comparisons: Sequence[TableComparison]) -> list[dict[str, s
             "quantity": comparison.quantity,
             "configurations": str(len(comparison.pairs)),
             "median_%": f"{100 * comparison.percentile(50):.2f}",
+            "rms_%": f"{100 * comparison.rms:.2f}",
             "p90_%": f"{100 * comparison.percentile(90):.2f}",
             "worst_%": f"{100 * comparison.percentile(100):.2f}",
             "bias_%": f"{100 * comparison.bias:+.2f}",

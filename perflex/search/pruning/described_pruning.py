@@ -60,13 +60,18 @@ class DescribedPruning(Pruning):
     @property
     def errors(self) -> dict[str, float]:
         """Geometric mean of relative errors outside the batch: analytic, and with the correction if there is one."""
+        return {name: geometric_mean_error(errors) for name, errors in self.relative_errors.items()}
+
+    @property
+    def relative_errors(self) -> dict[str, Array]:
+        """Relative errors outside the batch, shape ``(m,)``: analytic, and with the correction if there is one."""
         rest, known = self._judging, self.candidates.known
         if not rest.any():
             return {}
         made = {"analytic": self.prediction.analytic.predicted}
         if self.prediction.weights:
             made["with the correction"] = self.prediction.predicted
-        return {name: geometric_mean_error(times[rest] / known[rest] - 1) for name, times in made.items()}
+        return {name: times[rest] / known[rest] - 1 for name, times in made.items()}
 
     @property
     def allowed_loss(self) -> float:

@@ -31,8 +31,8 @@ class PruningCheck:
     ----------
     measured, kept_measured
         How many variants were measured, and how many of the kept ones.
-    geomean_error
-        Geometric mean of the predictions' relative errors, a fraction.
+    geomean_error, median_error, rms_error, max_error
+        Geometric mean, median, root mean square and maximum of the predictions' relative errors, fractions.
     spearman
         Rank correlation of predicted and measured times; nan for fewer than 3.
     loss
@@ -44,6 +44,9 @@ class PruningCheck:
     measured: int
     kept_measured: int
     geomean_error: float
+    median_error: float
+    rms_error: float
+    max_error: float
     spearman: float
     loss: float
     coverage: float
@@ -52,6 +55,9 @@ class PruningCheck:
         parts = [f"{self.measured} variants measured, {self.kept_measured} of the kept"]
         for name, value, factor in (
             ("geometric mean error", self.geomean_error, 100),
+            ("median", self.median_error, 100),
+            ("rms", self.rms_error, 100),
+            ("maximum", self.max_error, 100),
             ("fastest kept behind the fastest measured by", self.loss, 100),
             ("inside the 95 % interval", self.coverage, 100),
         ):
@@ -80,6 +86,7 @@ def check_pruning(pruning: Pruning, measured: dict[str, float] | None = None) ->
     shown = [variant for variant in pruning.variants if variant.name in times]
     predicted = np.array([variant.predicted for variant in shown])
     seconds = np.array([times[variant.name] for variant in shown])
+    errors = np.abs(predicted / seconds - 1)
     kept = [times[variant.name] for variant in shown if variant.kept]
     bounds = np.array([(variant.low, variant.high) for variant in shown]).reshape(-1, 2)
     inside = (bounds[:, 0] <= seconds) & (seconds <= bounds[:, 1])
@@ -89,7 +96,10 @@ def check_pruning(pruning: Pruning, measured: dict[str, float] | None = None) ->
     return PruningCheck(
         measured=len(shown),
         kept_measured=len(kept),
-        geomean_error=geometric_mean_error(predicted / seconds - 1) if shown else math.nan,
+        geomean_error=geometric_mean_error(errors),
+        median_error=float(np.median(errors)) if shown else math.nan,
+        rms_error=float(np.sqrt(np.mean(errors**2))) if shown else math.nan,
+        max_error=float(errors.max()) if shown else math.nan,
         spearman=float(spearmanr(predicted, seconds).statistic) if varied else math.nan,
         loss=min(kept) / float(seconds.min()) - 1 if kept else math.nan,
         coverage=float(inside[known].mean()) if known.any() else math.nan,

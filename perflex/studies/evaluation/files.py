@@ -16,17 +16,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
+    from perflex.studies.accuracy import Accuracy
+    from perflex.studies.evaluation.result import DeviceEvaluation, StudyResult
 
-SUMMARY = ("device", "study", "variant", "model", "geomean_error", "noise_floor", "pairs", "pairs_ranked_right")
+SUMMARY = (
+    "device", "study", "variant", "model", "knowledge", "used", "beats_baselines", "geomean_error", "median_error",
+    "rms_error", "max_error", "typical_factor", "spearman", "pairs", "pairs_ranked_right", "loss_median", "loss_mean",
+    "loss_p90", "loss_worst", "best_found", "first_tenth", "noise_floor",
+)  # fmt: skip
 POINTS = (
-    "device", "study", "variant", "size", "model", "used", "predicted_s", "measured_s", "relative_error", "spread",
-    "repeatability", "disturbed",
+    "device", "study", "variant", "size", "model", "knowledge", "used", "predicted_s", "measured_s", "relative_error",
+    "spread", "repeatability", "disturbed",
 )  # fmt: skip
 PARAMETERS = (
     "device", "study", "model", "used", "parameter", "value", "unit", "standard_error", "rate", "rate_unit", "remarks",
 )  # fmt: skip
-CHOICES = ("device", "study", "chosen", "best_in_hindsight", "error_chosen", "error_best", "reason")
+CHOICES = (
+    "device", "study", "chosen", "best_in_hindsight", "loss_chosen", "loss_best", "rms_chosen", "rms_best",
+    "error_chosen", "error_best", "used", "used_knowledge", "best_baseline", "loss_used", "loss_baseline", "rms_used",
+    "rms_baseline", "beats_baselines", "reason",
+)  # fmt: skip
 
 
 def write_evaluation(
@@ -90,11 +99,25 @@ def _cell(value: Any) -> Any:
 def _summary(evaluations: Sequence[DeviceEvaluation]) -> Iterable[Sequence[Any]]:
     for evaluation in evaluations:
         for result in evaluation.studies:
-            for variant in (*dict.fromkeys(point.variant for point in result.points), None):
-                error = result.geomean_error(result.model, variant)
-                counted = result.pairs(result.model, variant)
-                name = variant or "all"
-                yield evaluation.device, result.study.name, name, result.model, error, result.noise_floor, *counted
+            for variant in (*dict.fromkeys(point.variant for point in result.points), None) if result.points else ():
+                for name in result.methods:
+                    used, knowledge = name == result.model, result.knowledge.get(name)
+                    # What the used model's choice has seen counts; of one variant there is nothing to choose.
+                    knowledge = result.chosen_with if used else knowledge
+                    judged = variant is None and name in result.calibrations
+                    yield (
+                        evaluation.device, result.study.name, variant or "all", name, knowledge, used,
+                        result.beats_baselines(name, knowledge) if judged else None,
+                        *_measures(result.accuracy(name, variant)), result.noise_floor,
+                    )  # fmt: skip
+
+
+def _measures(a: Accuracy) -> tuple[float, ...]:
+    right = a.pairs_right * a.pairs if a.pairs else 0.0
+    return (
+        a.geometric_mean, a.median, a.rms, a.maximum, a.factor, a.spearman, a.pairs, right, a.loss_median, a.loss_mean,
+        a.loss_p90, a.loss_worst, a.best_found, a.first_tenth,
+    )  # fmt: skip
 
 
 def _points(evaluations: Sequence[DeviceEvaluation]) -> Iterable[Sequence[Any]]:
@@ -102,9 +125,11 @@ def _points(evaluations: Sequence[DeviceEvaluation]) -> Iterable[Sequence[Any]]:
         for result in evaluation.studies:
             for point in result.points:
                 for model, predicted in point.predicted_s.items():
+                    used = model == result.model
                     yield (
-                        evaluation.device, result.study.name, point.variant, point.size, model, model == result.model,
-                        predicted, point.measured_s, point.error(model), point.spread, point.repeatability, point.disturbed,
+                        evaluation.device, result.study.name, point.variant, point.size, model,
+                        result.chosen_with if used else result.knowledge.get(model), used, predicted, point.measured_s,
+                        point.error(model), point.spread, point.repeatability, point.disturbed,
                     )  # fmt: skip
 
 
@@ -122,9 +147,18 @@ def _parameters(evaluations: Sequence[DeviceEvaluation]) -> Iterable[Sequence[An
 def _choices(evaluations: Sequence[DeviceEvaluation]) -> Iterable[Sequence[Any]]:
     for evaluation in evaluations:
         for result in evaluation.studies:
-            chosen, best = result.choice.name, result.best_in_hindsight
-            errors = result.geomean_error(chosen), result.geomean_error(best)
-            yield evaluation.device, result.study.name, chosen, best, *errors, result.choice.reason
+            if not result.points:
+                continue
+            baseline = result.best_baseline(result.chosen_with)
+            names = result.choice.name, result.best_in_hindsight
+            chosen, best, used = map(result.accuracy, (*names, result.model))
+            trivial = None if baseline is None else result.accuracy(baseline)
+            yield (
+                evaluation.device, result.study.name, *names, chosen.loss_mean, best.loss_mean, chosen.rms, best.rms,
+                chosen.geometric_mean, best.geometric_mean, result.model, result.chosen_with, baseline, used.loss_mean,
+                trivial and trivial.loss_mean, used.rms, trivial and trivial.rms,
+                result.beats_baselines(result.model, result.chosen_with), result.choice.reason,
+            )  # fmt: skip
 
 
 def _skipped(evaluations: Sequence[DeviceEvaluation]) -> Iterable[Sequence[Any]]:

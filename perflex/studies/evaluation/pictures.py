@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
+    from perflex.studies.evaluation.result import DeviceEvaluation, StudyResult
 
 _MARKERS = ("o", "s", "^", "D")
 # With more variants than this the legend stands beside the picture.
@@ -31,7 +31,8 @@ def draw_study(device: str, result: StudyResult, path: Path) -> Path:
         own = [point for point in result.points if point.variant == variant]
         sizes = [point.size for point in own]
         label = variant.replace("_", " ")
-        error = f"error {100 * result.geomean_error(result.model, variant):.1f} %"
+        accuracy = result.accuracy(result.model, variant)
+        error = f"rms {100 * accuracy.rms:.1f} %, at most {100 * accuracy.maximum:.1f} %"
         modeled = [1e3 * point.predicted_s[result.model] for point in own]
         axes.plot(sizes, modeled, color=colour, label=f"{label}, modeled ({error})")
         axes.plot(

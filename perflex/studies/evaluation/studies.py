@@ -42,6 +42,9 @@ class Study:
         What the size is, for pictures.
     models
         Names of shipped models by what they are called in the study, such as `OVERLAPS`, the simplest first.
+    half_step
+        Baselines scale the time at half of the smallest size to predict, rounded down to a multiple of this; None where
+        they scale that at the largest of the trial sizes.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Study:
     rule: SizeRule | None
     axis: str
     models: Mapping[str, str]
+    half_step: int | None = None
 
     def sizes_for(self, scale: float) -> tuple[int, ...]:
         """Return sizes to predict on a device that is `scale` times as fast as the reference: increasing."""
@@ -62,6 +66,12 @@ class Study:
     def trial_sizes_for(self, scale: float) -> tuple[int, ...]:
         """Return smaller sizes for the choice of a model: increasing."""
         return self._all_sizes(scale)[: len(self.trial_sizes)]
+
+    def small_size_for(self, scale: float) -> int | None:
+        """Return the size whose time baselines scale, below all to predict; None if there is none."""
+        if self.half_step is None:
+            return max(self.trial_sizes_for(scale), default=None)
+        return min(self.sizes_for(scale)) // (2 * self.half_step) * self.half_step or None
 
     def _all_sizes(self, scale: float) -> tuple[int, ...]:
         # Scaled together, so that trial sizes stay below those to predict.

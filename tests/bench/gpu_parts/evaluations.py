@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perflex import TimingOptions
 from perflex.errors import PerflexError
 from perflex.studies.evaluation.files import write_evaluation
+from perflex.studies.evaluation.measures import judgement
 from perflex.studies.evaluation.run import evaluate_device
 from perflex.studies.evaluation.studies import STUDIES
 
@@ -18,7 +19,7 @@ from .parts import Goal
 from .workers import code_workers
 
 if TYPE_CHECKING:
-    from perflex.studies.evaluation.run import DeviceEvaluation, StudyResult
+    from perflex.studies.evaluation.result import DeviceEvaluation, StudyResult
 
     from .budget import Allotted
     from .parts import PartRun, Setting
@@ -95,12 +96,19 @@ def merged(parts: list[DeviceEvaluation]) -> DeviceEvaluation:
 
 def _judge(result: StudyResult, run: PartRun) -> None:
     name, goal = result.study.name, ERRORS[result.study.name]
-    error = result.geomean_error(result.model)
+    if not result.points:
+        run.goals.append(Goal(f"{name}: errors", "some", "none of the variants could be timed", met=False))
+        return
+    accuracy = result.accuracy(result.model)
+    error = accuracy.geometric_mean
     run.goals.append(
         Goal(
             what=f"{name}: geometric mean of the relative error, model {result.model} (chosen by calibration data)",
             goal=f"at most {100 * goal:.1f} %",
-            reached=f"{100 * error:.1f} % (noise floor {100 * result.noise_floor:.1f} %)",
+            reached=(
+                f"{100 * error:.1f} %, median {100 * accuracy.median:.1f} %, rms {100 * accuracy.rms:.1f} %, maximum "
+                f"{100 * accuracy.maximum:.1f} % (noise floor {100 * result.noise_floor:.1f} %)"
+            ),
             met=math.isfinite(error) and error <= goal,
         )
     )
@@ -113,9 +121,10 @@ def _judge(result: StudyResult, run: PartRun) -> None:
             met=right == total,
         )
     )
-    hindsight = {model: result.geomean_error(model) for model in result.calibrations}
-    errors = ", ".join(f"{model} {100 * value:.1f} %" for model, value in hindsight.items())
-    run.notes.append(f"{name}: errors by model: {errors}.")
+    rms = ", ".join(f"{method} {100 * result.accuracy(method).rms:.1f} %" for method in result.methods)
+    run.notes.append(f"{name}: rms by model and baseline: {rms}.")
+    if judged := judgement(result):
+        run.notes.append(f"{name}: {judged}")
 
 
 def ranked(result: StudyResult, different: float) -> tuple[int, int]:
