@@ -1,0 +1,75 @@
+"""Whether a variant computes what its family's reference says, by loopy's own executor, independent of perflex."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from loopy.diagnostic import ParameterFinderWarning
+from pymbolic import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from .family import Family
+
+
+def inputs_of(arguments: list[Any], sizes: Mapping[str, int], seed: int = 3) -> dict[str, NDArray[Any]]:
+    """Return a value of every array, indexed as in the kernel; arrays that are only stored to hold -77."""
+    random = np.random.default_rng(seed)
+    arrays: dict[str, NDArray[Any]] = {}
+    for argument in sorted(arguments, key=lambda argument: str(argument.name)):
+        shape = [int(evaluate(extent, dict(sizes))) for extent in argument.shape]
+        dtype = argument.dtype.numpy_dtype
+        if not argument.is_input:
+            arrays[argument.name] = np.full(shape, -77, dtype)
+        elif dtype.kind == "f":
+            arrays[argument.name] = (0.5 + random.random(shape)).astype(dtype)
+        elif dtype.kind == "i":
+            arrays[argument.name] = random.integers(1, 10, shape).astype(dtype)
+        else:
+            msg = f"array {argument.name} has elements of type {dtype}; families use floating point and integers"
+            raise TypeError(msg)
+    return arrays
+
+
+def check_variant(family: Family, variant: str, context: Any) -> None:
+    """Run a variant at the tiny size and compare every output with the family's reference.
+
+    Raises
+    ------
+    AssertionError
+        An output differs, or the reference lacks one.
+    """
+    import pyopencl as cl
+    import pyopencl.array as cla
+
+    kernel = family.variants[variant]()
+    sizes = dict(family.tiny)
+    arguments = [argument for argument in kernel.default_entrypoint.args if hasattr(argument, "shape")]
+    arrays = inputs_of(arguments, sizes)
+    written = {str(argument.name) for argument in arguments if argument.is_output}
+    expected = family.reference({name: array.copy() for name, array in arrays.items()}, sizes)
+    assert set(expected) == written, f"the reference gives {sorted(expected)}, the kernel {sorted(written)}"
+    queue = cl.CommandQueue(context)
+    axes = {str(argument.name): _from_outermost(argument) for argument in arguments}
+    on_device = {name: cla.to_device(queue, array.transpose(axes[name]).copy()) for name, array in arrays.items()}
+    views = {name: array.transpose(np.argsort(axes[name]).tolist()) for name, array in on_device.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        # Sizes are given, so whether loopy could find them from the arrays' shapes does not matter.
+        warnings.simplefilter("ignore", ParameterFinderWarning)
+        kernel.executor(context)(queue, **sizes, **views)
+    for name, value in expected.items():
+        result = on_device[name].get().transpose(np.argsort(axes[name]).tolist())
+        np.testing.assert_allclose(result, value, rtol=family.tolerance, atol=family.tolerance, err_msg=name)
+
+
+def _from_outermost(array: Any) -> list[int]:
+    """Axes of an array in the order of its layout, that with stride 1 last."""
+    levels = [getattr(tag, "layout_nesting_level", None) for tag in array.dim_tags or ()]
+    axes = list(range(len(array.shape)))
+    return axes if None in levels else sorted(axes, key=lambda axis: -levels[axis])

@@ -1,0 +1,103 @@
+"""Short ways to write the kernels of families with loopy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import loopy as lp
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+F32, F64, I32 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32)
+
+
+def loaded(names: str, dtype: Any, shape: str, **layout: Any) -> lp.GlobalArg:
+    """Return global arrays that are only loaded from; `layout` is ``order="F"`` or ``dim_tags="N0,N1"``."""
+    return lp.GlobalArg(names, dtype, shape=shape, is_input=True, is_output=False, **layout)
+
+
+def stored(names: str, dtype: Any, shape: str, **layout: Any) -> lp.GlobalArg:
+    """Return global arrays that are only stored to."""
+    return lp.GlobalArg(names, dtype, shape=shape, is_input=False, is_output=True, **layout)
+
+
+def updated(names: str, dtype: Any, shape: str, **layout: Any) -> lp.GlobalArg:
+    """Return global arrays that are updated in place."""
+    return lp.GlobalArg(names, dtype, shape=shape, is_input=True, is_output=True, **layout)
+
+
+def scratch(name: str, dtype: Any, shape: tuple[int, ...], *, local: bool = False) -> lp.TemporaryVariable:
+    """Return an array of each work-item's own, or of each work-group."""
+    space = lp.AddressSpace.LOCAL if local else lp.AddressSpace.PRIVATE
+    return lp.TemporaryVariable(name, dtype, shape=shape, address_space=space)
+
+
+def make(
+    name: str,
+    domains: str | Sequence[str],
+    body: str,
+    arguments: Sequence[Any],
+    sizes: str = "n",
+    *,
+    assume: str = "",
+    in_order: bool = False,
+    silenced_warnings: Sequence[str] = (),
+) -> lp.TranslationUnit:
+    """Return a kernel whose size parameters are named in `sizes`, separated by commas."""
+    kernel = lp.make_kernel(
+        domains,
+        body,
+        [*arguments, lp.ValueArg(sizes, np.int32)],
+        name=name,
+        lang_version=(2018, 2),
+        target=lp.PyOpenCLTarget(),
+        seq_dependencies=in_order,
+        silenced_warnings=list(silenced_warnings),
+    )
+    at_least = " and ".join(f"{size.strip()} >= 1" for size in sizes.split(","))
+    return lp.assume(kernel, f"{at_least} and {assume}" if assume else at_least)
+
+
+def fits(multiple: int, *sizes: str) -> str:
+    """Return the assumption that sizes are multiples of a number."""
+    return " and ".join(f"{size} mod {multiple} = 0" for size in sizes)
+
+
+def on_grid(kernel: lp.TranslationUnit, **lengths: int | tuple[int, int]) -> lp.TranslationUnit:
+    """Give loops to work-groups: the first named loop is axis 0, the second axis 1, and so on.
+
+    A number is the work-items of a work-group along the axis. With a pair ``(work-items, each)`` each work-item
+    computes so many iterations, a work-group's length apart, unrolled.
+    """
+    for axis, (iname, length) in enumerate(lengths.items()):
+        items, each = length if isinstance(length, tuple) else (length, 1)
+        if each == 1:
+            kernel = lp.split_iname(kernel, iname, items, outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
+        else:
+            kernel = lp.split_iname(kernel, iname, items * each, outer_tag=f"g.{axis}", inner_iname=f"{iname}_part")
+            kernel = lp.split_iname(
+                kernel, f"{iname}_part", items, outer_iname=f"{iname}_own", inner_iname=f"{iname}_inner"
+            )
+            kernel = lp.tag_inames(kernel, {f"{iname}_own": "unr", f"{iname}_inner": f"l.{axis}"})
+    return kernel
+
+
+def neighbours(kernel: lp.TranslationUnit, iname: str, count: int) -> lp.TranslationUnit:
+    """Let each work-item compute `count` neighbouring iterations, unrolled; the loop then counts work-items."""
+    kernel = lp.split_iname(kernel, iname, count, inner_iname=f"{iname}_own", outer_iname=f"{iname}_rest")
+    kernel = lp.tag_inames(kernel, {f"{iname}_own": "unr"})
+    return lp.rename_iname(kernel, f"{iname}_rest", iname)
+
+
+def unrolled(kernel: lp.TranslationUnit, iname: str, count: int) -> lp.TranslationUnit:
+    """Unroll a loop so many times."""
+    return lp.split_iname(kernel, iname, count, inner_tag="unr")
+
+
+def fetched(kernel: lp.TranslationUnit, *fetches: tuple[str, list[str]]) -> lp.TranslationUnit:
+    """Fetch what arrays are loaded for the named loops into local memory, first."""
+    for array, inames in fetches:
+        kernel = lp.add_prefetch(kernel, array, inames, default_tag="l.auto")
+    return lp.add_inames_for_unused_hw_axes(kernel)
