@@ -1,0 +1,261 @@
+"""Families of the report: steps of simulations on grids in two dimensions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import loopy as lp
+import numpy as np
+
+from .family import Family
+from .kernels import F32, F64, fits, loaded, make, neighbours, on_grid, stored, updated
+from .local_arrays import fetched_tile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .family import Arrays
+
+_Lengths = dict[str, int]
+
+
+def _shape(kernel: lp.TranslationUnit, lengths: _Lengths, rows: int, column: int, tile: str = "") -> lp.TranslationUnit:
+    """Launch a kernel over i and j with `rows` rows of a work-item unrolled, or `column` of them in a loop."""
+    if rows > 1:
+        kernel = neighbours(kernel, "i", rows)
+    if column > 1:
+        kernel = lp.assume(kernel, fits(column, "ny"))
+        kernel = lp.split_iname(kernel, "i", column, outer_iname="part", inner_iname="row")
+    if not tile:
+        return on_grid(kernel, **lengths)
+    kernel = lp.assume(kernel, f"{fits(lengths['j'], 'nx')} and {fits(lengths['i'], 'ny')}")
+    return fetched_tile(on_grid(kernel, **lengths), tile, ["i_inner", "j_inner"])
+
+
+def _fdtd(lengths: _Lengths, *, rows: int = 1, column: int = 1, fused: bool = True) -> lp.TranslationUnit:
+    body = """
+        ey[i + 1, j] = ey[i + 1, j] - 0.5*(hz[i + 1, j] - hz[i, j])
+        ex[i, j + 1] = ex[i, j + 1] - 0.5*(hz[i, j + 1] - hz[i, j])
+    """
+    if fused:
+        body = """
+        <float32> here = hz[i, j]
+        ey[i + 1, j] = ey[i + 1, j] - 0.5*(hz[i + 1, j] - here)
+        ex[i, j + 1] = ex[i, j + 1] - 0.5*(hz[i, j + 1] - here)
+        """
+    kernel = make(
+        "fdtd",
+        "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
+        f"for i, j\n{body}\nend",
+        [updated("ex, ey", F32, "ny + 1, nx + 1"), loaded("hz", F32, "ny + 1, nx + 1")],
+        "nx, ny",
+        in_order=True,
+    )
+    return _shape(kernel, lengths, rows, column)
+
+
+def _fdtd_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+    ex, ey, hz = arrays["ex"].copy(), arrays["ey"].copy(), arrays["hz"]
+    ey[1:, :-1] -= 0.5 * (hz[1:, :-1] - hz[:-1, :-1])
+    ex[:-1, 1:] -= 0.5 * (hz[:-1, 1:] - hz[:-1, :-1])
+    return {"ex": ex, "ey": ey}
+
+
+_FDTD = Family(
+    name="fdtd_2d",
+    source="PolyBench/GPU fdtd-2d, both components of the electric field in one kernel",
+    variants={
+        "256x1": partial(_fdtd, {"j": 256, "i": 1}),
+        "64x4": partial(_fdtd, {"j": 64, "i": 4}),
+        "32x8": partial(_fdtd, {"j": 32, "i": 8}),
+        "16x16": partial(_fdtd, {"j": 16, "i": 16}),
+        "8x8": partial(_fdtd, {"j": 8, "i": 8}),
+        "32x8-loads-again": partial(_fdtd, {"j": 32, "i": 8}, fused=False),
+        "32x4-4rows": partial(_fdtd, {"j": 32, "i": 4}, rows=4),
+        "64x1-column": partial(_fdtd, {"j": 64, "part": 1}, column=20),
+    },
+    sizes=({"nx": 320, "ny": 240}, {"nx": 700, "ny": 600}, {"nx": 1500, "ny": 1300}),
+    tiny={"nx": 70, "ny": 40},
+    reference=_fdtd_reference,
+)
+
+_HOTSPOT_BODY = """
+    <float32> here = t[i, j]
+    <float32> north = (t[i - 1, j] if i > 0 else here)
+    <float32> south = (t[i + 1, j] if i < ny - 1 else here)
+    <float32> west = (t[i, j - 1] if j > 0 else here)
+    <float32> east = (t[i, j + 1] if j < nx - 1 else here)
+    new[i, j] = here + 0.25*(p[i, j] + 0.125*(north + south - 2*here) + 0.0625*(west + east - 2*here) \
+        + 0.03125*(80 - here))
+"""
+_HOTSPOT_INDEXED = """
+    <int32> above = (i - 1 if i > 0 else 0)
+    <int32> below = (i + 1 if i < ny - 1 else i)
+    <int32> left = (j - 1 if j > 0 else 0)
+    <int32> right = (j + 1 if j < nx - 1 else j)
+    <float32> here = t[i, j]
+    new[i, j] = here + 0.25*(p[i, j] + 0.125*(t[above, j] + t[below, j] - 2*here) \
+        + 0.0625*(t[i, left] + t[i, right] - 2*here) + 0.03125*(80 - here))
+"""
+
+
+def _hotspot(lengths: _Lengths, *, body: str = _HOTSPOT_BODY, rows: int = 1, column: int = 1) -> lp.TranslationUnit:
+    kernel = make(
+        "hotspot",
+        "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
+        f"for i, j\n{body}\nend",
+        [loaded("t, p", F32, "ny, nx"), stored("new", F32, "ny, nx")],
+        "nx, ny",
+        in_order=True,
+    )
+    return _shape(kernel, lengths, rows, column)
+
+
+def _hotspot_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+    t = arrays["t"]
+    around = np.pad(t, 1, mode="edge")
+    vertical = around[:-2, 1:-1] + around[2:, 1:-1] - 2 * t
+    horizontal = around[1:-1, :-2] + around[1:-1, 2:] - 2 * t
+    return {"new": t + 0.25 * (arrays["p"] + 0.125 * vertical + 0.0625 * horizontal + 0.03125 * (80 - t))}
+
+
+_HOTSPOT = Family(
+    name="hotspot",
+    source="Rodinia hotspot (Che et al., 2009), one step with guarded boundaries",
+    variants={
+        "256x1": partial(_hotspot, {"j": 256, "i": 1}),
+        "64x4": partial(_hotspot, {"j": 64, "i": 4}),
+        "32x8": partial(_hotspot, {"j": 32, "i": 8}),
+        "16x16": partial(_hotspot, {"j": 16, "i": 16}),
+        "8x8": partial(_hotspot, {"j": 8, "i": 8}),
+        "64x4-clamped-subscripts": partial(_hotspot, {"j": 64, "i": 4}, body=_HOTSPOT_INDEXED),
+        "16x4-4rows": partial(_hotspot, {"j": 16, "i": 4}, rows=4),
+        "64x1-column": partial(_hotspot, {"j": 64, "part": 1}, column=20),
+    },
+    sizes=({"nx": 300, "ny": 240}, {"nx": 650, "ny": 600}, {"nx": 1410, "ny": 1300}),
+    tiny={"nx": 50, "ny": 40},
+    reference=_hotspot_reference,
+)
+
+_SRAD_BODY = """
+    <float32> here = u[i + 1, j + 1]
+    <float32> north = u[i, j + 1] - here
+    <float32> south = u[i + 2, j + 1] - here
+    <float32> west = u[i + 1, j] - here
+    <float32> east = u[i + 1, j + 2] - here
+    <float32> inverse = 1 / here
+    <float32> squares = (north*north + south*south + west*west + east*east)*inverse*inverse
+    <float32> laplacian = (north + south + west + east)*inverse
+    <float32> below = 1 + 0.25*laplacian
+    <float32> q = (0.5*squares - 0.0625*laplacian*laplacian) / (below*below)
+    <float32> raw = 1 / (1 + (q - 0.25)*3.2)
+    dn[i, j] = north
+    ds[i, j] = south
+    dw[i, j] = west
+    de[i, j] = east
+    c[i, j] = (0 if raw < 0 else (1 if raw > 1 else raw))
+"""
+
+
+def _srad(lengths: _Lengths, *, rows: int = 1, column: int = 1, tile: bool = False) -> lp.TranslationUnit:
+    kernel = make(
+        "srad",
+        "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
+        f"for i, j\n{_SRAD_BODY}\nend",
+        [loaded("u", F32, "ny + 2, nx + 2"), stored("dn, ds, dw, de, c", F32, "ny, nx")],
+        "nx, ny",
+        in_order=True,
+    )
+    return _shape(kernel, lengths, rows, column, "u" if tile else "")
+
+
+def _srad_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+    u = arrays["u"].astype(np.float64)
+    here = u[1:-1, 1:-1]
+    parts = {"dn": u[:-2, 1:-1], "ds": u[2:, 1:-1], "dw": u[1:-1, :-2], "de": u[1:-1, 2:]}
+    parts = {name: part - here for name, part in parts.items()}
+    squares = sum(part**2 for part in parts.values()) / here**2
+    laplacian = sum(parts.values()) / here
+    q = (0.5 * squares - 0.0625 * laplacian**2) / (1 + 0.25 * laplacian) ** 2
+    return {**parts, "c": np.clip(1 / (1 + (q - 0.25) * 3.2), 0, 1)}
+
+
+_SRAD = Family(
+    name="srad",
+    source="Rodinia srad (Che et al., 2009), first kernel: derivatives and diffusion coefficient",
+    variants={
+        "256x1": partial(_srad, {"j": 256, "i": 1}),
+        "64x4": partial(_srad, {"j": 64, "i": 4}),
+        "32x8": partial(_srad, {"j": 32, "i": 8}),
+        "16x16": partial(_srad, {"j": 16, "i": 16}),
+        "8x8": partial(_srad, {"j": 8, "i": 8}),
+        "32x4-2rows": partial(_srad, {"j": 32, "i": 4}, rows=2),
+        "64x1-column": partial(_srad, {"j": 64, "part": 1}, column=20),
+        "16x16-tile": partial(_srad, {"j": 16, "i": 16}, tile=True),
+        "64x4-tile": partial(_srad, {"j": 64, "i": 4}, tile=True),
+    },
+    sizes=({"nx": 256, "ny": 240}, {"nx": 512, "ny": 400}, {"nx": 1088, "ny": 960}),
+    tiny={"nx": 64, "ny": 80},
+    reference=_srad_reference,
+    tolerance=1e-3,
+)
+
+_UPWIND_CHOICE = """
+    <float64> here = q[i + 1, j + 1]
+    <float64> along_x = (here - q[i + 1, j] if u[i, j] > 0 else q[i + 1, j + 2] - here)
+    <float64> along_y = (here - q[i, j + 1] if v[i, j] > 0 else q[i + 2, j + 1] - here)
+    new[i, j] = here - 0.25*(u[i, j]*along_x + v[i, j]*along_y)
+"""
+_UPWIND_PARTS = """
+    <float64> here = q[i + 1, j + 1]
+    <float64> fast_x = u[i, j]
+    <float64> fast_y = v[i, j]
+    <float64> right = (fast_x if fast_x > 0 else 0)
+    <float64> up = (fast_y if fast_y > 0 else 0)
+    new[i, j] = here - 0.25*(right*(here - q[i + 1, j]) + (fast_x - right)*(q[i + 1, j + 2] - here) \
+        + up*(here - q[i, j + 1]) + (fast_y - up)*(q[i + 2, j + 1] - here))
+"""
+
+
+def _upwind(lengths: _Lengths, *, body: str = _UPWIND_CHOICE, rows: int = 1, column: int = 1) -> lp.TranslationUnit:
+    kernel = make(
+        "upwind",
+        "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
+        f"for i, j\n{body}\nend",
+        [loaded("q", F64, "ny + 2, nx + 2"), loaded("u, v", F64, "ny, nx"), stored("new", F64, "ny, nx")],
+        "nx, ny",
+        in_order=True,
+    )
+    return _shape(kernel, lengths, rows, column)
+
+
+def _upwind_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+    q, u, v = arrays["q"], arrays["u"], arrays["v"]
+    here = q[1:-1, 1:-1]
+    along_x = np.where(u > 0, here - q[1:-1, :-2], q[1:-1, 2:] - here)
+    along_y = np.where(v > 0, here - q[:-2, 1:-1], q[2:, 1:-1] - here)
+    return {"new": here - 0.25 * (u * along_x + v * along_y)}
+
+
+_UPWIND = Family(
+    name="upwind_advection",
+    source="donor-cell upwind scheme of first order in two dimensions (LeVeque, 2002)",
+    variants={
+        "256x1": partial(_upwind, {"j": 256, "i": 1}),
+        "64x4": partial(_upwind, {"j": 64, "i": 4}),
+        "32x8": partial(_upwind, {"j": 32, "i": 8}),
+        "16x16": partial(_upwind, {"j": 16, "i": 16}),
+        "8x8": partial(_upwind, {"j": 8, "i": 8}),
+        "64x4-parts": partial(_upwind, {"j": 64, "i": 4}, body=_UPWIND_PARTS),
+        "8x8-parts": partial(_upwind, {"j": 8, "i": 8}, body=_UPWIND_PARTS),
+        "32x2-4rows": partial(_upwind, {"j": 32, "i": 2}, rows=4),
+        "32x1-column": partial(_upwind, {"j": 32, "part": 1}, column=20),
+        "16x16-crosswise": partial(_upwind, {"i": 16, "j": 16}),
+    },
+    sizes=({"nx": 220, "ny": 180}, {"nx": 500, "ny": 400}, {"nx": 1030, "ny": 1000}),
+    tiny={"nx": 39, "ny": 40},
+    reference=_upwind_reference,
+)
+
+FAMILIES = (_FDTD, _HOTSPOT, _SRAD, _UPWIND)
