@@ -110,7 +110,7 @@ _COVARIANCE = Family(
         "16x8-square-4x1": partial(_covariance, {"j": 16, "i": 8}, triangle=False, block=(4, 1)),
         "16x8-square-2x2": partial(_covariance, {"j": 16, "i": 8}, triangle=False, block=(2, 2)),
     },
-    sizes=({"m": 96, "n": 150}, {"m": 160, "n": 300}, {"m": 256, "n": 640}),
+    sizes=({"m": 96, "n": 152}, {"m": 160, "n": 300}, {"m": 256, "n": 640}),
     tiny={"m": 37, "n": 20},
     reference=_covariance_reference,
     tolerance=1e-3,
