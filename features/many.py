@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
+    from perflex.compiled.program import CompiledProgram
     from perflex.features import Amount, Feature
     from perflex.features.sized_kernel import SizedKernel
     from perflex.features.target import Target
@@ -64,6 +65,7 @@ def count_rows(
     executor: Executor | None = None,
     progress: Progress | None = None,
     resources: Sequence[Resources | None] | None = None,
+    code: Sequence[tuple[CompiledProgram, ...] | None] | None = None,
 ) -> list[CountedRow]:
     """Count features of kernels.
 
@@ -81,6 +83,8 @@ def count_rows(
         Called with (done, total, what) as work proceeds.
     resources
         What each kernel takes as it was built, for features that depend on that.
+    code
+        Machine code of each kernel, likewise.
 
     Raises
     ------
@@ -89,10 +93,10 @@ def count_rows(
     PerflexError
         As the features; of the first row that has one.
     """
-    built = resources or [None] * len(rows)
+    built = zip(resources or [None] * len(rows), code or [None] * len(rows), strict=True)
     tasks = [
-        (row.kernel, dict(row.sizes), target if each is None else replace(target, resources=each))
-        for row, each in zip(rows, built, strict=True)
+        (row.kernel, dict(row.sizes), replace(target, resources=taken, code=programs))
+        for row, (taken, programs) in zip(rows, built, strict=True)
     ]
     if executor is None:
         counted = []

@@ -11,6 +11,7 @@ from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.counts import ScopCounts, counts_of
 from perflex.features.families.chains import ChainFeature
+from perflex.features.families.code import CodeFamily, CodeFeature
 from perflex.features.families.divergence import DivergenceFeature
 from perflex.features.families.footprints import FootprintFeature
 from perflex.features.families.launches import LaunchFeature
@@ -76,7 +77,7 @@ def count_features(
     identifiers = list(identifiers)
     chosen = list(identifiers) or _contained(scop)
     if not identifiers and checked is not None:
-        chosen += _of_machine(target)
+        chosen += [*_of_machine(target), *(CodeFamily().examples() if target.code is not None else ())]
     counter = _Counter(scop, checked, target, per_work_item)
     counted = [counter.count(parse_feature(identifier)) for identifier in chosen]
     counts_of(scop).keep()
@@ -148,6 +149,8 @@ class _Counter:
             what = "longest chain, at given sizes"
             for statement in feature.statements(self.scop):
                 certainty = certainty | certainty_of_statement(statement)
+        if isinstance(feature, CodeFeature):
+            what, certainty = "read of the machine code, at given sizes", Certainty(estimated=True)
         return CountedFeature(feature.identifier, value, what, feature.unit, certainty)
 
     def _value(self, symbolic: QuasiPolynomial | Ratio) -> float | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from perflex.compiled.program import CompiledProgram
     from perflex.machines.machine import Machine
     from perflex.machines.resources import Resources
 
@@ -35,6 +36,8 @@ class Target:
         32-bit registers per work-item as the user states them; None for those of the build.
     resources
         What the built kernel takes; None where it was not built.
+    code
+        Machine code of the kernel's device programs; None where it was not read.
     register_reuse
         Whether instructions, transactions and volumes are those that remain when compilers keep loaded values in
         registers; else each access of the source is an instruction. Counts ``f_mem_...`` are always the source's.
@@ -44,6 +47,7 @@ class Target:
     machine: Machine | None = None
     registers: int | None = None
     resources: Resources | None = None
+    code: tuple[CompiledProgram, ...] | None = None
     register_reuse: bool = True
 
     @property
@@ -105,6 +109,19 @@ def using_machine(
     token = _chosen.set(Target(machine=machine, registers=registers, register_reuse=register_reuse))
     try:
         yield machine
+    finally:
+        _chosen.reset(token)
+
+
+@contextmanager
+def using_code(code: tuple[CompiledProgram, ...] | None) -> Iterator[None]:
+    """Compute features of machine code for this code, in the block and this thread; None leaves things as they are."""
+    if code is None:
+        yield
+        return
+    token = _chosen.set(replace(_chosen.get() or Target(), code=code))
+    try:
+        yield
     finally:
         _chosen.reset(token)
 

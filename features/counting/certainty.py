@@ -20,29 +20,33 @@ class Certainty:
         not known which elements are touched.
     stated
         Whether it rests on what the user stated, e.g. an average trip count or the place of an indirect access.
+    estimated
+        Whether it is an estimate, such as cycles of machine code.
     """
 
     bound: bool = False
     stated: bool = False
+    estimated: bool = False
 
     @property
     def exact(self) -> bool:
         """Whether the count is exact."""
-        return not self.bound and not self.stated
+        return not self.bound and not self.stated and not self.estimated
 
     @property
     def relation(self) -> str:
-        """How the true number relates to the count: ``"="``, ``"<="``, or ``"~"`` where the user stated something."""
+        """How the true number relates to the count: ``"="``, ``"<="``, or ``"~"`` where neither is certain."""
         # What was stated may be too low: with it, not even an upper bound is one.
-        return "~" if self.stated else "<=" if self.bound else "="
+        return "~" if self.stated or self.estimated else "<=" if self.bound else "="
 
     def __or__(self, other: Certainty) -> Certainty:
-        return Certainty(self.bound or other.bound, self.stated or other.stated)
+        return Certainty(self.bound or other.bound, self.stated or other.stated, self.estimated or other.estimated)
 
     def __str__(self) -> str:
         if self.exact:
             return "exact"
-        return " ".join(word for word, holds in (("upper bound", self.bound), ("as stated", self.stated)) if holds)
+        words = (("upper bound", self.bound), ("as stated", self.stated), ("estimated", self.estimated))
+        return " ".join(word for word, holds in words if holds)
 
 
 def certainty_of_statement(statement: Statement) -> Certainty:

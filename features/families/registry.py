@@ -11,6 +11,7 @@ from perflex.errors import UnknownFeatureError
 from perflex.features.families.blocks import BlockFamily
 from perflex.features.families.build import BUILD_FAMILY
 from perflex.features.families.chains import ChainFamily
+from perflex.features.families.code import CodeFamily
 from perflex.features.families.divergence import DivergenceFamily
 from perflex.features.families.ecm import EcmFamily
 from perflex.features.families.feature import UserFeature, user_features
@@ -39,6 +40,7 @@ _families: list[FeatureFamily] = [
     INSTRUCTION_FAMILY,
     EcmFamily(),
     BUILD_FAMILY,
+    CodeFamily(),
     BlockFamily(),
 ]
 

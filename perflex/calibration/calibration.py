@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perflex.calibration.built_target import built_target
 from perflex.calibration.calibration_file import FORMAT, calibration_content, read_calibration_parts
 from perflex.calibration.doubts import kernel_doubts, range_doubts, warn_of_prediction
 from perflex.calibration.interval import interval_at
@@ -144,7 +145,10 @@ class Calibration(CalibrationRecord):
 
         Numbers, or arrays where sizes are arrays; ``model.evaluate`` and ``model.terms`` take them.
         """
-        return self.model.feature_values(kernel, sizes, self.target(machine))
+        target = built_target(
+            self.model.input_features(), kernel, sizes, self.target(machine), self.model.output_feature
+        )
+        return self.model.feature_values(kernel, sizes, target)
 
     def target(self, machine: str | Path | Machine | None = None) -> Target:
         """Return what predictions count features for; `machine` and errors as `predict`."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex.compiled.program import CompiledProgram
     from perflex.features import Feature
     from perflex.features.target import Target
     from perflex.machines.machine import Machine
@@ -69,6 +70,16 @@ class Measuring:
     measure_executor: Executor | None = None
     recorder: Recorder | None = None
     progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class _Built:
+    """Kernels that build, what they take and their machine code where that is asked for; the others with reasons."""
+
+    rows: list[SizedKernel]
+    resources: list[Resources] | None
+    code: list[tuple[CompiledProgram, ...]] | None
+    failed: list[tuple[str, str]]
 
 
 def target_on(
@@ -185,14 +196,14 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     output = _wall_time_among(names)
     counted = [name for name in names if name != output]
     # What does not build need not be counted, and registers are known only of what was built.
-    rows, built, failed = _built(counted, sized_kernels(kernels), measuring)
-    if not rows:
-        msg = f"none of the kernels can be built; the first: {failed[0][1]}"
-        raise CalibrationError(msg, kernel=failed[0][0])
+    built = _built(counted, sized_kernels(kernels), measuring)
+    if not built.rows:
+        msg = f"none of the kernels can be built; the first: {built.failed[0][1]}"
+        raise CalibrationError(msg, kernel=built.failed[0][0])
     # Before timing: what cannot be counted is not worth device time.
-    rows, table, info, uncounted = _count(counted, rows, measuring, built)
+    rows, table, info, uncounted = _count(counted, built, measuring)
     needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
-    dropped = [*failed, *uncounted]
+    dropped = [*built.failed, *uncounted]
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     measured = None
     kept = np.arange(len(rows))
@@ -234,21 +245,45 @@ def _wall_time_among(names: Sequence[str]) -> str | None:
     return measured[0] if measured else None
 
 
-def _built(
-    names: Sequence[str], rows: list[SizedKernel], measuring: Measuring
-) -> tuple[list[SizedKernel], list[Resources] | None, list[tuple[str, str]]]:
-    """Build the kernels where a feature asks for that; return those that build, what they take, and the others."""
+def _built(names: Sequence[str], rows: list[SizedKernel], measuring: Measuring) -> _Built:
+    """Build the kernels where a feature asks for that."""
     from perflex.features import parse_feature
     from perflex.features.families.build import needs_build
+    from perflex.features.families.code import needs_code
 
-    if measuring.device is None or not any(needs_build(parse_feature(name)) for name in names):
-        return rows, None, []
-    from perflex.timing.resource_use import resource_use
+    features = [parse_feature(name) for name in names]
+    found = _Built(rows, None, None, [])
+    if measuring.device is None:
+        return found
+    if any(map(needs_build, features)):
+        from perflex.timing.resource_use import resource_use
+
+        outcomes: Any = resource_use(rows, measuring.device, measuring.timing, measuring.progress)
+        kept, built, failed = _without_failures(rows, outcomes)
+        found = _Built(kept, built, None, failed)
+    if any(map(needs_code, features)):
+        from perflex.timing.compiled_code import compiled_code
+
+        outcomes = compiled_code(found.rows, measuring.device, measuring.timing, measuring.progress)
+        kept, code, failed = _without_failures(found.rows, outcomes)
+        labels = {row.label for row in kept}
+        taken = (
+            None
+            if found.resources is None
+            else [one for row, one in zip(found.rows, found.resources, strict=True) if row.label in labels]
+        )
+        found = _Built(kept, taken, code, [*found.failed, *failed])
+    return found
+
+
+def _without_failures(
+    rows: Sequence[SizedKernel], outcomes: Sequence[Any]
+) -> tuple[list[SizedKernel], list[Any], list[tuple[str, str]]]:
+    """Return the kernels that could be built, what came of them, and label and reason of the others."""
     from perflex.timing.results import MeasurementFailure
 
-    found = resource_use(rows, measuring.device, measuring.timing, measuring.progress)
     kept, built, failed = [], [], []
-    for row, outcome in zip(rows, found, strict=True):
+    for row, outcome in zip(rows, outcomes, strict=True):
         if isinstance(outcome, MeasurementFailure):
             failed.append((row.label, outcome.reason.removeprefix(f"{row.label}: ")))
         else:
@@ -258,16 +293,16 @@ def _built(
 
 
 def _count(
-    names: Sequence[str],
-    rows: list[SizedKernel],
-    measuring: Measuring,
-    built: Sequence[Resources] | None = None,
+    names: Sequence[str], built: _Built, measuring: Measuring
 ) -> tuple[list[SizedKernel], NDArray[np.float64], dict[str, FeatureInfo], list[tuple[str, str]]]:
     """Return the rows that can be counted with their values, facts about the features, and the other rows."""
     from perflex.features import parse_feature
 
+    rows = built.rows
     features = [parse_feature(name) for name in names]
-    counted = count_rows(features, rows, measuring.target, measuring.executor, measuring.progress, built)
+    counted = count_rows(
+        features, rows, measuring.target, measuring.executor, measuring.progress, built.resources, built.code
+    )
     dropped = [(row.label, entry.refusal) for row, entry in zip(rows, counted, strict=True) if entry.refusal]
     kept = [row for row, entry in zip(rows, counted, strict=True) if entry.refusal is None]
     entries = [entry for entry in counted if entry.refusal is None]

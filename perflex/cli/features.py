@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from perflex.cli.terminal import terminal_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex.compiled.program import CompiledProgram
     from perflex.features import CountedFeature
 
 
@@ -62,13 +63,16 @@ def features(  # noqa: PLR0913 - one argument per option
     ] = None,
     machine: MachineOption = None,
     registers: RegistersOption = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="Build for this CPU device and read the machine code, too.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")] = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
     from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
     from perflex.cli.footprint_table import HEADING, footprint_lines
     from perflex.features import CountedFootprint, annotate, count_features, extract_scop
-    from perflex.features.target import using_machine
+    from perflex.features.target import using_code, using_machine
 
     loaded = load_kernel(kernel)
     if branches or subscripts or trip_count or access:
@@ -82,7 +86,8 @@ def features(  # noqa: PLR0913 - one argument per option
     scop = extract_scop(loaded)
     given = read_sizes(sizes or ())
     terminal_of(context).warn_of_unknown_sizes(given, scop.parameters)
-    with using_machine(machine, registers=registers):
+    code = None if device is None else _code(loaded, given, device)
+    with using_machine(machine, registers=registers), using_code(code):
         counted = count_features(
             scop,
             # None leaves counts symbolic; without parameters they are numbers anyway.
@@ -110,6 +115,18 @@ def features(  # noqa: PLR0913 - one argument per option
         output.print(HEADING, markup=False, soft_wrap=True, style="bold")
         for line in footprint_lines(footprints, with_sizes=bool(given) or not scop.parameters):
             output.print(line, markup=False, soft_wrap=True)
+
+
+def _code(kernel: Any, sizes: Mapping[str, int], device: str) -> tuple[CompiledProgram, ...]:
+    from perflex.features.sized_kernel import sized_kernels
+    from perflex.timing.compiled_code import compiled_code
+    from perflex.timing.measuring import chosen_device
+    from perflex.timing.results import MeasurementFailure
+
+    (found,) = compiled_code(sized_kernels([(kernel, sizes)]), chosen_device(device))
+    if isinstance(found, MeasurementFailure):
+        raise found.error
+    return found
 
 
 def _content(entry: CountedFeature) -> dict[str, object]:

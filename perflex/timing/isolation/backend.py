@@ -13,6 +13,7 @@ from perflex.timing.isolation.process import WorkerProcess
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.machines.resources import Resources
     from perflex.timing.launch.backend import RunLimits
@@ -92,6 +93,15 @@ class IsolatedBackend:
             self._fatal[request.source] = lost.kind, f"{doing} ({lost.reason})"
             raise _failure(request.label, *self._fatal[request.source]) from lost
         return _Place(worker, self._numbers, resources)
+
+    def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
+        """Have a kernel built there and return its machine code; see `KernelBackend`."""
+        try:
+            found: tuple[CompiledProgram, ...] = self.worker().ask("code", 0, request, self.limits.build_s)
+        except ChildLostError as lost:
+            doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
+            raise _failure(request.label, lost.kind, f"{doing} ({lost.reason})") from lost
+        return found
 
     def remember_endless(self, request: LaunchRequest) -> None:
         """Keep that a kernel does not end with some sizes: with larger ones it is not worth another time limit."""

@@ -45,6 +45,8 @@ def _serve(connection: Connection[Any, Any], backend: KernelBackend) -> None:
             if what == "build":
                 runnables[number] = backend.build(argument)
                 result = runnables[number].resources
+            elif what == "code":
+                result = backend.code(argument)
             else:
                 result = runnables[number].run(argument)
             connection.send(("done", result, True))

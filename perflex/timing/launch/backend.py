@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.machines.resources import Resources
     from perflex.timing.launch.request import LaunchRequest
@@ -84,6 +85,16 @@ class KernelBackend(Backend, Protocol):
             It does not build, or needs more than the device has for this kernel.
         DeviceError
             An earlier kernel lost the device.
+        """
+        ...
+
+    def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
+        """Build a kernel and return its machine code, each device program's.
+
+        Raises
+        ------
+        MeasurementError
+            It does not build, or the code of this device cannot be read.
         """
         ...
 

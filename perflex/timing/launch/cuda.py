@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.errors import MeasurementError
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.building import BoundKernel, build_failure, check_built
 from perflex.timing.launch.cuda_context import CudaContext
@@ -17,6 +18,7 @@ from perflex.timing.launch.launch_times import LaunchTimes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
@@ -55,6 +57,14 @@ class CudaBackend:
             _resources(logged.get(name), known) for (name, _), known in zip(request.programs, facts, strict=True)
         )
         return CudaRunnable(request, functions, self._context, resources)
+
+    def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
+        """Refuse: machine code is read of CPUs only; see `KernelBackend`."""
+        msg = (
+            f"{request.label}: the compiled code of {self.device} is not read; use f_registers, f_spill_bytes and "
+            "f_private_bytes, and a model without f_code features"
+        )
+        raise MeasurementError(msg, kernel=request.label, device=self.device)
 
     def responds(self) -> bool:
         """Return whether the device still works: an illegal access loses it for the process."""

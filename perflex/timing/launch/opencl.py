@@ -20,11 +20,13 @@ from perflex.timing.launch.building import POOL_SHARE, BoundKernel, build_failur
 from perflex.timing.launch.clock_watch import clock_watch, opencl_bus_ids
 from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.launch.memory import OpenCLMemory, returns_what_was_written
+from perflex.timing.launch.opencl_code import programs_in
 from perflex.timing.launch.system_watch import SystemWatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.launch_times import Watch
@@ -104,6 +106,10 @@ class OpenCLBackend:
             most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self._cl_device)
             check_built(request.label, self.device, grid, int(most), resources)
         return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used), self._watch)
+
+    def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
+        """Return the machine code of a kernel; see `KernelBackend`."""
+        return programs_in(self._built(request.source, request.label), self.device, request)
 
     def responds(self) -> bool:
         """Return whether the device still works."""

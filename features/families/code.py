@@ -1,0 +1,193 @@
+"""Features of a kernel's machine code on a CPU: ``f_code_...``, of the whole launch.
+
+The code is disassembled, never run. How often each part of it runs follows from its control flow, from the sizes, and
+from the counts of the kernel's description (`perflex.compiled`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.compiled.code_values import CodeValues, group_values
+from perflex.compiled.executions import Totals
+from perflex.errors import FeatureError
+from perflex.features.counting.counts import counts_of
+from perflex.features.families.feature import FeatureDefaults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.compiled.program import CompiledProgram
+    from perflex.features.families.feature import Sizes
+    from perflex.features.scop.scop import Scop
+    from perflex.features.target import Target
+
+_UNITS = {
+    "cycles": "cycle",
+    "chain_cycles": "cycle",
+    "instructions": "instruction",
+    "loads": "access",
+    "stores": "access",
+    "spills": "access",
+    "gathers": "element",
+    "scatters": "element",
+    "inserts": "instruction",
+    "shuffles": "instruction",
+    "calls": "call",
+    "lanes": "element per instruction",
+    "divisions": "element",
+    "packed_float32": "instruction",
+    "packed_float64": "instruction",
+    "scalar_float32": "instruction",
+    "scalar_float64": "instruction",
+}
+_IDENTIFIER = re.compile(f"f_code_({'|'.join(_UNITS)})")
+_FLOATS = ("float32", "float64")
+# Operations of instructions that are counted: a product that feeds a sum is two.
+_OPERATIONS = {"add": 1, "mul": 1, "min": 1, "max": 1, "madd": 2, "fma": 2}
+# What compilers make neither arithmetic of vectors nor calls of; every other operation may be inlined as any amount.
+_PLAIN = {*_OPERATIONS, "div", "sqrt", "abs", "cmp", "bit", "shift", "floordiv", "mod", "sign", "conj"}
+_KEPT = 64
+
+
+@dataclass(frozen=True)
+class CodeFeature(FeatureDefaults):
+    """A number of the machine code, over all work-groups of a launch; of one core that runs them all.
+
+    Attributes
+    ----------
+    identifier
+        In model strings.
+    what
+        What is counted; ``"cycles"`` are those of the busiest part of the core, ``"chain_cycles"`` what chains of
+        dependent instructions take beyond that, ``"lanes"`` the mean of floating-point instructions.
+    """
+
+    identifier: str
+    what: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return _UNITS[self.what]
+
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
+        """Return the value for the target's machine code at one tuple of sizes.
+
+        Raises
+        ------
+        FeatureError
+            The kernel was not built, or sizes are arrays: code is read for one tuple of sizes.
+        MissingExtraError
+            The disassembler is not installed.
+        """
+        scop.check_sizes(sizes)
+        if target.code is None:
+            msg = (
+                f"feature {self.identifier} of kernel {scop.name!r} is known only of kernels built for a device; "
+                "gather it with a wall time, predict with a calibration, or use perflex features --device NAME"
+            )
+            raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
+        used = {name: np.asarray(sizes[name]) for name in scop.parameters}
+        if any(array.shape for array in used.values()):
+            msg = f"feature {self.identifier} is read of the code for one tuple of sizes; give numbers, not arrays"
+            raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
+        whole = {name: int(array) for name, array in used.items()}
+        key = (tuple(sorted(whole.items())), target.code)
+        code = target.code
+        found = scop.derived("machine code", key, lambda: launch_values(scop, whole, code), most=_KEPT)
+        return _value(self.what, found)
+
+    def matches(self, _scop: Scop, _sizes: Sizes, /) -> bool:
+        """Return True: every kernel has code, and may have none of what is counted."""
+        return True
+
+    def inventory(self, _scop: Scop, /) -> list[str]:
+        """Return the features of this family."""
+        return list(CodeFamily().examples())
+
+
+def _value(what: str, found: CodeValues) -> float:
+    if what == "cycles":
+        return found.cycles - found.chained
+    if what == "chain_cycles":
+        return found.chained
+    counts = found.counts
+    if what == "lanes":
+        instructions = sum(counts[f"{kind}_{dtype}"] for kind in ("packed", "scalar") for dtype in _FLOATS)
+        return sum(counts[f"lanes_{dtype}"] for dtype in _FLOATS) / instructions if instructions else 1.0
+    if what == "divisions":
+        return sum(counts[f"{kind}_{dtype}"] for kind in ("div", "sqrt") for dtype in _FLOATS)
+    return float(counts[what])
+
+
+def launch_values(scop: Scop, sizes: Mapping[str, int], code: tuple[CompiledProgram, ...]) -> CodeValues:
+    """Return what a kernel's machine code does, over all its launches and work-groups.
+
+    Parameters
+    ----------
+    scop
+        The kernel.
+    sizes
+        Value of each size parameter.
+    code
+        Its device programs, one for each launch.
+    """
+    found = CodeValues()
+    for number, (launch, program) in enumerate(zip(scop.launches, code, strict=True)):
+        groups = float(launch.group_count.evaluate(sizes))
+        if groups:
+            totals = described_totals(scop, sizes, number).times(1 / groups)
+            found.add(group_values(program, sizes, launch.items, totals), groups)
+    return found
+
+
+def described_totals(scop: Scop, sizes: Mapping[str, int], launch: int) -> Totals:
+    """Return what the description says that a launch does: operations, and bytes of global memory."""
+    counts = counts_of(scop)
+    does: dict[str, float] = defaultdict(float)
+    stored = loaded = 0.0
+    exact = True
+    for statement in scop.statements:
+        if statement.launch != launch:
+            continue
+        times = float(counts.instances(statement).evaluate(sizes))
+        for operation in statement.operations:
+            if operation.dtype not in _FLOATS:
+                continue
+            exact = exact and operation.kind in _PLAIN
+            if operation.kind in _OPERATIONS:
+                does[f"ops_{operation.dtype}"] += times * operation.count * _OPERATIONS[operation.kind]
+            elif operation.kind in {"div", "sqrt"}:
+                does[f"{operation.kind}_{operation.dtype}"] += times * operation.count
+        for access in statement.accesses:
+            array = scop.array(access.array)
+            if array.space == "global":
+                stored += times * array.itemsize * (access.direction == "store")
+                loaded += times * array.itemsize * (access.direction == "load")
+    moved = {"global_store_bytes": stored}
+    # Functions that are inlined add operations of their own.
+    return Totals({**(does if exact else {}), **moved}, {"global_load_bytes": loaded}, {} if exact else dict(does))
+
+
+class CodeFamily:
+    """Reads the identifiers of this module."""
+
+    def parse(self, identifier: str) -> CodeFeature | None:
+        """Return the feature, or None when the identifier is another family's."""
+        match = _IDENTIFIER.fullmatch(identifier)
+        return CodeFeature(identifier, match[1]) if match else None
+
+    def examples(self) -> tuple[str, ...]:
+        """Return identifiers to suggest."""
+        return tuple(f"f_code_{what}" for what in _UNITS)
+
+
+def needs_code(feature: object) -> bool:
+    """Return whether a feature has no value without a kernel's machine code."""
+    return isinstance(feature, CodeFeature)

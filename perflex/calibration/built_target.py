@@ -1,0 +1,65 @@
+"""What a prediction counts for where the model has features of built kernels: the kernel, built for the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import FeatureError, PerflexError
+from perflex.features.sized_kernel import sized_kernels
+from perflex.features.values import with_own_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perflex.features.target import Target
+
+
+def built_target(features: Sequence[str], kernel: Any, sizes: Mapping[str, Any], target: Target, output: str) -> Target:
+    """Return the target with the kernel's machine code where a feature needs it, else as it is.
+
+    Parameters
+    ----------
+    features
+        The model's input features.
+    kernel
+        A loopy translation unit, or a measurement kernel.
+    sizes
+        Value of each size parameter.
+    target
+        What features are counted for.
+    output
+        The wall-time feature of the calibration, which names the device.
+
+    Raises
+    ------
+    FeatureError
+        The kernel cannot be built for the calibration's device here.
+    """
+    from perflex.features import parse_feature
+    from perflex.features.families.code import needs_code
+
+    needing = next((name for name in features if needs_code(parse_feature(name))), None)
+    if needing is None or target.code is not None:
+        return target
+    from perflex.timing.compiled_code import compiled_code
+    from perflex.timing.measuring import chosen_device
+    from perflex.timing.results import MeasurementFailure
+
+    unit, given = with_own_sizes(kernel, sizes)
+    (job,) = sized_kernels([(unit, given)])
+    try:
+        (found,) = compiled_code([job], chosen_device(None, output))
+    except PerflexError as error:
+        raise _not_built(needing, job.group, error.message) from error
+    if isinstance(found, MeasurementFailure):
+        raise _not_built(needing, job.group, found.reason)
+    return replace(target, code=found)
+
+
+def _not_built(feature: str, kernel: str, reason: str) -> FeatureError:
+    msg = (
+        f"feature {feature} needs kernel {kernel!r} built for the calibration's device, which failed: {reason}; "
+        "predict where the device is, or with a model without f_code features"
+    )
+    return FeatureError(msg, feature=feature, kernel=kernel)

@@ -1,0 +1,159 @@
+"""The machine code of kernels, built on a device without running them, and kept for the next time."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any
+
+from perflex.caches import own_cache
+from perflex.compiled.elf import Function
+from perflex.compiled.program import Argument, CompiledProgram
+from perflex.devices.device import Device
+from perflex.errors import DeviceError, FileFormatError, MeasurementError, PerflexError
+from perflex.file_io import read_bytes, writing
+from perflex.timing.isolation.backend import IsolatedBackend
+from perflex.timing.key import measurement_key
+from perflex.timing.launch.backend import RunLimits
+from perflex.timing.launch.code_settings import compiled_for
+from perflex.timing.launch.request import launch_request
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from perflex.features.sized_kernel import SizedKernel
+    from perflex.progress import Progress
+    from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.launch.request import LaunchRequest
+
+# Part of every key: counts what changes in how code is read or kept.
+_SCHEME = 1
+
+
+def compiled_code(
+    jobs: Sequence[SizedKernel],
+    device: TimedDevice,
+    options: TimingOptions | None = None,
+    progress: Progress | None = None,
+) -> list[tuple[CompiledProgram, ...] | MeasurementFailure]:
+    """Build kernels on a CPU and return their machine code, without running them.
+
+    Code stays in perflex's cache folder, by kernel, sizes, device and driver version.
+
+    Parameters
+    ----------
+    jobs
+        The kernels with their sizes.
+    device
+        Where to build.
+    options
+        How long a build may take; it is always done in a process of its own.
+    progress
+        Called with kernels done, kernels in all, and the label of the one at work.
+
+    Returns
+    -------
+    list
+        The device programs of each kernel in launch order, or why it does not build, in the order of the jobs.
+
+    Raises
+    ------
+    DeviceError
+        The device cannot be opened, or it is none that kernels are built for.
+    """
+    if not isinstance(device, Device):
+        msg = f"{device} builds no machine code; leave out f_code features"
+        raise DeviceError(msg, device=device)
+    options = options or TimingOptions()
+    found: list[Any] = [_kept(job, device, options) for job in jobs]
+    # By what the driver compiles for: some drivers read that once in a process.
+    groups: dict[str, list[tuple[int, LaunchRequest]]] = {}
+    for number, job in enumerate(jobs):
+        if found[number] is None:
+            request = _request(job, device)
+            if isinstance(request, MeasurementFailure):
+                found[number] = request
+            else:
+                groups.setdefault(compiled_for(request, device), []).append((number, request))
+    done = len(jobs) - sum(map(len, groups.values()))
+    for group in groups.values():
+        with closing(IsolatedBackend(device, RunLimits(options.limit_s, options.build_limit_s))) as backend:
+            for number, request in group:
+                if progress is not None:
+                    progress(done, len(jobs), f"building {request.label}")
+                done += 1
+                found[number] = _built(request, backend)
+                if not isinstance(found[number], MeasurementFailure):
+                    _keep(jobs[number], device, options, found[number])
+    return found
+
+
+def _request(job: SizedKernel, device: Device) -> LaunchRequest | MeasurementFailure:
+    try:
+        return launch_request(job, device)
+    except PerflexError as error:
+        return MeasurementFailure(job.label, error.message, "prepare", error)
+
+
+def _built(request: LaunchRequest, backend: IsolatedBackend) -> tuple[CompiledProgram, ...] | MeasurementFailure:
+    try:
+        return backend.code(request)
+    except DeviceError:
+        raise  # without the device no other kernel would build either
+    except PerflexError as error:
+        return MeasurementFailure(request.label, error.message, "prepare", error)
+
+
+def _place(job: SizedKernel, device: Device, options: TimingOptions) -> Path | None:
+    """Return the file for a kernel's code; None where the kernel cannot be told from others."""
+    try:
+        key = measurement_key(job, device, options)
+    except MeasurementError:
+        return None
+    text = repr((_SCHEME, key.kernel, key.sizes, key.device, key.driver))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return own_cache() / "code" / digest[:2] / f"{digest}.json"
+
+
+def _kept(job: SizedKernel, device: Device, options: TimingOptions) -> tuple[CompiledProgram, ...] | None:
+    path = _place(job, device, options)
+    if path is None or not path.is_file():
+        return None
+    # What cannot be read, or is of another scheme, is made again.
+    with suppress(FileFormatError, OSError, ValueError, KeyError, TypeError):
+        return tuple(_program(entry) for entry in json.loads(read_bytes(path)))
+    return None
+
+
+def _keep(job: SizedKernel, device: Device, options: TimingOptions, programs: tuple[CompiledProgram, ...]) -> None:
+    path = _place(job, device, options)
+    if path is None:
+        return
+    content = [
+        {
+            "name": one.name,
+            "runtime": one.runtime,
+            "functions": [
+                [function.name, function.address, base64.b64encode(function.code).decode()]
+                for function in one.functions
+            ],
+            "arguments": [[argument.name, argument.size, argument.is_array] for argument in one.arguments],
+        }
+        for one in programs
+    ]
+    # A cache that cannot be written costs a build the next time, nothing else.
+    with suppress(FileFormatError, OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(path) as stream:
+            json.dump(content, stream)
+
+
+def _program(entry: dict[str, Any]) -> CompiledProgram:
+    functions = tuple(Function(name, int(place), base64.b64decode(code)) for name, place, code in entry["functions"])
+    arguments = tuple(Argument(name, int(size), bool(is_array)) for name, size, is_array in entry["arguments"])
+    return CompiledProgram(entry["name"], entry["runtime"], functions, arguments)

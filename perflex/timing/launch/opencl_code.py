@@ -1,0 +1,93 @@
+"""Machine code of kernels that were built for a CPU through OpenCL, read from the program's binary."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyopencl as cl
+
+from perflex.compiled.elf import elf_object, inner_objects
+from perflex.compiled.program import Argument, CompiledProgram
+from perflex.errors import MeasurementError
+from perflex.timing.launch.code_settings import compiled_for, runtime_of, specialised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perflex.compiled.elf import Function
+    from perflex.devices.device import Device
+    from perflex.timing.launch.request import LaunchRequest
+    from perflex.timing.launch.sizes import Grid
+
+# PoCL puts functions for these work-groups into a program's binary; others it makes when a kernel is launched. It reads
+# this once in a process.
+_POCL_GROUPS = "POCL_BINARY_SPECIALIZE_WG"
+
+
+def programs_in(program: Any, device: Device, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
+    """Return the machine code of each device program of a kernel.
+
+    Parameters
+    ----------
+    program
+        The built OpenCL program.
+    device
+        For which it was built.
+    request
+        What was built.
+
+    Raises
+    ------
+    MeasurementError
+        The device is none whose program binaries are understood, or they lack the code.
+    """
+    runtime = runtime_of(device)
+    if not runtime:
+        msg = (
+            f"{request.label}: the compiled code of {device} cannot be read, only that of Intel's CPU runtime and of "
+            "PoCL; use a model without f_code features"
+        )
+        raise MeasurementError(msg, kernel=request.label, device=device)
+    with _variable(_POCL_GROUPS, compiled_for(request, device)):
+        binary = bytes(program.get_info(cl.program_info.BINARIES)[0])
+    found = []
+    for (name, arguments), grid in zip(request.programs, request.launch.grids, strict=True):
+        functions = _pocl_functions(binary, name, grid) if runtime == "pocl" else _intel_functions(binary)
+        code = CompiledProgram(name, runtime, functions, tuple(_argument(request, one) for one in arguments))
+        if not code.parts(grid.work_group):
+            msg = f"{request.label}: the program binary of {device} has no machine code of {name}; update perflex"
+            raise MeasurementError(msg, kernel=request.label, device=device)
+        found.append(code)
+    return tuple(found)
+
+
+def _pocl_functions(binary: bytes, name: str, grid: Grid) -> tuple[Function, ...]:
+    # Files lie in the binary one after another, each behind its path.
+    place = binary.find(f"/{name}/{specialised(grid)}/{name}.so".encode())
+    found = elf_object(binary, binary.find(b"\x7fELF", place)) if place >= 0 else None
+    return () if found is None else tuple(found.functions())
+
+
+def _intel_functions(binary: bytes) -> tuple[Function, ...]:
+    return tuple(function for one in inner_objects(binary) for function in one.functions())
+
+
+def _argument(request: LaunchRequest, name: str) -> Argument:
+    scalar = request.launch.scalars.get(name)
+    return Argument(name, 8, is_array=True) if scalar is None else Argument(name, scalar.dtype.itemsize, is_array=False)
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable in the block, for drivers that look when they are asked."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

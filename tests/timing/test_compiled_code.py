@@ -1,0 +1,94 @@
+"""Machine code of kernels that are built and not run: on every CPU runtime whose binaries are understood."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import loopy as lp
+import pytest
+
+from perflex.errors import DeviceError, FeatureError
+from perflex.features import Target, extract_scop, kernel_feature_values, parse_feature
+from perflex.testing import FakeDevice
+from perflex.timing.compiled_code import compiled_code
+from perflex.timing.results import MeasurementFailure
+
+pytestmark = pytest.mark.slow
+
+
+def product_sum(dtype: str, width: int) -> lp.TranslationUnit:
+    """Return ``y[i] = 3*x[i] + y[i]`` in work-groups of a width."""
+    kernel = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "y[i] = 3*x[i] + y[i]",
+        [lp.GlobalArg("x, y", dtype, shape="n"), ...],
+        assumptions=f"n >= {width} and n mod {width} = 0",
+        lang_version=(2018, 2),
+    )
+    return lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0")
+
+
+def feature(name: str, kernel: lp.TranslationUnit, n: int, code: object) -> float:
+    scop = extract_scop(kernel)
+    return float(parse_feature(f"f_code_{name}").value(scop, scop.checked({"n": n}), Target(code=code)))
+
+
+@pytest.fixture(params=["intel", "portable"])
+def cpu(request, real_devices):
+    found = [one for one in real_devices if one.kind == "cpu" and request.param in one.platform.lower()]
+    if not found:
+        pytest.skip(f"no CPU runtime of {request.param}")
+    return found[0]
+
+
+def sized(kernel: lp.TranslationUnit, n: int) -> list[SimpleNamespace]:
+    """Return what a `SizedKernel` is to timing."""
+    return [SimpleNamespace(kernel=kernel, translation_unit=kernel, sizes={"n": n}, label="kernel", group="kernel")]
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
+def test_wide_groups_become_vectors(cpu, dtype: str, size: int) -> None:
+    kernel, n = product_sum(dtype, 64), 4096
+    (code,) = compiled_code(sized(kernel, n), cpu)
+    assert not isinstance(code, MeasurementFailure)
+    # Each element is computed once, in whatever lanes the processor has.
+    lanes = feature("lanes", kernel, n, code)
+    assert lanes in {16 / size, 32 / size, 64 / size}
+    assert feature(f"packed_{dtype}", kernel, n, code) in {n / lanes, 2 * n / lanes}
+    assert feature(f"scalar_{dtype}", kernel, n, code) == 0
+    assert feature("cycles", kernel, n, code) > 0
+    # Twice the elements in twice the groups take twice the cycles.
+    assert feature("cycles", kernel, 2 * n, code) == pytest.approx(2 * feature("cycles", kernel, n, code))
+
+
+def test_groups_of_one_work_item_stay_scalar(cpu) -> None:
+    kernel, n = product_sum("float32", 1), 256
+    (code,) = compiled_code(sized(kernel, n), cpu)
+    assert feature("lanes", kernel, n, code) == 1
+    assert feature("packed_float32", kernel, n, code) == 0
+    assert feature("scalar_float32", kernel, n, code) in {n, 2 * n}
+
+
+def test_code_is_kept(cpu, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("PERFLEX_OWN_CACHE", str(tmp_path))
+    jobs = sized(product_sum("float32", 32), 1024)
+    (first,) = compiled_code(jobs, cpu)
+    (path,) = tmp_path.rglob("*.json")
+
+    def refuse(*_: object) -> None:
+        pytest.fail("it was built again")
+
+    monkeypatch.setattr("perflex.timing.isolation.backend.IsolatedBackend.code", refuse)
+    assert compiled_code(jobs, cpu) == [first]
+    path.write_text("[]damaged", encoding="utf-8")
+    monkeypatch.undo()
+    monkeypatch.setenv("PERFLEX_OWN_CACHE", str(tmp_path))
+    assert compiled_code(jobs, cpu) == [first]
+
+
+def test_what_builds_nothing_says_so() -> None:
+    kernel = product_sum("float32", 32)
+    with pytest.raises(DeviceError, match="builds no machine code"):
+        compiled_code(sized(kernel, 64), FakeDevice({}))
+    with pytest.raises(FeatureError, match="known only of kernels built for a device"):
+        kernel_feature_values(["f_code_cycles"], kernel, {"n": 64})
