@@ -19,16 +19,17 @@ OUTER_SUFFIX = "_div"
 
 
 def divided_dimension(floor: Floor) -> int | None:
-    """Return the instance dimension that a floor divides, None if it divides something else."""
-    if len(floor.row) == 1:
-        ((column, factor),) = floor.row
+    """Return the instance dimension that a floor divides, beside a constant; None if it divides something else."""
+    moved = [(column, factor) for column, factor in floor.row if column[0] != "c"]
+    if len(moved) == 1:
+        ((column, factor),) = moved
         if column[0] == "d" and factor == 1:
             return column[1]
     return None
 
 
 def loop_divisors(pieces: Iterable[Conjunction], names: Mapping[str, Sequence[str]]) -> dict[tuple[int, str], int]:
-    """Return what loops are divided by in subscripts, by launch and name; loops with several divisors are left out.
+    """Return what loops are divided by in subscripts, by launch and name; of several divisors, the largest.
 
     `names` are those of each statement's instance dimensions.
     """
@@ -40,7 +41,7 @@ def loop_divisors(pieces: Iterable[Conjunction], names: Mapping[str, Sequence[st
             if dimension is not None:
                 key = piece.launch, names[piece.statement][dimension]
                 found.setdefault(key, set()).add(piece.floors[number].denominator)
-    return {key: divisors.pop() for key, divisors in found.items() if len(divisors) == 1}
+    return {key: max(divisors) for key, divisors in found.items()}
 
 
 def split_divided_loops(loops: Sequence[Loop], divisors: Mapping[str, int]) -> tuple[Loop, ...]:

@@ -67,6 +67,19 @@ def conflict_doubts(scop: Scop, sizes: Mapping[str, Any], machine: Machine | Non
     return scop.derived("conflict doubts", (used, where), lambda: _found(scop, dict(used), where), most=_KEPT)
 
 
+def volume_doubts(scop: Scop, sizes: Mapping[str, Any], machine: Machine | None = None) -> tuple[str, ...]:
+    """Return what of a kernel its cache volumes follow only approximately; arguments as `conflict_doubts`."""
+    scop.check_sizes(sizes)
+    if machine is not None and machine.kind != "cpu":
+        return ()
+    where = machine if machine is not None and machine.levels else _ASSUMED
+    try:
+        approximated = estimate_ecm(scop, sizes, where).approximated
+    except UnsupportedKernelError:
+        return ()
+    return tuple(f"cache volumes are approximate: {note}" for note in approximated)
+
+
 def _found(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> tuple[str, ...]:
     try:
         conflicts = estimate_ecm(scop, sizes, machine).conflicts

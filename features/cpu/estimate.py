@@ -83,7 +83,7 @@ def estimate_ecm(
     MissingSizeError
         A size has no value.
     UnsupportedKernelError
-        An access or a loop is too irregular; it is named.
+        The kernel accesses no memory, or a loop cannot be blocked or folded.
 
     Notes
     -----
@@ -93,7 +93,14 @@ def estimate_ecm(
     see, which for second levels holds with large pages. Layer conditions are those of a fully associative cache.
 
     Of loops whose range depends on others (triangles), volumes are means over some iterations of those, conditions
-    those of the largest range. Work-items that a guard leaves out count as if they touched data.
+    those of the largest range. Work-items that a guard leaves out count as if they touched data, and so do iterations
+    that a guard or step with ``%`` leaves out.
+
+    What is not regular is followed approximately, and `EcmEstimate.approximated` says so: ``//`` and ``%`` of what is
+    no single loop move evenly; of a loop in two subscripts, the one with larger steps counts that no inner loop covers;
+    of an access defined by cases, the one that most loops move. An access that may be any element hits with the part of
+    the array's lines that the cache holds, if accesses are independent and equally likely (characteristic time of Che,
+    Tung and Wang, Hierarchical Web caching systems, 2002).
 
     To leading order: halos at the ends of whole loops are left out (those of blocks are not), which a radius that is no
     small part of a row makes too little; what nests that share no loop leave in the cache for each other counts only
@@ -139,6 +146,7 @@ def estimate_ecm(
         memory_penalty=memory_penalty(where, last.loads, last.evicts, levels[-1].line_bytes) / iterations,
         cores=cores,
         varying=tuple(dict.fromkeys(name for nest in nests.nests for name in nest.varying)),
+        approximated=tuple(dict.fromkeys(note for nest in nests.nests for note in nest.notes)),
         # Traced polynomials cost far more than numbers, so conditions wait until they are read.
         find_conditions=lambda: () if shape else conditions_of(nests, given, chosen, levels, rules),
         find_conflicts=lambda: () if shape else find_conflicts(reuse, plans, levels, rules, parts[0].sets),

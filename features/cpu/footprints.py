@@ -25,6 +25,10 @@ def outermost(window: Window) -> int:
     return next((place for place, distance in enumerate(window) if distance), len(window))
 
 
+# Of longer rows, in lines, the rest of the last line is left out: it is as small as the halo at their ends.
+_SHORT_ROW = 8
+
+
 class Footprints:
     """What the groups of a nest touch; numbers are floats, arrays or traced polynomials.
 
@@ -91,7 +95,7 @@ class Footprints:
     def new_bytes(self, place: int, first: int) -> Any:
         """Return the bytes that all iterations of the loops from `first` on bring in, in the steady state.
 
-        Rows count without the rest of their last line, except in blocks: there the next block needs it again.
+        Long rows count without the rest of their last line, except in blocks: there the next block needs it again.
         """
         group, line = self.nest.groups[place], self.line
         segment: Any = group.itemsize
@@ -115,7 +119,12 @@ class Footprints:
             )
         if split:
             segment = self._row_in_block(place, segment, first)
-        return blocks * at_least(segment, line)
+        elif self._is_cut(place, first):
+            rest = self._rest_of_row(place, segment, first)
+            # Rows that outer loops go through have their own last lines, too.
+            apart = (blocks > 1) | any(loop < first for steps in self._steps[place][1:] for loop, _ in steps)
+            segment = select(apart & (segment < _SHORT_ROW * line), segment + rest, segment)
+        return smaller(blocks * at_least(segment, line), self.most(group.array))
 
     def box(self, place: int, first: int, below: int = 0) -> tuple[Any, Any]:
         """Return the bytes that the loops from `first` on touch, and how far they reach without a gap, 0 if not.
@@ -148,13 +157,24 @@ class Footprints:
 
     def _row_in_block(self, place: int, segment: Any, first: int) -> Any:
         """Return the bytes of the lines of a row in a block, with its halo."""
+        rest = self._rest_of_row(place, segment, first)
+        return segment + rest * self._inside(loop for loop, _ in self._steps[place][0] if loop < first)
+
+    def _is_cut(self, place: int, first: int) -> bool:
+        """Return whether rows are parts of those of the array: bands, windows, triangles."""
+        loops = (
+            [self.nest.loops[loop] for loop, _ in self._steps[place][0] if loop >= first] if self._steps[place] else []
+        )
+        return any(loop.varying is not None or not loop.extent.parameters for loop in loops)
+
+    def _rest_of_row(self, place: int, segment: Any, first: int) -> Any:
+        """Return by how many bytes the lines of a row are more than the row, with its halo."""
         group, line = self.nest.groups[place], self.line
         span = segment + group.halo[0] * self._strides[place][0]
         grain = self._grain(place, first)
         # The mean over all places of a line where rows may begin, `grain` apart (Hermite's identity).
         steps = (self._start(place) % grain + span - group.itemsize) // grain
-        rest = line + steps * grain - segment
-        return segment + rest * self._inside(loop for loop, _ in self._steps[place][0] if loop < first)
+        return line + steps * grain - segment
 
     def _inside(self, outer: Iterable[int]) -> Any:
         """Return the part of the edges of blocks that are not edges of the whole range, from the loops over blocks."""
@@ -225,6 +245,9 @@ class Footprints:
     def footprint(self, place: int, window: Window) -> Any:
         """Return the bytes that a group touches in a window: the union of what its accesses touch."""
         group = self.nest.groups[place]
+        if group.scattered:
+            # No more lines than accesses, and no more than there are.
+            return smaller(self._executions(window) * self.line, self.most(group.array))
         each = self.touched(place, window)
         # A stream of its own has a line of its own, however little of it the window touches.
         apart = at_least(each, self.line)
@@ -233,11 +256,24 @@ class Footprints:
             same, beside = self.beside(place, gap)
             more = self.touched(place, gap) if gap <= window else apart
             total = total + (more * (1 - same) if same and beside <= window else more)
-        # Never more than the array, which itself takes a line at least.
-        return smaller(total, larger(self._whole[group.array], self.line))
+        return smaller(total, self.most(group.array))
+
+    def _executions(self, window: Window) -> Any:
+        """Return how often the body runs in a window."""
+        over = outermost(window)
+        inside: Any = 1
+        for loop in range(over + 1, len(window)):
+            inside = inside * self.extents[loop]
+        return inside * window[over] if over < len(window) else inside
+
+    def most(self, array: str) -> Any:
+        """Return the bytes of an array, which itself takes a line at least: no window touches more of it."""
+        return larger(self._whole[array], self.line)
 
     def reached(self, place: int) -> Any:
         """Return the bytes between the first and last that a group touches, halo included, axis by axis."""
+        if self.nest.groups[place].scattered:
+            return self._whole[self.nest.groups[place].array]
         total: Any = self.nest.groups[place].itemsize
         for axis, steps in enumerate(self._steps[place]):
             _, reach = self.reach(place, axis, 0)
@@ -245,15 +281,15 @@ class Footprints:
             if steps:
                 halo = larger(halo, self.nest.halos[steps[0][0]] * steps[0][1])
             total = total * (reach + halo)
+            # Rows of which one element is used take a line each.
+            total = at_least(total, self.line) if axis == 0 and not steps and len(self._steps[place]) > 1 else total
         return total
 
-    def total(self, window: Window, over: int) -> Any:
-        """Return the bytes that all groups touch, each array's that an earlier nest touched counted once."""
-        total: Any = 0
+    def touched_of_arrays(self, window: Window, over: int) -> Iterator[tuple[str, Any]]:
+        """Return the bytes that each group touches, with its array; what an earlier nest touched is left out."""
         for place, group in enumerate(self.nest.groups):
             if group.touched_before is None or over > group.touched_before:
-                total = total + self.footprint(place, window)
-        return total
+                yield group.array, self.footprint(place, window)
 
     def tightened(self, place: int, window: Window) -> Window:
         """Return the window from the last touch before reuse over one iteration of a loop to the first after it.

@@ -37,6 +37,8 @@ class Loop:
     varying
         Iterations in the sizes and iterations of outer loops (`Driver.parameter`), where they depend on those; `extent`
         then is their largest number.
+    stride
+        By how much its variable grows per iteration.
     """
 
     name: str
@@ -48,14 +50,18 @@ class Loop:
     fold: int = 1
     first: int | None = 0
     varying: QuasiPolynomial | None = None
+    stride: int = 1
 
 
 @dataclass(frozen=True)
 class Step:
-    """How an index moves with a loop: by `factor`, times the block size of `scale` if that is given."""
+    """How an index moves with a loop: by `factor`, times the block size of `scale` if that is given.
+
+    A fraction stands for an index that moves in some iterations only, as of ``i // 3``.
+    """
 
     loop: int
-    factor: int
+    factor: float
     scale: str | None = None
 
 
@@ -123,6 +129,10 @@ class StreamGroup:
         An access as written, for messages.
     near
         Bytes from one iteration to the next of the loop along rows, where that is the same for all sizes.
+    scattered
+        Whether each access is to any element of the array, as data decide: such a group has no axes.
+    note
+        What of its accesses is not followed exactly; empty where all is.
     begins
         Index along the first axis that the first iterations of all loops have beside the offset; None where that does
         not say where in a cache line rows begin.
@@ -140,6 +150,8 @@ class StreamGroup:
     fold: int = 1
     begins: int | None = None
     near: int | None = None
+    scattered: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -182,6 +194,11 @@ class Nest:
         Largest halo of any group along each loop, in iterations.
     drivers
         Loops on whose iteration the range of others depends.
+    touching
+        Executions that count for lines: with guards of ``%``, those that they leave out as well, in whose lines others
+        fall.
+    notes
+        What of it is not followed exactly.
     """
 
     launch: int
@@ -190,6 +207,8 @@ class Nest:
     count: QuasiPolynomial
     halos: tuple[int, ...]
     drivers: tuple[Driver, ...] = ()
+    touching: QuasiPolynomial | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def varying(self) -> tuple[str, ...]:

@@ -8,17 +8,21 @@ through inner loops in lock step where the CPU's runtime vectorises over them (`
 
 from __future__ import annotations
 
-from collections import defaultdict
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.cpu.divided_loops import loop_divisors, split_divided_loops
+from perflex.features.cpu.holes import holes_of, loop_strides, per_iteration, without_holes
 from perflex.features.cpu.nests import Loop, Nest, Nests
+from perflex.features.cpu.simple_floors import with_simple_floors
 from perflex.features.cpu.stream_groups import dimension_names, groups_of, halos_of
 from perflex.features.cpu.touched_before import mark_touched_before
 from perflex.features.cpu.varying_loops import dependences, drivers_of, range_of, varying_extent
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import address_maps
+from perflex.features.scop.address_maps import address_maps, scattered_accesses
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -42,14 +46,17 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
     Raises
     ------
     UnsupportedKernelError
-        An access or a loop is too irregular for reuse distances; it is named.
+        The kernel accesses no global or local memory.
     """
-    pieces: dict[str, list[Conjunction]] = defaultdict(list)
-    for piece in address_maps(scop):
-        pieces[piece.statement].append(piece)
+    pieces: dict[str, list[Conjunction]] = {name: [] for name in scattered_accesses(scop)}
+    for piece in address_maps(scop, scattered=False):
+        items = scop.launches[piece.launch]
+        sizes = {len(items.groups) + axis: extent for axis, extent in enumerate(items.items)}
+        pieces.setdefault(piece.statement, []).append(with_simple_floors(piece, sizes))
     found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Conjunction]]]]] = []
     names = {statement.name: dimension_names(scop, statement) for statement in scop.statements}
     divisors = loop_divisors([piece for own in pieces.values() for piece in own], names)
+    looping = {one.launch for one in scop.statements if one.name in pieces and _inner_loops(scop, one)}
     with ISL_LOCK:
         for statement in sorted(scop.statements, key=lambda item: (item.launch, _order(item.schedule))):
             if statement.name not in pieces:
@@ -57,7 +64,8 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
             # Of a loop that subscripts divide, each part moves an axis of its own: the loop becomes two.
             own = {name: divisor for (launch, name), divisor in divisors.items() if launch == statement.launch}
             # A divisor and lanes would both split lid0; the divisor's parts move axes of their own, so it decides.
-            loops = split_divided_loops(_loops(scop, statement, 1 if "lid0" in own else lanes), own)
+            lock_step = 1 if "lid0" in own or statement.launch not in looping else lanes
+            loops = split_divided_loops(_loops(scop, statement, lock_step), own)
             # Only statements that run in the same iterations may reuse one another's data there.
             for known, domain, members in found:
                 if known == loops and domain.is_equal(statement.domain):
@@ -82,7 +90,8 @@ def _read_texts(nests: Nests) -> None:
     """Let all polynomials be printed while isl is locked; they are looked up by what is printed."""
     polynomials = [extent for _, shape in nests.shapes for extent in shape]
     for nest in nests.nests:
-        polynomials += [nest.count, *(loop.extent for loop in nest.loops)]
+        polynomials += [nest.count, *([] if nest.touching is None else [nest.touching])]
+        polynomials += [*(loop.extent for loop in nest.loops)]
         polynomials += [loop.varying for loop in nest.loops if loop.varying is not None]
         polynomials += [axis.stride for group in nest.groups for axis in group.axes]
     for polynomial in polynomials:
@@ -96,29 +105,50 @@ def _order(schedule: Sequence[int | str]) -> tuple[tuple[int, str], ...]:
 def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[Statement, list[Conjunction]]]) -> Nest:
     first = members[0][0]
     groups = groups_of(scop, loops, members)
-    count = QuasiPolynomial.points(first.domain, scop.assumptions) * first.weight()
+    weight = first.weight()
+    count = QuasiPolynomial.points(first.domain, scop.assumptions) * weight
     drivers = _drivers(scop, first) if any(loop.varying is not None for loop in loops) else ()
-    return Nest(first.launch, loops, groups, count, halos_of(loops, groups), drivers)
+    notes = [f"access {group.text} {group.note}" for group in groups if group.note]
+    touching = None
+    if holes_of(first.domain, _sequential(scop, first)):
+        notes.append(f"a guard or step with % around statement {first.name} leaves out iterations, whose lines count")
+        everywhere = QuasiPolynomial.points(without_holes(first.domain), scop.assumptions) * weight
+        touching = everywhere * Fraction(1, prod(loop.stride for loop in loops))
+    return Nest(first.launch, loops, groups, count, halos_of(loops, groups), drivers, touching, tuple(notes))
+
+
+def _sequential(scop: Scop, statement: Statement) -> range:
+    """Return the places of a statement's sequential loops among its dimensions."""
+    launch = scop.launches[statement.launch]
+    first = len(launch.groups) + len(launch.items)
+    return range(first, first + len(statement.loops))
+
+
+def _outer_loops(scop: Scop, statement: Statement) -> tuple[int, int]:
+    """Return how many loops are around the launch, and how many around the work-items."""
+    launch = scop.launches[statement.launch]
+    host = sum(name in launch.host_loops for name in statement.loops)
+    return host, max(host, _loops_with_barriers(scop, statement))
+
+
+def _inner_loops(scop: Scop, statement: Statement) -> bool:
+    """Return whether a statement's work-items run loops."""
+    return len(statement.loops) > _outer_loops(scop, statement)[1]
 
 
 def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
     """Return the loops around a statement, outermost first."""
     launch = scop.launches[statement.launch]
-    _check_ranges(scop, statement)
     axes, items = len(launch.groups), len(launch.items)
-    host = sum(name in launch.host_loops for name in statement.loops)
-    outer = max(host, _loops_with_barriers(scop, statement))
-    inner = statement.loops[outer:]
+    host, outer = _outer_loops(scop, statement)
     region = _region(scop, statement, outer)
     extents = [_extent(statement.domain, position) for position in range(statement.domain.dim(isl.dim_type.set))]
-    firsts = [_first(statement.domain, position) for position in range(statement.domain.dim(isl.dim_type.set))]
-    varying = _varying(scop, statement)
+    sequential = _sequential_loops(scop, statement, extents)
     node: tuple[object, ...] = ()
     loops = []
     for depth, name in enumerate(statement.loops[:host]):
         node = (*node, name)
-        place = axes + items + depth
-        loops.append(Loop(name, node, extents[place], base=name, first=firsts[place], varying=varying.get(name)))
+        loops.append(replace(sequential[depth], node=node))
     node = (*node, statement.launch)
     for axis in reversed(range(axes)):
         node = (*node, f"gid{axis}")
@@ -129,32 +159,43 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
         loops.append(Loop(f"gid{axis}", node, extent, part, base, block))
     for depth, name in enumerate(statement.loops):
         if depth == outer:
-            node, more = _item_loops(
-                axes, launch.items, extents[axes : axes + items], (*node, *region), bool(inner), lanes
-            )
+            node, more = _item_loops(axes, launch.items, extents[axes : axes + items], (*node, *region), lanes)
             loops += more
         if depth < host:
             continue
         node = (*node, statement.schedule[2 * depth], name)
-        place = axes + items + depth
-        loops.append(Loop(name, node, extents[place], base=name, first=firsts[place], varying=varying.get(name)))
+        loops.append(replace(sequential[depth], node=node))
     if outer == len(statement.loops):
-        _, more = _item_loops(axes, launch.items, extents[axes : axes + items], (*node, *region), False, lanes)
+        _, more = _item_loops(axes, launch.items, extents[axes : axes + items], (*node, *region), lanes)
         loops += more
-    if items and inner and min(lanes, launch.items[0]) > 1:
+    if items and min(lanes, launch.items[0]) > 1:
         lane = QuasiPolynomial.constant(min(lanes, launch.items[0]))
         loops.append(Loop("lane", (*loops[-1].node, "lane"), lane, base="lane"))
     return tuple(loops)
 
 
+def _sequential_loops(scop: Scop, statement: Statement, extents: Sequence[QuasiPolynomial]) -> list[Loop]:
+    """Return a statement's sequential loops, outermost first, not yet identified."""
+    varying = _varying(scop, statement)
+    result = []
+    places = _sequential(scop, statement)
+    for name, place, stride in zip(statement.loops, places, loop_strides(statement.domain, places), strict=True):
+        first = _first(statement.domain, place)
+        begin = None if first is None or first % stride else first // stride
+        own = varying.get(name)
+        loop = Loop(name, (), per_iteration(extents[place], stride), base=name, first=begin, stride=stride)
+        result.append(loop if own is None else replace(loop, varying=per_iteration(own, stride)))
+    return result
+
+
 def _item_loops(
-    groups: int, items: Sequence[int], extents: Sequence[Any], node: tuple[object, ...], vectorised: bool, lanes: int
+    groups: int, items: Sequence[int], extents: Sequence[Any], node: tuple[object, ...], lanes: int
 ) -> tuple[tuple[object, ...], list[Loop]]:
     loops = []
     for axis in reversed(range(len(items))):
         node = (*node, f"lid{axis}")
         extent, block = extents[axis], items[axis]
-        width = min(lanes, items[0]) if vectorised and axis == 0 else 1
+        width = min(lanes, items[0]) if axis == 0 else 1
         if width > 1:
             extent, block = QuasiPolynomial.constant(-(-block // width)), -(-block // width)
         # Without groups along the axis there is nothing outside of the block.
@@ -165,24 +206,24 @@ def _item_loops(
 
 def _dependent(scop: Scop, statement: Statement) -> dict[str, tuple[str, ...]]:
     """Return the sequential loops whose range depends on others; work-items that a guard cuts off count as all."""
-    found = dependences(dimension_names(scop, statement), statement.domain)
+    found = dependences(dimension_names(scop, statement), without_holes(statement.domain))
     return {name: outer for name, outer in found.items() if name in statement.loops}
 
 
 def _drivers(scop: Scop, statement: Statement) -> tuple[Driver, ...]:
-    return drivers_of(scop.name, dimension_names(scop, statement), statement.domain, _dependent(scop, statement))
+    return drivers_of(dimension_names(scop, statement), without_holes(statement.domain), _dependent(scop, statement))
 
 
 def _varying(scop: Scop, statement: Statement) -> dict[str, QuasiPolynomial]:
     names, drivers = dimension_names(scop, statement), _drivers(scop, statement)
+    domain = without_holes(statement.domain)
     return {
-        name: varying_extent(names, statement.domain, name, [one for one in drivers if one.name in outer])
+        name: varying_extent(names, domain, name, [one for one in drivers if one.name in outer])
         for name, outer in _dependent(scop, statement).items()
     }
 
 
 def _extent(domain: Any, position: int) -> QuasiPolynomial:
-    # The range is the number of iterations: `_check_ranges` has refused loops with holes.
     return range_of(domain, position, ())[1]
 
 
@@ -226,26 +267,3 @@ def _region(scop: Scop, statement: Statement, outer: int) -> tuple[object, ...]:
         if barrier.launch == statement.launch and _order(barrier.schedule) < _order(statement.schedule)
     ]
     return (*statement.schedule[: 2 * outer], len(before))
-
-
-def _check_ranges(scop: Scop, statement: Statement) -> None:
-    for conjunction in statement.domain.compute_divs().get_basic_sets():
-        for constraint in conjunction.get_constraints():
-            _check_steps(scop, statement, constraint)
-
-
-def _check_steps(scop: Scop, statement: Statement, constraint: Any) -> None:
-    """Stop at a loop that leaves out iterations: the lines it touches do not follow from how many there are."""
-    kinds = isl.dim_type
-    affine = constraint.get_aff()
-    for place in range(affine.dim(kinds.div)):
-        if affine.get_coefficient_val(kinds.div, place).is_zero():
-            continue
-        for position, name in enumerate(dimension_names(scop, statement)):
-            if affine.get_div(place).involves_dims(kinds.in_, position, 1):
-                msg = (
-                    f"loop {name} of kernel {scop.name!r} leaves out iterations around statement {statement.name} (a "
-                    "step or a guard with %); for cache volumes write the step in the subscripts, a[2*i] for every "
-                    'other i, or count the guard\'s branches everywhere: annotate(kernel, branches="both")'
-                )
-                raise UnsupportedKernelError(msg, kernel=scop.name, statement=statement.name)

@@ -117,6 +117,8 @@ class EcmEstimate:
         Cores at work.
     varying
         Loops whose range depends on others: volumes are means over their ranges, conditions those of the largest.
+    approximated
+        What of the kernel is not followed exactly, as sentences; empty where all is.
     find_conditions, find_conflicts
         Compute the conditions, and the conflicts.
     """
@@ -129,6 +131,7 @@ class EcmEstimate:
     memory_penalty: Any
     cores: int
     varying: tuple[str, ...]
+    approximated: tuple[str, ...]
     find_conditions: Callable[[], tuple[Condition, ...]] = field(repr=False, compare=False)
     find_conflicts: Callable[[], tuple[Conflict, ...]] = field(repr=False, compare=False)
 

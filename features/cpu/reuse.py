@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import reduce
 from math import prod
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,9 +91,15 @@ class Reuse:
     def _touched(self, place: Place) -> Any:
         where, window = place
         over = outermost(window)
-        total: Any = 0
+        found: dict[str, list[Any]] = defaultdict(list)
         for number, seen in self.seen(where, window):
-            total = total + self.footprints[number].total(seen, over)
+            for array, touched in self.footprints[number].touched_of_arrays(seen, over):
+                found[array].append(touched)
+        total: Any = 0
+        for array, parts in found.items():
+            # Groups of one array may touch the same: together they touch no more than there is.
+            touched = reduce(add, parts)
+            total = total + (smaller(touched, self.footprints[0].most(array)) if len(parts) > 1 else touched)
         return total
 
     def seen(self, where: int, window: Window) -> Iterator[tuple[int, Window]]:

@@ -36,7 +36,7 @@ def shared_loops(one: Nest, two: Nest) -> int:
 
 
 def _covers(before: Nest, other: StreamGroup, nest: Nest, group: StreamGroup, common: int) -> bool:
-    if (other.array, len(other.axes)) != (group.array, len(group.axes)):
+    if (other.array, len(other.axes)) != (group.array, len(group.axes)) or group.scattered or other.scattered:
         return False
     for axis, (mine, its) in enumerate(zip(group.axes, other.axes, strict=True)):
         low, high = _range(other, axis)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.features.cpu.reuse import unit_window
-from perflex.features.cpu.traced import select, smaller
+from perflex.features.cpu.scattered import lifetime
+from perflex.features.cpu.traced import at_least, select, smaller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,6 +43,10 @@ class Crossing:
     def __add__(self, other: Crossing) -> Crossing:
         return Crossing(self.loads + other.loads, self.evicts + other.evicts, self.allocates + other.allocates)
 
+    def times(self, factor: Any) -> Crossing:
+        """Return a part of it."""
+        return Crossing(self.loads * factor, self.evicts * factor, self.allocates * factor)
+
 
 @dataclass(frozen=True)
 class GroupPlan:
@@ -57,6 +62,8 @@ class GroupPlan:
         The group.
     executions
         Executions of the nest's body per run of the kernel.
+    touching
+        Those that count for lines (`Nest.touching`).
     rates
         Bytes per execution and missing stream where the reuse over the loops from this one on is held; the entry
         after the last is without any reuse.
@@ -73,6 +80,7 @@ class GroupPlan:
     rates: tuple[Any, ...]
     windows: tuple[Window, ...]
     carried: tuple[tuple[tuple[Any, Window], ...], ...]
+    touching: Any
 
     def deciding(self) -> Iterator[Window]:
         """Return the windows in which lines or elements come again, so that holding them saves traffic."""
@@ -93,13 +101,16 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
     for number, nest in enumerate(reuse.nests.nests):
         footprints = reuse.footprints[number]
         executions = reuse.numbers.size(nest.count)
+        touching = executions if nest.touching is None else reuse.numbers.size(nest.touching)
         for place, group in enumerate(nest.groups):
             rates: list[Any] = [float(reuse.line)]
             iterations: Any = 1.0
             for loop in reversed(range(len(nest.loops))):
                 iterations = iterations * footprints.extents[loop]
                 # Held reuse never adds traffic, even where rounding up to lines seems to say so.
-                rates.append(smaller(rates[-1], footprints.new_bytes(place, loop) / iterations))
+                if not group.scattered:
+                    rates.append(smaller(rates[-1], footprints.new_bytes(place, loop) / iterations))
+            rates += rates[-1:] * (len(nest.loops) + 1 - len(rates))
             loops = len(nest.loops)
             windows = tuple(footprints.tightened(place, unit_window(loops, loop)) for loop in range(loops))
             carried = tuple(
@@ -107,7 +118,16 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
                 for gap in group.gaps
             )
             plans.append(
-                GroupPlan(number, place, group, executions / group.fold, tuple(reversed(rates)), windows, carried)
+                GroupPlan(
+                    number,
+                    place,
+                    group,
+                    executions / group.fold,
+                    tuple(reversed(rates)),
+                    windows,
+                    carried,
+                    touching / group.fold,
+                )
             )
     return plans
 
@@ -156,14 +176,38 @@ class Traffic:
 
     def beyond(self, plans: Sequence[GroupPlan], *, write_allocate: bool) -> Crossing:
         """Return the bytes that cross, per run of the kernel."""
-        loads: Any = 0.0
-        evicts: Any = 0.0
-        allocates: Any = 0.0
+        total = Crossing(0.0, 0.0, 0.0)
+        # By nest: what streams through the cache beside accesses that data decide.
+        streaming: dict[int, Any] = {}
         for group in plans:
-            crossing, found = self._crossing(group), self._group(group, write_allocate=write_allocate)
-            loads = loads + found.loads * crossing
-            evicts, allocates = evicts + found.evicts * crossing, allocates + found.allocates * crossing
-        return Crossing(loads, evicts, allocates)
+            if not group.group.scattered:
+                found = self._group(group, write_allocate=write_allocate).times(self._crossing(group))
+                streaming[group.nest] = streaming.get(group.nest, 0.0) + found.loads
+                total = total + found
+        for nest in dict.fromkeys(group.nest for group in plans if group.group.scattered):
+            scattered = [group for group in plans if group.nest == nest and group.group.scattered]
+            for found in self._scattered(scattered, streaming.get(nest, 0.0), write_allocate=write_allocate):
+                total = total + found.times(select(self.whole_fits, 0.0, 1.0))
+        return total
+
+    def _scattered(self, plans: Sequence[GroupPlan], streaming: Any, *, write_allocate: bool) -> Iterator[Crossing]:
+        """Return what crosses for accesses of a nest that data decide, each by what the cache holds of its array."""
+        line = self._reuse.line
+        arrays = {entry.group.array: self._reuse.whole[entry.group.array] / line for entry in plans}
+        rates = {name: sum(entry.group.array == name for entry in plans) for name in arrays}
+        stays = lifetime(
+            self._capacity / line,
+            streaming / line / at_least(plans[0].executions, 1.0),
+            [(rates[name], at_least(count, 1.0)) for name, count in arrays.items()],
+        )
+        for entry in plans:
+            name = entry.group.array
+            missed = np.exp(-stays * rates[name] / at_least(arrays[name], 1.0)) * line * entry.executions
+            missed = missed if np.ndim(missed) else float(missed)
+            loads = any(stream.loads for stream in entry.group.streams)
+            stores = any(stream.stores for stream in entry.group.streams)
+            moved = missed * (loads or write_allocate)
+            yield Crossing(moved, missed * stores, moved * (not loads))
 
     def _crossing(self, entry: GroupPlan) -> Any:
         """Return the part of a group's lines that leave the cache at all: none where it holds all data."""
@@ -215,5 +259,5 @@ class Traffic:
             if stream.stores:
                 dirty = 1.0
         evicts = evicts + dirty * (1.0 - first)
-        scale = self._rate(entry) * entry.executions
+        scale = self._rate(entry) * entry.touching
         return Crossing(loads * scale, evicts * scale, allocates * scale)

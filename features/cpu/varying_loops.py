@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import UnsupportedKernelError
 from perflex.features.cpu.nests import DRIVER_PREFIX, Driver
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
     from perflex.features.cpu.nests import Nest
 
-# Iterations of one, two, three loops that stand for all, of each.
-_SAMPLES = (16, 8, 4)
+# Iterations of one, two, ... loops that stand for all, of each; of more loops than these, two of each.
+_SAMPLES = (16, 8, 4, 3)
 
 
 def dependences(names: Sequence[str], domain: Any) -> dict[str, tuple[str, ...]]:
@@ -83,23 +82,9 @@ def range_of(domain: Any, position: int, drivers: Iterable[tuple[int, str]]) -> 
     )
 
 
-def drivers_of(
-    kernel: str, names: Sequence[str], domain: Any, dependent: Mapping[str, Sequence[str]]
-) -> tuple[Driver, ...]:
-    """Return the loops that decide the ranges of others, outermost first.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        There are more of them than can be followed.
-    """
+def drivers_of(names: Sequence[str], domain: Any, dependent: Mapping[str, Sequence[str]]) -> tuple[Driver, ...]:
+    """Return the loops that decide the ranges of others, outermost first."""
     chosen = [name for name in names if any(name in outer for outer in dependent.values())]
-    if len(chosen) > len(_SAMPLES):
-        msg = (
-            f"ranges of loops of kernel {kernel!r} depend on {len(chosen)} others ({', '.join(chosen)}); cache volumes "
-            f"follow {len(_SAMPLES)}"
-        )
-        raise UnsupportedKernelError(msg, kernel=kernel)
     found = []
     for number, name in enumerate(chosen):
         before = [(names.index(one), DRIVER_PREFIX + one) for one in chosen[:number]]
@@ -127,7 +112,7 @@ def sampled(nest: Nest, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     tuple
         Sizes as arrays with one more axis, the last one, and weights along that, which add up to 1.
     """
-    each = _SAMPLES[len(nest.drivers) - 1]
+    each = (*_SAMPLES, *[2] * len(nest.drivers))[len(nest.drivers) - 1]
     grids = np.meshgrid(*[(np.arange(each) + 0.5) / each] * len(nest.drivers), indexing="ij")
     parts = [grid.ravel() for grid in grids]
     shape = np.broadcast_shapes(*(np.shape(value) for value in sizes.values()), ())

@@ -87,23 +87,50 @@ class Conjunction:
     schedule: tuple[int | str, ...] = ()
 
 
-def address_maps(scop: Scop) -> tuple[Conjunction, ...]:
+def address_maps(scop: Scop, *, scattered: bool = True) -> tuple[Conjunction, ...]:
     """Return the address maps of all accesses that are not private.
+
+    Parameters
+    ----------
+    scop
+        The kernel.
+    scattered
+        Whether accesses count that may touch one of several elements; without them, see `scattered_accesses`.
 
     Raises
     ------
     UnsupportedKernelError
         An access may touch one of several elements, which one is not known.
     """
-    return scop.derived("address maps", (), lambda: _address_maps(scop))
+    return scop.derived("address maps", scattered, lambda: _address_maps(scop, scattered))
 
 
-def _address_maps(scop: Scop) -> tuple[Conjunction, ...]:
+def scattered_accesses(scop: Scop) -> dict[str, tuple[Access, ...]]:
+    """Return the accesses that may touch one of several elements, by statement; statements without any are left out."""
+
+    def compute() -> dict[str, tuple[Access, ...]]:
+        with ISL_LOCK:
+            found = {
+                statement.name: tuple(
+                    item
+                    for item in statement.accesses
+                    if scop.array(item.array).space != "private" and not item.relation.is_single_valued()
+                )
+                for statement in scop.statements
+            }
+        return {name: accesses for name, accesses in found.items() if accesses}
+
+    return scop.derived("scattered accesses", (), compute)
+
+
+def _address_maps(scop: Scop, scattered: bool) -> tuple[Conjunction, ...]:
     pieces: list[Conjunction] = []
+    left_out = {} if scattered else scattered_accesses(scop)
     with ISL_LOCK:
         for place, statement in enumerate(scop.statements):
             numbered = enumerate(statement.accesses)
             accesses = [(number, item) for number, item in numbered if scop.array(item.array).space != "private"]
+            accesses = [pair for pair in accesses if pair[1] not in left_out.get(statement.name, ())]
             if accesses:
                 pieces.extend(_pieces_of(scop, place, accesses))
     return tuple(pieces)

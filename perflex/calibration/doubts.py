@@ -9,7 +9,7 @@ import numpy as np
 
 from perflex.errors import PerflexWarning
 from perflex.features import extract_scop
-from perflex.features.cpu.doubts import conflict_doubts
+from perflex.features.cpu.doubts import conflict_doubts, volume_doubts
 from perflex.features.values import kernel_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ _KNOWS_SETS = "f_ecm"
 def kernel_doubts(
     calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, Any], target: Target
 ) -> tuple[str, ...]:
-    """Return the conflict misses of a kernel on a CPU, which a model without cache sets does not see, as short texts.
+    """Return what of a kernel on a CPU a model does not see, as short texts.
+
+    Those are conflict misses; for models with cache volumes, what these follow only approximately.
 
     Parameters
     ----------
@@ -39,13 +41,15 @@ def kernel_doubts(
         What features are counted for; its machine, if it has one, knows the caches.
     """
     names = calibration.model.input_features()
-    if calibration.device.get("kind") != "cpu" or any(name.startswith(_KNOWS_SETS) for name in names):
+    if calibration.device.get("kind") != "cpu":
         return ()
     scop = extract_scop(kernel_of(kernel))
     columns = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in scop.parameters))
     points = list(zip(*(column.ravel().tolist() for column in columns), strict=True)) if columns else [()]
     chosen = [points[number] for number in np.unique(np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int))]
-    found = [conflict_doubts(scop, dict(zip(scop.parameters, point, strict=True)), target.machine) for point in chosen]
+    # A model with cache volumes counts conflict misses itself, but rests on what these follow.
+    doubts_of = volume_doubts if any(name.startswith(_KNOWS_SETS) for name in names) else conflict_doubts
+    found = [doubts_of(scop, dict(zip(scop.parameters, point, strict=True)), target.machine) for point in chosen]
     return tuple(dict.fromkeys(text for texts in found for text in texts))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 import numpy as np
@@ -31,7 +31,7 @@ def integer_points(domain: isl.Set, names: Sequence[str], sizes: Mapping[str, in
     dict
         The arrays; under the name ``""`` an array of zeros, so that their length is there without any name.
     """
-    fixed = _fix(_as_set(domain), sizes)
+    fixed = fixed_at(_as_set(domain), sizes)
     for name in _dim_names(fixed):
         if name not in names:
             index = fixed.find_dim_by_name(isl.dim_type.set, name)
@@ -58,7 +58,8 @@ def _dim_names(domain: isl.Set) -> list[str]:
     return [domain.get_dim_name(isl.dim_type.set, k) for k in range(domain.dim(isl.dim_type.set))]
 
 
-def _fix(domain: isl.Set, sizes: Mapping[str, int]) -> isl.Set:
+def fixed_at(domain: Any, sizes: Mapping[str, int]) -> Any:
+    """Return a set or map at given sizes, without its parameters."""
     for index in range(domain.dim(isl.dim_type.param)):
         name = domain.get_dim_name(isl.dim_type.param, index)
         domain = domain.fix_val(isl.dim_type.param, index, isl.Val(int(sizes[name])))
@@ -81,13 +82,13 @@ def _basic_points(piece: isl.BasicSet) -> Ints:
     count = len(grid[0]) if rank else 1
     inside = np.ones(count, bool)
     for constraint in piece.get_constraints():
-        value = _affine(constraint.get_aff(), grid, count)
+        value = affine_values(constraint.get_aff(), grid, count)
         inside &= (value == 0) if constraint.is_equality() else (value >= 0)
     columns = np.stack(grid, axis=1) if rank else np.zeros((1, 0), np.int64)
     return columns[inside]
 
 
-def _affine(aff: isl.Aff, grid: Sequence[Ints], count: int) -> Ints:
+def affine_values(aff: isl.Aff, grid: Sequence[Ints], count: int) -> Ints:
     """Evaluate the numerator of an affine form, with its divisions rounded down, at all points."""
     denominator = aff.get_denominator_val().to_python()
 
@@ -101,5 +102,5 @@ def _affine(aff: isl.Aff, grid: Sequence[Ints], count: int) -> Ints:
         factor = scaled(aff.get_coefficient_val(isl.dim_type.div, k))
         if factor:
             inner = aff.get_div(k)
-            total += factor * (_affine(inner, grid, count) // inner.get_denominator_val().to_python())
+            total += factor * (affine_values(inner, grid, count) // inner.get_denominator_val().to_python())
     return total

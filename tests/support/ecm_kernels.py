@@ -29,12 +29,24 @@ def small_machine(*sizes: int, **changes: object) -> Machine:
 
 
 def loopy_kernel(
-    domain: str, code: str, arrays: Mapping[str, str], order: str = "", *, dtype: type = np.float64, name: str = "k"
+    domain: str,
+    code: str,
+    arrays: Mapping[str, str],
+    order: str = "",
+    *,
+    dtype: type = np.float64,
+    name: str = "k",
+    indices: str = "",
 ) -> lp.TranslationUnit:
-    """A kernel of sequential loops, outermost first in `order`; arrays by name with their shapes."""
+    """A kernel of sequential loops, outermost first in `order`; arrays by name with their shapes.
+
+    The array `indices` is of 32-bit integers.
+    """
     words = " ".join((domain, *arrays.values()))
     sizes = [size for size in ("n", "m", "M", "N") if re.search(rf"\b{size}\b", words)]
-    arguments = [lp.GlobalArg(array, dtype, shape=shape) for array, shape in arrays.items()]
+    arguments = [
+        lp.GlobalArg(array, np.int32 if array == indices else dtype, shape=shape) for array, shape in arrays.items()
+    ]
     arguments += [lp.ValueArg(size, np.int64) for size in sizes]
     kernel = lp.make_kernel(
         domain, code, arguments, assumptions=" and ".join(f"{size} >= 16" for size in sizes), name=name,

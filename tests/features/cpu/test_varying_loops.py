@@ -9,7 +9,6 @@ import pytest
 
 from oracles.lru import Reference, lru_crossings, trace_of
 from perflex import estimate_ecm
-from perflex.errors import UnsupportedKernelError
 from perflex.features import extract_scop
 from support.ecm_kernels import loopy_kernel, on_grid, small_machine
 
@@ -171,10 +170,3 @@ def test_a_triangle_over_work_items() -> None:
     assert found.iterations == 1024 * 1025 / 2
     # Rows of 16 doubles of a, each used by one work-group once: two lines for 16 iterations.
     assert found.level("memory").load_bytes == pytest.approx(8, rel=0.2)
-
-
-def test_too_many_loops_that_decide_ranges_are_refused() -> None:
-    domain = "{[i,j,k,p,q]: 0<=i<n and 0<=j<=i and 0<=k<=j and 0<=p<=k and 0<=q<=p}"
-    kernel = loopy_kernel(domain, "a[i,j,k,p,q] = 1", {"a": "(n,n,n,n,n)"}, "i,j,k,p,q")
-    with pytest.raises(UnsupportedKernelError, match=r"depend on 4 others \(i, j, k, p\)"):
-        estimate_ecm(extract_scop(kernel), {"n": 16}, small_machine(1024))
