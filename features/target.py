@@ -126,11 +126,17 @@ def using_code(code: tuple[CompiledProgram, ...] | None) -> Iterator[None]:
         _chosen.reset(token)
 
 
+def machine_in_use() -> Machine | None:
+    """Return the machine of `using_machine`; None outside of such a block."""
+    chosen = _chosen.get()
+    return None if chosen is None else chosen.machine
+
+
 def resolve_target(
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
     machine: str | Path | Machine | None = None,
     *,
-    otherwise: str = "",
+    otherwise: str | Machine = "",
 ) -> Target:
     """Return the target that an entry point counts for; what it calls takes the target and looks nothing up.
 
@@ -141,7 +147,7 @@ def resolve_target(
     machine
         A machine, its name, or its file; by default that of `using_machine`.
     otherwise
-        Name of the machine where neither is there; empty for none.
+        The machine where neither is there, or its name; empty for none.
 
     Raises
     ------

@@ -87,11 +87,11 @@ def target_of(
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
     machine: str | Path | Machine | None = None,
     *,
-    otherwise: str = "",
+    otherwise: str | Machine = "",
 ) -> Target:
     """Return the target that features are counted for; arguments and errors as `resolve_target`.
 
-    The machine called `otherwise` is looked up only if a feature needs one: few devices have a machine file.
+    A machine called `otherwise` is looked up only if a feature needs one: few devices have a machine file.
     """
     from perflex.features.families.machine import needs_machine
     from perflex.features.families.registry import parse_feature

@@ -12,11 +12,14 @@ import numpy as np
 from perflex.calibration.acceptance import median_repeatability, warn_of_doubts
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.gathering import Measuring, gather, target_on
+from perflex.calibration.own_machine import own_cpu
+from perflex.calibration.ready import ready_model
 from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.fit.fitting import fit_model
 from perflex.fit.problem import require_fittable
 from perflex.fit.table import fitted_rows, scale_features_by_output
+from perflex.machines.host import host_machine
 from perflex.progress import progress_shown
 from perflex.store.store import using_store
 from perflex.timing.measuring import chosen_device
@@ -42,8 +45,8 @@ _VERSIONED = ("perflex", "loopy", "islpy-barvinok", "pyopencl", "numpy", "scipy"
 
 
 def calibrate(  # noqa: PLR0913 - one parameter per choice
-    model: Model,
-    kernels: Sequence[Any],
+    model: Model | str,
+    kernels: Sequence[Any] | None = None,
     *,
     device: str | TimedDevice | None = None,
     timing: TimingOptions | None = None,
@@ -65,11 +68,12 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     Parameters
     ----------
     model
-        A model whose output is a wall time.
+        A model whose output is a wall time; or the name or file of a ready one, of which ``"general"`` is that for any
+        kernel on the device's kind.
     kernels
-        Measurement kernels, or pairs ``(loopy kernel, sizes)``.
+        Measurement kernels, or pairs ``(loopy kernel, sizes)``; by default a ready model's own.
     device
-        A device, or parts of its name; by default the one that the model's output feature names.
+        A device, or parts of its name; by default the one that the model's output feature names, or the default device.
     timing
         How kernels are timed.
     relative
@@ -115,14 +119,24 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     DeviceError, MachineError, NoMatchError, MissingSizeError, StoreError
         As `gather_feature_values`.
     """
+    if isinstance(model, str):
+        ready = ready_model(model, device)
+        model, device, timing = ready.model, ready.device, timing or ready.timing
+        kernels = ready.kernels() if kernels is None else kernels
     _require_measurable(model)
+    if kernels is None:
+        msg = "there are no measurement kernels; pass some, or the name of a ready model, which has its own"
+        raise CalibrationError(msg)
     if budget_s is not None and measure_executor is not None:
         msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
         raise CalibrationError(msg)
     where: TimedDevice = chosen_device(device, model.output_feature)
     # Under a budget a kernel may come back for more timings, so it gets few at a time.
     options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
-    target = target_on(where, model.input_features(), sub_group_size, machine)
+    # Workers elsewhere time on CPUs of their own.
+    needs_own = machine is None and measure_executor is None
+    cpu = own_cpu(where, model.input_features()) if needs_own else None
+    target = target_on(where, model.input_features(), sub_group_size, machine if cpu is None else host_machine(cpu))
     with using_store(store), progress_shown(progress, "calibrate:") as report:
         measuring = Measuring(where, options, target, executor, measure_executor, recorder, report)
         if budget_s is None:
@@ -136,7 +150,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
             )
             spent = bought.facts()
     found = _made(model, table, device=where, timing=options, relative=relative, nonnegative=nonnegative, loss=loss)
-    found = replace(found, options={**found.options, **spent})
+    found = replace(found, options={**found.options, **spent}, cpu=cpu)
     warn_of_doubts(found)
     return found
 

@@ -10,6 +10,7 @@ from perflex.calibration.doubts import kernel_doubts, range_doubts, warn_of_pred
 from perflex.calibration.interval import interval_at
 from perflex.calibration.record import CalibrationRecord
 from perflex.features.values import target_of
+from perflex.machines.host import host_machine
 from perflex.yaml_file import read_yaml, write_yaml
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ class Calibration(CalibrationRecord):
 
     def target(self, machine: str | Path | Machine | None = None) -> Target:
         """Return what predictions count features for; `machine` and errors as `predict`."""
-        return target_of(self.model.input_features(), self.sub_group_size, machine, otherwise=self.machine)
+        otherwise = self.machine if self.cpu is None else host_machine(self.cpu)
+        return target_of(self.model.input_features(), self.sub_group_size, machine, otherwise=otherwise)
 
     def save(self, path: Path | str) -> None:
         """Write the calibration to a YAML file, replacing it in one step.

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from perflex.calibration.cpu_entry import CpuEntry
 from perflex.errors import PerflexError
 from perflex.expression.model import Model
 from perflex.expression.roles import find_roles
@@ -121,6 +122,7 @@ class _CalibrationFile(Fields, frozen=True, kw_only=True, omit_defaults=True):
     versions: dict[str, str]
     device: dict[str, Any]
     machine: str = ""
+    cpu: CpuEntry | None = None
     model: _ModelText
     options: dict[str, Any]
     noise_floor: _Quantity[Finite, Literal["1"]] | None
@@ -139,6 +141,7 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
         versions=dict(calibration.versions),
         device=_scalars(calibration.device),
         machine=calibration.machine,
+        cpu=None if calibration.cpu is None else CpuEntry.of(calibration.cpu),
         model=_ModelText(model.output_feature, model.expression),
         options=_scalars(calibration.options),
         noise_floor=None if floor is None else _Quantity(float(floor), "1"),
@@ -259,6 +262,7 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
         "fit": _read_fit(top, file, model),
         "device": file.device,
         "machine": file.machine,
+        "cpu": None if file.cpu is None else file.cpu.reported(),
         "date": file.date,
         "versions": file.versions,
         "options": file.options,

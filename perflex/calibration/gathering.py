@@ -130,7 +130,8 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     sub_group_size
         Work-items per sub-group; by default the device's, or 32 where nothing is measured.
     executor
-        Where kernels are counted: a pool of processes or threads, or any other ``concurrent.futures.Executor``.
+        Where kernels are counted and their code is generated: a pool of processes or threads, or any other
+        ``concurrent.futures.Executor``.
     measure_executor
         Where kernels are built and timed, likewise; by default this machine. Workers of one machine take turns at a
         device; several machines with the same device share the kernels.
@@ -355,7 +356,7 @@ def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring
     timing, progress = measuring.timing, measuring.progress
     with recording(str(device), [row.label for row in rows], measuring.recorder) as recorder:
         if measuring.measure_executor is None:
-            outcomes = measure(rows, device, timing, progress, recorder)
+            outcomes = measure(rows, device, timing, progress, recorder, measuring.executor)
         else:
             from perflex.timing.executors.rounds import measure_on
 

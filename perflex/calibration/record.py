@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
+    from perflex.machines.reported import ReportedCpu
 
 
 # Its file, intervals and diagnosis read the record; the calibration that users hold adds what rests on those.
@@ -48,6 +49,9 @@ class CalibrationRecord:
         Label and reason of each measurement kernel that was left out.
     machine
         Name of the machine that the features were computed for; empty if none needs one.
+    cpu
+        What the operating system reported of the CPU, where the machine was made of that (`host_machine`); None where
+        it was named, or none is needed.
     table
         The values that were fitted, a row per measurement kernel; None where they were not kept, as in files of
         earlier versions.
@@ -62,6 +66,7 @@ class CalibrationRecord:
     noise_floor: float | None = None
     dropped: tuple[tuple[str, str], ...] = ()
     machine: str = ""
+    cpu: ReportedCpu | None = None
     table: FeatureTable | None = None
 
     @property

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
+from multiprocessing import get_context
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from perflex.calibration.calibration import Calibration
+    from perflex.calibration.ready import ReadyModel
     from perflex.cli.terminal import Terminal
+    from perflex.timing.options import TimingOptions
 
 
 class StatisticName(StrEnum):
@@ -41,20 +46,27 @@ class LossName(StrEnum):
 
 def calibrate(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="A model's YAML file, or the name of a shipped one.")],
+    model: Annotated[
+        str, typer.Argument(help="general (any kernel on this kind of device), the name of a shipped model, or a file.")
+    ],
     *,
     out: Annotated[Path, typer.Option("-o", "--out", help="Calibration file to write.")],
     device: Annotated[str, typer.Option("-D", "--device", help="Parts of a device's name.")] = "",
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Most undisturbed timings of one kernel.")] = 60,
+    trials: Annotated[
+        int | None,
+        typer.Option("--trials", min=1, help="Most undisturbed timings of one kernel; default: 60, of general 12."),
+    ] = None,
     precision: Annotated[
-        float,
-        typer.Option("--precision", min=0.0, help="A kernel is timed until its time is known so well (0.02: 2 %)."),
-    ] = 0.02,
+        float | None,
+        typer.Option("--precision", min=0.0, help="A kernel's time is known well enough; default: 0.02 (2 %)."),
+    ] = None,
     budget: Annotated[
         str,
         typer.Option("--budget", help="Device time for all timings, such as 30s or 2min; the kernels that tell most."),
     ] = "",
-    per_kernel: Annotated[float, typer.Option("--budget-per-kernel", min=0.001, help="Device time in s.")] = 0.5,
+    per_kernel: Annotated[
+        float | None, typer.Option("--budget-per-kernel", min=0.001, help="Device time in s; default: 0.5.")
+    ] = None,
     store: Annotated[
         str, typer.Option("--store", help="File that keeps the samples, or off; default: PERFLEX_STORE, or the cache.")
     ] = "",
@@ -83,45 +95,29 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
     from perflex.calibration.acceptance import require_repeatable
     from perflex.calibration.calibrating import calibrate as run
-    from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
+    from perflex.calibration.ready import ready_model
     from perflex.cli.arguments import read_seconds, require_writable_file
-    from perflex.devices.listing import find_device
-    from perflex.devices.wall_time import device_of, is_device_specific, is_wall_time, wall_time_identifier
-    from perflex.models import load_model
-    from perflex.models.kernel_sets import measurement_kernels
     from perflex.store.resume import recording
     from perflex.store.store import using_store
     from perflex.studies.doctor.examine import warn_before_measuring
-    from perflex.timing.options import TimingOptions
 
     terminal = terminal_of(context)
     budget_s = read_seconds(budget, "--budget") if budget else None
-    description = load_model(model)
-    require_writable_file(out)
     # Checks the output feature, too; a device on the command line comes before the one in the file.
-    named = not device and is_device_specific(description.output)
-    stated = named or not is_wall_time(description.output)
-    where = device_of(description.output) if stated else find_device(device or None)
+    ready = ready_model(model, device or None)
+    require_writable_file(out)
+    where, fitted = ready.device, ready.model
     terminal.remarks.print(f"device: {where}", markup=False)
     with terminal.warnings_shown():
         warn_before_measuring(None if dask else where)  # its workers measure elsewhere
-    timing = TimingOptions(
-        trials=trials,
-        # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
-        min_trials=min(3 if budget else 5, trials),
-        budget_s=per_kernel,
-        statistic=statistic.value,
-        precision=precision,
-        isolate=isolate,
-        retry_failures=retry_failures,
-    )
-    fitted = description.model(description.output if named else wall_time_identifier(where))
-    work = [description.name, fitted.expression, str(fixed_sizes)]
+    timing = _timing_options(ready, trials, precision, per_kernel, budgeted=bool(budget))
+    timing = replace(timing, statistic=statistic.value, isolate=isolate, retry_failures=retry_failures)
+    work = [ready.description.name, fitted.expression, str(fixed_sizes)]
     # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same kernels.
     with using_store(store or None), terminal.warnings_shown(), recording(str(where), work) as recorder:
-        scale = 1.0 if fixed_sizes else multiply_add_rate(where, recorder) / REFERENCE_RATE
-        kernels = measurement_kernels(description, scale)
-        with _cluster(dask) as cluster, terminal.progress("calibrate:") as progress:
+        scale = 1.0 if fixed_sizes else ready.scale(recorder)
+        kernels = ready.kernels(scale)
+        with _workers(dask, ready) as (workers, cluster), terminal.progress("calibrate:") as progress:
             calibration = run(
                 fitted,
                 kernels,
@@ -133,7 +129,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 progress=progress,
                 budget_s=budget_s,
                 recorder=recorder,
-                executor=cluster,
+                executor=workers,
                 measure_executor=cluster,
             )
     # Outside of what is recorded: a run that is begun again measures anew, and does not go on with disturbed times.
@@ -141,6 +137,29 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
         require_repeatable(calibration, str(out))
     calibration.save(out)
     _show(terminal, calibration, scale, out)
+    if ready.is_general and not terminal.quiet:
+        words = (
+            "next: perflex predict {out} KERNEL.py:function n=1024 --confidence 0.95 (or perflex rank, for variants)"
+        )
+        terminal.output.print(words.format(out=out), markup=False, soft_wrap=True)
+
+
+def _timing_options(
+    ready: ReadyModel, trials: int | None, precision: float | None, per_kernel: float | None, *, budgeted: bool
+) -> TimingOptions:
+    """Return how kernels are timed: as the command line says, else as suits the model."""
+    from perflex.timing.options import TimingOptions
+
+    usual = ready.timing or TimingOptions(budget_s=0.5)
+    trials = usual.trials if trials is None else trials
+    return replace(
+        usual,
+        trials=trials,
+        # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
+        min_trials=min(3 if budgeted else 5, trials),
+        precision=usual.precision if precision is None else precision,
+        budget_s=usual.budget_s if per_kernel is None else per_kernel,
+    )
 
 
 def _show(terminal: Terminal, calibration: Calibration, scale: float, out: Path) -> None:
@@ -151,15 +170,23 @@ def _show(terminal: Terminal, calibration: Calibration, scale: float, out: Path)
 
 
 @contextmanager
-def _cluster(address: str) -> Iterator[Executor | None]:
-    """Connect to a Dask cluster for the block, where there is an address."""
-    if not address:
-        yield None
-        return
-    from perflex.timing.executors.dask import dask_executor
+def _workers(address: str, ready: ReadyModel) -> Iterator[tuple[Executor | None, Executor | None]]:
+    """Give where kernels are counted and their code is generated, and where they are timed, for the block.
 
-    with dask_executor(address) as executor:
-        yield executor
+    Both are a Dask cluster where there is an address. The general model has so many kernels that processes of this
+    machine count them; they have nothing to do while kernels are timed.
+    """
+    if address:
+        from perflex.timing.executors.dask import dask_executor
+
+        with dask_executor(address) as cluster:
+            yield cluster, cluster
+    elif ready.is_general:
+        # Not forked: drivers and their threads may be at work in this process.
+        with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+            yield pool, None
+    else:
+        yield None, None
 
 
 def _parameters(calibration: Calibration) -> Table:

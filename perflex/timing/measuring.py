@@ -15,6 +15,7 @@ from perflex.errors import MeasurementError
 from perflex.timing.disturbance import disturbed as disturbed_samples
 from perflex.timing.disturbance import full_use, used_samples
 from perflex.timing.drift import assess_drift
+from perflex.timing.generating import GeneratedAhead
 from perflex.timing.isolation.affinity import affinity_of
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
@@ -28,6 +29,7 @@ from perflex.timing.stopping import level_of_look
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
 
     from numpy.typing import NDArray
 
@@ -67,6 +69,7 @@ def measure(
     options: TimingOptions | None = None,
     progress: Progress | None = None,
     recorder: Recorder | None = None,
+    executor: Executor | None = None,
 ) -> Measured:
     """Time kernels on a device.
 
@@ -88,6 +91,9 @@ def measure(
     recorder
         Is told each sample and failure at once. Samples it has from before count, kernels with enough of them are not
         run (but for references), and kernels that crashed or hung before are not tried again.
+    executor
+        Whose workers generate kernels' code while others are built here; by default that is done here. Nothing is left
+        for them to do when timing begins.
 
     Returns
     -------
@@ -105,13 +111,19 @@ def measure(
     # A run that is resumed may have nothing left to do; then the device need not even be there.
     if any(entry.is_due(options) for entry in entries):
         with closing(open_backend(device, options)) as backend:
-            _run(entries, backend, session, progress)
+            _run(entries, backend, session, progress, executor)
     if progress is not None:
         progress(2 * len(jobs), 2 * len(jobs), "")
     return outcomes_of(entries, options, affinity_of(device, isolate=options.isolate).said)
 
 
-def _run(entries: Sequence[Entry], backend: Backend, session: Session, progress: Progress | None) -> None:
+def _run(
+    entries: Sequence[Entry],
+    backend: Backend,
+    session: Session,
+    progress: Progress | None,
+    executor: Executor | None,
+) -> None:
     """Start all kernels, then time them; each half of that counts one step for each kernel."""
     count = len(entries)
     steps = 0
@@ -123,10 +135,16 @@ def _run(entries: Sequence[Entry], backend: Backend, session: Session, progress:
         if progress is not None:
             progress(steps, 2 * count, label)
 
+    wanted = [entry for entry in entries if entry.is_due(session.options)]
+    ahead = GeneratedAhead(wanted, backend.device, executor)
     for index, entry in enumerate(entries):
         report(index, entry.label)
         if entry.is_due(session.options):
-            start(entry, backend, session)
+            failed = ahead.take(entry)
+            if failed is None:
+                start(entry, backend, session)
+            else:
+                entry.give_up(failed, "prepare", session)
     time_in_rounds(entries, backend, session, lambda share, label: report(count + round(count * share), label))
 
 

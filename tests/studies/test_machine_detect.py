@@ -13,8 +13,7 @@ from perflex.cli import machine_detect as command
 from perflex.errors import DeviceError, MachineError
 from perflex.studies.machine_detect import detect, measure
 from perflex.studies.machine_detect.agreement import repeated_rates
-from perflex.studies.machine_detect.detect import cpu_device, detect_machine
-from perflex.studies.machine_detect.system import reported_cpu
+from perflex.studies.machine_detect.detect import cpu_device, detect_machine, reported_cpu
 from perflex.testing import FakeDevice
 from perflex.yaml_file import write_yaml
 

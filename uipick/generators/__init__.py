@@ -25,12 +25,14 @@ from uipick.generators.flops_pattern import (
     FLOPS_SQRT_PATTERN,
 )
 from uipick.generators.gemv import GEMV
+from uipick.generators.gmem_gather import GMEM_GATHER
 from uipick.generators.gmem_load import GMEM_LOAD
 from uipick.generators.gmem_pattern import GMEM_PATTERN
 from uipick.generators.gmem_reuse import GMEM_REUSE, GMEM_UNIFORM
 from uipick.generators.gmem_store import GMEM_STORE
 from uipick.generators.gmem_stream import GMEM_ADD, GMEM_COPY, GMEM_SCALE, GMEM_TRIAD
 from uipick.generators.gmem_working_set import GMEM_WORKING_SET
+from uipick.generators.grid_scale import GRID_SCALE
 from uipick.generators.gsrb import GSRB
 from uipick.generators.iops_pattern import (
     IOPS_ADD_PATTERN,
@@ -41,13 +43,17 @@ from uipick.generators.iops_pattern import (
 )
 from uipick.generators.launches import LAUNCHES, SMALL_GROUPS
 from uipick.generators.lbm_d3q15 import LBM_D3Q15, LBM_D3Q15_MEM
+from uipick.generators.lmem_exchange import LMEM_EXCHANGE
 from uipick.generators.lmem_load import LMEM_BROADCAST, LMEM_LOAD
 from uipick.generators.lmem_madd import LMEM_MADD
 from uipick.generators.lmem_move import LMEM_MOVE
+from uipick.generators.loop_sum import LOOP_SUM
 from uipick.generators.matmul import MATMUL_SQ
 from uipick.generators.matmul_batch import MATMUL_BATCH
 from uipick.generators.matmul_rb import MATMUL_RB
 from uipick.generators.nbody import NBODY
+from uipick.generators.op_chain import OP_CHAIN
+from uipick.generators.op_map import OP_MAP
 from uipick.generators.overlap_madd import OVERLAP_MADD
 from uipick.generators.overlap_ratio import OVERLAP_RATIO
 from uipick.generators.pirk import PIRK
@@ -100,6 +106,8 @@ ALL_GENERATORS = (
     FLOPS_MIXED_PATTERN,
     FLOPS_ADD_CHAIN,
     FLOPS_MADD_CHAIN,
+    OP_CHAIN,
+    OP_MAP,
     GMEM_PATTERN,
     GMEM_LOAD,
     GMEM_STORE,
@@ -110,10 +118,14 @@ ALL_GENERATORS = (
     GMEM_REUSE,
     GMEM_UNIFORM,
     GMEM_WORKING_SET,
+    GMEM_GATHER,
+    GRID_SCALE,
+    LOOP_SUM,
     LMEM_MOVE,
     LMEM_LOAD,
     LMEM_BROADCAST,
     LMEM_MADD,
+    LMEM_EXCHANGE,
     BARRIER_LOCAL,
     EMPTY,
     LAUNCHES,

@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import DeviceError
+from perflex.machines.reported import reported_cpu
 from perflex.studies.machine_detect.agreement import repeated_rates
 from perflex.studies.machine_detect.document import machine_document
 from perflex.studies.machine_detect.measure import measure_rates
-from perflex.studies.machine_detect.system import reported_cpu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.devices.device import Device
+    from perflex.machines.reported import ReportedCpu
     from perflex.progress import Progress
     from perflex.studies.machine_detect.measure import Bandwidths
-    from perflex.studies.machine_detect.system import ReportedCpu
     from perflex.timing.launch.backend import TimedDevice
 
 # How much faster than memory a level has to be to be believed.

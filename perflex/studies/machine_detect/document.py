@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MachineError
+from perflex.machines.host import is_victim
 
 if TYPE_CHECKING:
+    from perflex.machines.reported import ReportedCache, ReportedCpu
     from perflex.studies.machine_detect.measure import Bandwidths, MeasuredRates
-    from perflex.studies.machine_detect.system import ReportedCache, ReportedCpu
 
 # Loads and stores that take at most this many times as long as the loads alone go at once.
 _AT_ONCE = 1.5
@@ -178,7 +179,7 @@ def _level(name: str, cache: ReportedCache, own: _Times, cpu: ReportedCpu, hypot
         entry["ways"] = _quantity(cache.ways, "way", "os")
     return entry | {
         "write_allocate": {"value": True, "source": "custom"},
-        "victim": {"value": _is_victim(cpu, cache), "source": "victim"},
+        "victim": {"value": is_victim(cpu, cache), "source": "victim"},
         "load_bytes_per_cycle": _quantity(_rounded(1 / own.load), "B/cycle", "one_core"),
         "store_bytes_per_cycle": _quantity(_rounded(1 / store), "B/cycle", "one_core"),
         "duplex": {"value": duplex, "source": "one_core"},
@@ -201,13 +202,6 @@ def _hypothesis(cpu: ReportedCpu, stated: str | None) -> tuple[str, str]:
         f"no overlap hypothesis is known for CPUs of {cpu.vendor or 'an unknown vendor'}; state one: --overlap sum|max"
     )
     raise MachineError(msg, machine=cpu.model)
-
-
-def _is_victim(cpu: ReportedCpu, cache: ReportedCache) -> bool:
-    if cache.level < 3:
-        return False
-    # Intel's servers since Skylake-SP: 1 MiB of L2 or more, and an L3 that does not include it.
-    return cpu.vendor == _AMD or (cpu.vendor == _INTEL and cpu.caches[1].size_bytes >= 2**20)
 
 
 def _victim_reason(cpu: ReportedCpu) -> str:

@@ -26,8 +26,8 @@ from perflex.studies.machine_detect.kernels import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from perflex.machines.reported import ReportedCache
     from perflex.progress import Progress
-    from perflex.studies.machine_detect.system import ReportedCache
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.options import TimingOptions
 

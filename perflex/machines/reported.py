@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perflex.errors import MachineError
-from perflex.studies.system_files import read_list, read_number, read_text
+from perflex.machines.system_files import read_list, read_number, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

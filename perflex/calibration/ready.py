@@ -1,0 +1,102 @@
+"""Ready models by name, with their measurement kernels; ``general`` is that of the device's kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
+from perflex.devices.device import Device
+from perflex.devices.wall_time import device_of, is_device_specific, is_wall_time, wall_time_identifier
+from perflex.models import load_model
+from perflex.models.kernel_sets import measurement_kernels
+from perflex.timing.measuring import chosen_device
+from perflex.timing.options import TimingOptions
+
+if TYPE_CHECKING:
+    from perflex.expression.model import Model
+    from perflex.models import ModelDescription
+    from perflex.store.records import Recorder
+    from perflex.timing.launch.backend import TimedDevice
+    from uipick import MeasurementKernel
+
+GENERAL = "general"
+# Many kernels, each for a short time: what is wrong of one of them the others outweigh.
+GENERAL_TIMING = TimingOptions(trials=12, budget_s=0.15, precision=0.03)
+
+
+@dataclass(frozen=True)
+class ReadyModel:
+    """A ready model on a device.
+
+    Attributes
+    ----------
+    description
+        As its file has it.
+    model
+        With the device's wall time as output.
+    device
+        Where it is calibrated.
+    timing
+        How its kernels are timed where nothing else is said; None for the defaults of `TimingOptions`.
+    """
+
+    description: ModelDescription
+    model: Model
+    device: TimedDevice
+    timing: TimingOptions | None
+
+    @property
+    def is_general(self) -> bool:
+        """Whether it is one for any kernel."""
+        return self.description.name.startswith(f"{GENERAL}_")
+
+    def scale(self, recorder: Recorder | None = None) -> float:
+        """Return the device's speed in multiples of what the kernels' sizes suit, from a short measurement.
+
+        On CPUs the general model's kernels keep their sizes, which are made for the sizes of caches. Arguments and
+        errors as `multiply_add_rate`.
+        """
+        if self.description.name == "general_cpu":
+            return 1.0
+        return multiply_add_rate(self.device, recorder) / REFERENCE_RATE
+
+    def kernels(self, scale: float | None = None) -> list[MeasurementKernel]:
+        """Return its measurement kernels, sized for the device."""
+        return measurement_kernels(self.description, self.scale() if scale is None else scale)
+
+
+def ready_model(name: str, device: str | TimedDevice | None = None) -> ReadyModel:
+    """Return a ready model on a device.
+
+    Parameters
+    ----------
+    name
+        Name or file, as for `load_model`, or ``"general"`` for ``general_cpu`` or ``general_gpu``.
+    device
+        A device, or parts of its name; by default the one that the model's output names, or the default device.
+
+    Raises
+    ------
+    FileFormatError
+        There is no such model, or its file is wrong.
+    DeviceError
+        No working device fits, or several do.
+    """
+    if name == GENERAL:
+        where = chosen_device(device)
+        description = load_model(f"{GENERAL}_cpu" if getattr(where, "kind", "") == "cpu" else f"{GENERAL}_gpu")
+        output = _output(where)
+    else:
+        description = load_model(name)
+        # A device that is given comes before the one in the file; the model checks that its output is a wall time.
+        stated = (not device and is_device_specific(description.output)) or not is_wall_time(description.output)
+        where = device_of(description.output) if stated else chosen_device(device)
+        output = description.output if stated else _output(where)
+    timing = GENERAL_TIMING if description.name.startswith(f"{GENERAL}_") else None
+    return ReadyModel(description, description.model(output), where, timing)
+
+
+def _output(device: TimedDevice) -> str:
+    # Devices of the user's own have no name among those of the machine.
+    return wall_time_identifier(device) if isinstance(device, Device) else "f_cl_wall_time"

@@ -1,0 +1,84 @@
+"""Ready models by name, and the machine that a calibration on a CPU brings itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from perflex import Calibration, Model, calibrate, using_machine
+from perflex.calibration.own_machine import own_cpu
+from perflex.calibration.ready import GENERAL_TIMING, ready_model
+from perflex.errors import CalibrationError, FileFormatError
+from perflex.testing import FakeDevice
+from sample_kernels import matmul
+from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+VOLUMES = ["f_ecm_vol_l2"]
+
+
+def fake() -> FakeDevice:
+    return FakeDevice(lambda _, sizes: 1e-6 * sizes["ngroups"])
+
+
+def test_general_is_the_model_of_the_devices_kind(default_device: Any) -> None:
+    on_gpu = ready_model("general", fake())
+    assert on_gpu.description.name == "general_gpu"
+    assert on_gpu.is_general
+    assert on_gpu.timing == GENERAL_TIMING
+    on_cpu = ready_model("general", replace(default_device, kind="cpu"))
+    assert on_cpu.description.name == "general_cpu"
+    # Made for the sizes of caches, its kernels keep theirs.
+    assert on_cpu.scale() == 1.0
+    assert not ready_model("madd_only", fake()).is_general
+    with pytest.raises(FileFormatError, match="did you mean 'general_"):
+        ready_model("general_xpu", fake())
+
+
+def test_a_model_without_kernels_is_refused() -> None:
+    with pytest.raises(CalibrationError, match="no measurement kernels; pass some"):
+        calibrate(Model("f_cl_wall_time_fake", "p_group * f_thread_groups"), device=fake())
+
+
+def test_a_cpu_is_asked_about_only_where_a_feature_needs_it(default_device: Any) -> None:
+    here = replace(default_device, kind="cpu", name="a processor without a file")
+    found = own_cpu(here, VOLUMES)
+    assert found is not None
+    assert found.caches[0].level == 1
+    assert own_cpu(here, ["f_thread_groups"]) is None
+    assert own_cpu(replace(here, kind="gpu"), VOLUMES) is None
+    assert own_cpu(replace(here, name="AMD EPYC 7452 32-Core Processor"), VOLUMES) is None
+    assert own_cpu(fake(), VOLUMES) is None
+    with using_machine("EPYC-7452"):
+        assert own_cpu(here, VOLUMES) is None
+
+
+@pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
+def test_a_calibration_keeps_the_machine_it_made(tmp_path: Path, default_device: Any) -> None:
+    here = own_cpu(replace(default_device, kind="cpu", name="a processor without a file"), VOLUMES)
+    assert here is not None
+    first, second, *_ = here.caches
+    cpu = replace(here, model="Tiny", caches=(first, replace(second, size_bytes=262144, ways=None)), missing=())
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "ngroups:16,64"])
+    model = Model("f_cl_wall_time_fake", "p_group * f_thread_groups")
+    plain = calibrate(model, kernels, device=fake())
+    assert plain.cpu is None
+    path = tmp_path / "c.yaml"
+    volumes = Model("f_cl_wall_time_fake", "p_group * f_thread_groups * f_ecm_vol_l2")
+    replace(plain, model=volumes, table=None, cpu=cpu, machine="Tiny").save(path)
+    loaded = Calibration.load(path)
+    assert loaded.cpu == cpu
+    machine = loaded.target().machine
+    assert machine is not None
+    assert [level.size_bytes for level in machine.levels] == [first.size_bytes, 262144]
+    # Without a machine being named, though none that comes with perflex has this name.
+    assert loaded.feature_values(matmul(prefetch=False), {"n": 64})["f_ecm_vol_l2"] > 0
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("size_bytes: 262144", "size_bytes: -1"), encoding="utf-8")
+    with pytest.raises(FileFormatError, match="size_bytes"):
+        Calibration.load(path)

@@ -1,0 +1,46 @@
+"""The general model for GPUs: its measurement kernels determine its costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from perflex import TimingOptions, calibrate
+from perflex.features import kernel_feature_values
+from perflex.models import load_model
+from perflex.models.kernel_sets import measurement_kernels
+from perflex.testing import FakeDevice
+
+TRUE = {
+    "p_launch": 4e-6,
+    "p_group": 2e-9,
+    "p_wave": 3e-7,
+    "p_op32": 2e-12,
+    "p_op64": 5e-12,
+    "p_int32": 3e-12,
+    "p_div": 2e-11,
+    "p_div64": 7e-11,
+    "p_special": 9e-12,
+    "p_chain": 1e-12,
+    "p_l1": 3e-12,
+    "p_local": 4e-12,
+    "p_l2": 4e-13,
+    "p_dram": 1.3e-12,
+    "p_barrier": 2e-10,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
+def test_known_costs_come_back() -> None:
+    ready = load_model("general_gpu")
+    kernels = measurement_kernels(ready)
+    model = ready.model()
+    times = {}
+    for kernel in kernels:
+        values = kernel_feature_values(model.input_features(), kernel, kernel.sizes, 32, machine="V100")
+        times[kernel.name] = model.evaluate(TRUE, values)
+    device = FakeDevice(lambda label, _: times[label])
+    found = calibrate("general", kernels, device=device, machine="V100", timing=TimingOptions(trials=1, min_trials=1))
+    assert dict(found.params) == pytest.approx(TRUE, rel=1e-4)
+    assert not found.dropped
+    assert found.machine == "V100"
