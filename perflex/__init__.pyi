@@ -62,4 +62,7 @@ from .timing.executors.dask import DaskExecutor as DaskExecutor
 from .timing.executors.dask import dask_executor as dask_executor
 from .timing.launch.backend import CustomDevice as CustomDevice
 from .timing.options import TimingOptions as TimingOptions
+from .timing.short_launch import Probe as Probe
+from .timing.short_launch import ShortLauncher as ShortLauncher
+from .timing.short_launch import probe_kernel as probe_kernel
 from .version import __version__ as __version__

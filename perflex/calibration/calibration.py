@@ -8,6 +8,7 @@ from perflex.calibration.built_target import built_target
 from perflex.calibration.calibration_file import FORMAT, calibration_content, read_calibration_parts
 from perflex.calibration.doubts import kernel_doubts, range_doubts, warn_of_prediction
 from perflex.calibration.interval import interval_at
+from perflex.calibration.probed import probed_interval, probed_kernel
 from perflex.calibration.record import CalibrationRecord
 from perflex.features.values import target_of
 from perflex.machines.host import host_machine
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.interval import PredictionInterval
+    from perflex.calibration.probed import ProbeOn
     from perflex.features.target import Target
     from perflex.machines.machine import Machine
 
@@ -29,7 +31,12 @@ class Calibration(CalibrationRecord):
     """A model with its parameters on one device; the attributes are those of `CalibrationRecord`."""
 
     def predict(
-        self, kernel: Any, sizes: Mapping[str, Any], *, machine: str | Path | Machine | None = None
+        self,
+        kernel: Any,
+        sizes: Mapping[str, Any],
+        *,
+        machine: str | Path | Machine | None = None,
+        probe: ProbeOn = False,
     ) -> float | NDArray[np.float64]:
         """Predict the output feature of a kernel, usually its run time (paper Section 7.3).
 
@@ -42,6 +49,9 @@ class Calibration(CalibrationRecord):
         machine
             For features that need one: a machine, its name, or its file; by default that of `using_machine`, else the
             calibration's.
+        probe
+            Whether to launch small parts of the kernel instead of evaluating the model (`probe_kernel`): True on the
+            device that the model's output names, or a device, or parts of its name. Sizes are then numbers.
 
         Returns
         -------
@@ -62,7 +72,11 @@ class Calibration(CalibrationRecord):
             The kernel cannot be described exactly.
         MachineError
             A feature needs a machine that is not known, or lacks a fact of it.
+        CalibrationError, DeviceError, MeasurementError
+            Only with `probe`: the output is no time or sizes are arrays, there is no such device, or the launch fails.
         """
+        if probe is not False:
+            return probed_kernel(self.model.output_feature, kernel, sizes, probe).seconds
         values = self.feature_values(kernel, sizes, machine=machine)
         predicted = self.model.evaluate(self.fit, values)
         warn_of_prediction(self.doubts(kernel, sizes, values, machine=machine))
@@ -75,6 +89,7 @@ class Calibration(CalibrationRecord):
         confidence: float = 0.95,
         *,
         machine: str | Path | Machine | None = None,
+        probe: ProbeOn = False,
     ) -> PredictionInterval:
         """Predict the output feature of a kernel, and where a measurement of it would lie.
 
@@ -93,6 +108,9 @@ class Calibration(CalibrationRecord):
             Share of measurements that shall lie inside, between 0 and 1.
         machine
             For features that need one, as for `predict`.
+        probe
+            Whether to launch small parts of the kernel, and where, as for `predict`; the interval is then that of short
+            launches.
 
         Returns
         -------
@@ -115,7 +133,11 @@ class Calibration(CalibrationRecord):
             The kernel cannot be described exactly.
         MachineError
             A feature needs a machine that is not known, or lacks a fact of it.
+        DeviceError, MeasurementError
+            Only with `probe`, as for `predict`.
         """
+        if probe is not False:
+            return probed_interval(probed_kernel(self.model.output_feature, kernel, sizes, probe), confidence)
         values = self.feature_values(kernel, sizes, machine=machine)
         found = interval_at(self, values, confidence).doubted(*kernel_doubts(self, kernel, sizes, self.target(machine)))
         warn_of_prediction(found.doubts)

@@ -10,6 +10,9 @@ MachineOption = Annotated[
     str | None,
     typer.Option("--machine", help="Machine for features that need one: a name of 'perflex machine list', or a file."),
 ]
+ProbeOption = Annotated[
+    bool, typer.Option("--probe", help="Launch small parts of each kernel on the calibration's device instead.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 RegistersOption = Annotated[
     int | None,

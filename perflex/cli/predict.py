@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.options import JsonOption, MachineOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import JsonOption, MachineOption, ProbeOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from perflex.calibration.calibration import Calibration
 
 _FILE = typer.Argument(help="A calibration file.")
 
@@ -29,6 +31,7 @@ def predict(
         float | None,
         typer.Option("--confidence", min=0.01, max=0.999, help="Show where this share of measurements would lie."),
     ] = None,
+    probe: ProbeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Predict a kernel's run time at given sizes, and show what it is made of."""
@@ -41,6 +44,9 @@ def predict(
     terminal = terminal_of(context)
     found: list[dict[str, Any]] = []
     for chosen in _combinations(sizes or ()):
+        if probe:
+            found.append(_probed(loaded, unit, chosen, confidence))
+            continue
         # What the model leaves out is said for each size: accesses may depend on it.
         with terminal.warnings_shown():
             values = loaded.feature_values(unit, chosen, machine=machine)
@@ -72,12 +78,26 @@ def predict(
                 terminal.output.print(f"  {100 * share:5.1f} %  {_shortened(text)}", markup=False, soft_wrap=True)
 
 
+def _probed(loaded: Calibration, unit: Any, sizes: Mapping[str, int], confidence: float | None) -> dict[str, Any]:
+    """Return what a short launch says of a kernel, as `predict` prints it."""
+    from perflex.calibration.probed import probed_interval, probed_kernel
+
+    probe = probed_kernel(loaded.model.output_feature, unit, sizes, probe=True)
+    cost = {"knowledge": probe.knowledge, "device_s": probe.device_s, "cost_s": probe.cost_s}
+    entry: dict[str, Any] = {"sizes": sizes, "predicted_s": probe.seconds, "doubts": [], "terms": {}, **cost}
+    if confidence is not None:
+        interval = probed_interval(probe, confidence)
+        entry |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence, "extrapolated": False}
+    return entry
+
+
 def rank(
     context: typer.Context,
     calibration: Annotated[Path, _FILE],
     words: Annotated[list[str], typer.Argument(help="KERNEL.py:function of each variant, then name=value sizes.")],
     *,
     machine: MachineOption = None,
+    probe: ProbeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Order variants by predicted run time, fastest first."""
@@ -91,7 +111,7 @@ def rank(
     variants = {word: load_kernel(word) for word in words if _is_kernel(word)}
     sizes = read_sizes(word for word in words if not _is_kernel(word))
     with terminal_of(context).warnings_shown():
-        places = ordered(variants, Calibration.load(calibration), sizes, machine=machine)
+        places = ordered(variants, Calibration.load(calibration), sizes, machine=machine, probe=probe)
     if as_json:
         rows = [{"rank": p.rank, "name": p.name, "predicted_s": p.predicted, "ratio": p.ratio} for p in places]
         print_json(rows)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from perflex.calibration.probed import probing_device
 from perflex.errors import CalibrationError
 from perflex.search.described.space import DescribedSpace
 from perflex.search.pruning.costs import feature_kind, model_costs
 from perflex.search.pruning.described_pruning import DescribedPruning, prune_described
-from perflex.search.pruning.keep import check_keep, decide
+from perflex.search.pruning.keep import check_keep, decide, number_kept
+from perflex.search.pruning.promise import Promise
 from perflex.search.pruning.pruned import Pruning
 from perflex.search.spaces.building import settings_text
 from perflex.search.spaces.candidates import candidates_of, columns_of, sizes_of
 from perflex.search.spaces.extraction import ExtractedSpace
+from perflex.search.spaces.probes import probe_candidates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,17 +30,22 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from perflex.calibration.calibration import Calibration
+    from perflex.calibration.probed import ProbeOn
     from perflex.machines.machine import Machine
     from perflex.progress import Progress
     from perflex.search.described.hybrid import HybridPredictor
     from perflex.search.pruning.keep import Keep
     from perflex.search.spaces.candidates import Candidates
+    from perflex.search.spaces.probes import ProbedCandidates
     from perflex.search.spaces.space import VariantSpace
     from perflex.store.store import StorePlace
+    from perflex.timing.launch.backend import TimedDevice
 
     Array = NDArray[np.float64]
 
 _CONFIDENCE = 0.95
+# Variants that are probed for each that is kept: predictions of what was never launched err by factors.
+_PROBED = 4
 
 
 @overload
@@ -48,6 +57,7 @@ def prune(
     keep: Keep = 0.1,
     machine: str | Path | Machine | None = None,
     measured: Mapping[str, float] | None = None,
+    probe: ProbeOn = False,
     executor: Executor | None = None,
     store: StorePlace | None = None,
     progress: bool | Progress | None = None,
@@ -73,11 +83,12 @@ def prune(  # noqa: PLR0913 - one parameter per choice
     machine: str | Path | Machine | None = None,
     measured: Any = None,
     predictor: HybridPredictor | None = None,
+    probe: ProbeOn = False,
     executor: Executor | None = None,
     store: StorePlace | None = None,
     progress: bool | Progress | None = None,
 ) -> Pruning:
-    """Choose the few variants that are worth being compiled and run; nothing is run here.
+    """Choose the few variants that are worth being compiled and run; nothing is run here but with `probe`.
 
     Parameters
     ----------
@@ -102,6 +113,9 @@ def prune(  # noqa: PLR0913 - one parameter per choice
         Of a described space: by default the analytic model with its learned correction (needs the extra ``learn``).
     machine
         For features that need one, as for `rank`.
+    probe
+        Whether those predicted fastest, four times as many as are kept, are launched in small parts first, and where,
+        as for `Calibration.predict`; the fastest of them by that are kept. Not with a promise.
     executor
         Where variants are built and counted; a pool of processes uses all cores.
     store, progress
@@ -123,14 +137,18 @@ def prune(  # noqa: PLR0913 - one parameter per choice
         No variant can be described.
     MachineError, MissingSizeError, ExecutorError
         As for predictions and counting.
+    DeviceError, MeasurementError
+        Only with `probe`: there is no such device, or all launches fail.
     MissingExtraError
         A described space needs scikit-learn, which is not installed.
     """
     # Before minutes of counting, on which a wrong share does not depend.
     check_keep(keep)
     if isinstance(variants, DescribedSpace):
-        if calibration is not None or sizes is not None or machine is not None:
-            msg = "a described space states its sizes and device itself and needs no calibration; leave them out"
+        if calibration is not None or sizes is not None or machine is not None or probe is not False:
+            msg = (
+                "a described space states its sizes and device itself and needs no calibration or probe; leave them out"
+            )
             raise CalibrationError(msg, description=variants.description.name)
         return prune_described(variants, keep, measured, predictor)
     if calibration is None or predictor is not None:
@@ -146,9 +164,35 @@ def prune(  # noqa: PLR0913 - one parameter per choice
     times = np.full(len(found), np.nan)
     times[index] = seconds
     low, high = _intervals(calibration, columns, predicted)
+    order = None
+    if probe is not False:
+        probed = _probed(found, predicted, index, keep, probing_device(calibration.model.output_feature, probe))
+        low, high = (_by_probes(probed, bound, sign) for bound, sign in ((low, -1), (high, 1)))
+        predicted, order = probed.predicted, probed.order
     costs = model_costs(calibration.model, calibration.params, columns, lambda name: _kind_of(name, found, columns))
-    decision = decide(keep, predicted, index, seconds, calibration=calibration)
+    decision = decide(keep, predicted, index, seconds, calibration=calibration, order=order)
     return Pruning(found, predicted, low, high, times, costs, decision)
+
+
+def _probed(
+    found: Candidates, predicted: Array, measured: NDArray[np.intp], keep: Keep, device: TimedDevice
+) -> ProbedCandidates:
+    """Launch parts of the variants predicted fastest; those that were measured are known already."""
+    if isinstance(keep, Promise):
+        msg = "a promise rests on predictions of one kind, and only some variants are probed; keep a number or a share"
+        raise CalibrationError(msg)
+    count = _PROBED * number_kept(keep, len(found))
+    order = np.argsort(predicted, kind="stable")
+    return probe_candidates(found, order[~np.isin(order, measured)][:count].tolist(), predicted, device)
+
+
+def _by_probes(probed: ProbedCandidates, bound: Array, sign: int) -> Array:
+    """Return lower (-1) or upper (1) bounds of the intervals: of variants that were probed those of the launch."""
+    bounds = np.array(bound)
+    quantile = statistics.NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
+    for number, probe in probed.probes.items():
+        bounds[number] = probe.seconds * math.exp(sign * quantile * probe.deviation)
+    return bounds
 
 
 def _require_positive(predicted: Array, found: Candidates) -> None:

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.calibration.probed import probing_device
 from perflex.search.spaces.candidates import candidates_of, columns_of
 from perflex.search.spaces.extraction import ExtractedSpace
+from perflex.search.spaces.probes import probe_candidates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from perflex.calibration.calibration import Calibration
+    from perflex.calibration.probed import ProbeOn
     from perflex.machines.machine import Machine
     from perflex.search.spaces.space import VariantSpace
 
@@ -53,8 +56,9 @@ def rank(
     sizes: Mapping[str, Any] | None = None,
     *,
     machine: str | Path | Machine | None = None,
+    probe: ProbeOn = False,
 ) -> list[RankedVariant]:
-    """Order variants by predicted time, fastest first; nothing is run.
+    """Order variants by predicted time, fastest first; nothing is run but with `probe`.
 
     Parameters
     ----------
@@ -67,11 +71,19 @@ def rank(
     machine
         For features that need one: a machine, its name, or its file; by default that of `using_machine`, else the
         calibration's.
+    probe
+        Whether to predict by launching small parts of each variant, and where, as for `Calibration.predict`. Variants
+        whose launch fails come last, with an infinite time.
 
     Returns
     -------
     list of RankedVariant
         Equal times keep the order of `variants`.
+
+    Warns
+    -----
+    PerflexWarning
+        A variant cannot be probed.
 
     Raises
     ------
@@ -79,11 +91,16 @@ def rank(
         There are no variants, or sizes are needed and missing.
     MachineError, MissingSizeError, UnsupportedKernelError
         As for predictions.
+    DeviceError, MeasurementError
+        Only with `probe`: there is no such device, or all launches fail.
     """
     found = candidates_of(variants, calibration, sizes, machine=machine, refuse=True)
     columns = columns_of(found, calibration.model.input_features())
     count, names = len(found), found.names
     predicted = np.broadcast_to(calibration.model.evaluate(calibration.params, columns), (count,))
+    if probe is not False:
+        device = probing_device(calibration.model.output_feature, probe)
+        predicted = probe_candidates(found, range(count), predicted, device).predicted
     terms = {
         text: np.broadcast_to(value, (count,))
         for text, value in calibration.model.terms(calibration.params, columns).items()

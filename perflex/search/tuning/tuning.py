@@ -20,6 +20,7 @@ from perflex.search.described.space import DescribedSpace
 from perflex.search.spaces.building import NotBuiltError
 from perflex.search.spaces.candidates import columns_of
 from perflex.search.spaces.extraction import ExtractedSpace, extract_space
+from perflex.search.spaces.probes import probe_candidates
 from perflex.search.tuning.checks import check_budgets
 from perflex.search.tuning.code import generate_code
 from perflex.search.tuning.timer import VariantTimer
@@ -59,6 +60,8 @@ _FINALISTS = 12
 _FINAL_TRIALS = 8
 _FINAL_PRECISION = 0.005
 _FIRST_LINE = 120
+# What is left of a budget that short launches used up, in seconds: a budget is positive.
+_LEAST_S = 1e-9
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +82,7 @@ class TuningResult:
     failures
         How many variants failed to build or run, by cause.
     cost_s
-        Seconds of building and timing.
+        Seconds of building and timing, short launches included.
     extract_s
         Seconds of building and counting all variants of the space.
     space
@@ -140,6 +143,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     progress: bool | Progress | None = None,
     first: int | None = None,
     seed: int = 0,
+    probe: bool = False,
 ) -> TuningResult:
     """Search a space for its fastest variant: measure some, learn, measure the most promising, and so on.
 
@@ -174,6 +178,10 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         Where variants are counted, and the code of those to be timed is generated: a pool of processes uses all cores.
     first, seed
         Variants in the first batch, and the seed of what is chosen by chance.
+    probe
+        Whether small parts of variants are launched on `device` before any is timed whole (`probe_kernel`): of those
+        that the calibration predicts to be fastest, as many as the budget has measurements. What is expected of the
+        variants is then what that shows, and its seconds count as building and timing.
 
     Returns
     -------
@@ -187,8 +195,8 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     MeasurementError
         No variant could be built and timed.
     CalibrationError
-        A budget is out of range, the calibration predicts no positive times, `measure` returns no time, or not one of
-        `device` and `measure` is given.
+        A budget is out of range, the calibration predicts no positive times, `measure` returns no time, not one of
+        `device` and `measure` is given, or `probe` lacks a calibration or device.
     MissingExtraError
         A described space needs scikit-learn, which is not installed.
     DeviceError, MachineError, MissingSizeError, ExecutorError
@@ -199,6 +207,9 @@ def tune(  # noqa: PLR0913 - one parameter per choice
 
     check_budgets(budget, budget_s, first)
     _check_who_measures(space, device, measure, calibration)
+    if probe and (device is None or calibration is None):
+        msg = "short launches run on a device, and a calibration chooses the variants; give both, or leave out probe"
+        raise CalibrationError(msg)
     if isinstance(space, DescribedSpace) and (sizes or features or machine is not None or timing is not None):
         msg = (
             "a described space states its sizes and device itself, and your function measures; "
@@ -219,12 +230,16 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         )
     described = time.perf_counter() - begun
     most = max(30, math.ceil(0.1 * len(variants))) if budget is None else budget
+    begun = time.perf_counter()
     prior = None
     if calibration is not None and isinstance(variants, ExtractedSpace):
         prior = _prior(calibration, variants)
+        if probe and chosen is not None:
+            prior = _probed_prior(variants, prior, most, chosen)
+    if budget_s is not None:
+        budget_s = max(budget_s - (time.perf_counter() - begun), _LEAST_S)
     tuner = Tuner(variants, prior=prior, promise=promise, budget=most, budget_s=budget_s, first=first, seed=seed)
     failures: Counter[str] = Counter()
-    begun = time.perf_counter()
     with progress_shown(progress, "tune:") as report:
         if measure is not None:
             _drive(tuner, _MeasuredByUser(measure), failures, report)
@@ -257,6 +272,15 @@ def _prior(calibration: Calibration, extracted: ExtractedSpace) -> np.ndarray[An
     columns = columns_of(extracted, calibration.model.input_features())
     predicted = calibration.model.evaluate(calibration.params, columns)
     return np.array(np.broadcast_to(predicted, (len(extracted),)), dtype=np.float64)
+
+
+def _probed_prior(
+    variants: ExtractedSpace, prior: np.ndarray[Any, np.dtype[np.float64]], count: int, device: TimedDevice
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return what is expected of variants after short launches of those predicted fastest."""
+    found = probe_candidates(variants, np.argsort(prior, kind="stable")[:count].tolist(), prior, device).predicted
+    # What fails as a short launch is not worth a measurement, and a prior is finite.
+    return np.where(np.isfinite(found), found, found[np.isfinite(found)].max())
 
 
 class _MeasuredByUser:

@@ -11,13 +11,14 @@ from perflex.errors import MeasurementError
 from perflex.timing.isolation.process import WorkerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.machines.resources import Resources
     from perflex.timing.launch.backend import RunLimits
     from perflex.timing.launch.request import LaunchRequest
+    from perflex.timing.launch.slabs import Slab
 
 # What a run may take besides the launches: first the driver's own work at the first launch, later stalls of the host.
 _FIRST_S = 3.0
@@ -136,21 +137,28 @@ class IsolatedRunnable:
         DeviceError
             A new process was needed and does not start.
         """
+        start = time.monotonic()
+        times = self._asked("run", launches, launches)
+        each = (time.monotonic() - start) / launches
+        self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
+        return times
+
+    def run_slabs(self, slabs: Sequence[Slab]) -> tuple[float, ...]:
+        """Launch parts of the grid there; see `SlabRunnable`, errors as `run`."""
+        return self._asked("run_slabs", tuple(slabs), len(slabs))
+
+    def _asked(self, what: str, argument: object, launches: int) -> tuple[float, ...]:
+        """Return the times of launches in the other process, which is built in anew if another began since."""
         if self._place.worker is not self._backend.worker():
             self._build()
-        start = time.monotonic()
         try:
-            times: tuple[float, ...] = self._place.worker.ask(
-                "run", self._place.number, launches, self._limit(launches)
-            )
+            times: tuple[float, ...] = self._place.worker.ask(what, self._place.number, argument, self._limit(launches))
         except ChildLostError as lost:
             doing = "crashes its process"
             if lost.kind == "hang":
                 doing = "does not end; raise limit_s if it is only slow"
                 self._backend.remember_endless(self._request)
             raise _failure(self._request.label, lost.kind, f"{doing} ({lost.reason})") from lost
-        each = (time.monotonic() - start) / launches
-        self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
         return times
 
     def _limit(self, launches: int) -> float:

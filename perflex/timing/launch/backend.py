@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.machines.resources import Resources
     from perflex.timing.launch.request import LaunchRequest
+    from perflex.timing.launch.slabs import Slab
 
 
 class Runnable(Protocol):
@@ -30,7 +33,24 @@ class Runnable(Protocol):
         ...
 
 
-class BuiltKernel(Runnable, Protocol):
+class SlabRunnable(Runnable, Protocol):
+    """A kernel parts of whose grid can be launched."""
+
+    def run_slabs(self, slabs: Sequence[Slab]) -> tuple[float, ...]:
+        """Launch parts of the grid one after another; return the device time of each in seconds, as `Runnable.run`.
+
+        Arrays that the kernel both reads and writes are restored before the first of them. The kernel was built for it
+        (`LaunchRequest.in_slabs`).
+
+        Raises
+        ------
+        MeasurementError, DeviceError
+            As for `Runnable.run`.
+        """
+        ...
+
+
+class BuiltKernel(SlabRunnable, Protocol):
     """A kernel that was built for a real device."""
 
     @property

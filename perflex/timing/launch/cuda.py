@@ -14,6 +14,7 @@ from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.building import BoundKernel, build_failure, check_built
 from perflex.timing.launch.cuda_context import CudaContext
 from perflex.timing.launch.launch_times import LaunchTimes
+from perflex.timing.launch.slabs import AXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.request import LaunchRequest
+    from perflex.timing.launch.slabs import Slab
 
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 # What CuPy adds to the options it is given, and what changes code among it.
@@ -149,6 +151,50 @@ class CudaRunnable(BoundKernel):
             raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
         return LaunchTimes(times, None if watch is None else watch.activity_since(before))
 
+    def run_slabs(self, slabs: Sequence[Slab]) -> LaunchTimes:
+        """Launch parts of the grid one after another and return the time of each in seconds; see `SlabRunnable`."""
+        self._context.require()
+        watch = self._context.watch
+        try:
+            buffers = self._buffers()
+            before = None if watch is None else watch.reading()
+            # A part has an event before and after it.
+            most = _MOST_COMMANDS // 3
+            times = [
+                seconds
+                for first in range(0, len(slabs), most)
+                for seconds in self._run_slabs(slabs[first : first + most], buffers, restored=first > 0)
+            ]
+        except RuntimeError as error:
+            raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
+        return LaunchTimes(times, None if watch is None else watch.activity_since(before))
+
+    def _run_slabs(self, slabs: Sequence[Slab], buffers: dict[Slot, Any], *, restored: bool) -> list[float]:
+        hold = self._context.hold.held() if self._ran else nullcontext()
+        event = self._context.cupy.cuda.Event
+        pairs: list[tuple[Any, Any]] = []
+        with self._context.stream:
+            with hold:
+                if not restored:
+                    self._restore(buffers)
+                for slab in slabs:
+                    first, last = event(), event()
+                    first.record(self._context.stream)
+                    self._launch_slab(slab, buffers)
+                    last.record(self._context.stream)
+                    pairs.append((first, last))
+            self._context.stream.synchronize()
+        self._ran = True
+        elapsed = self._context.cupy.cuda.get_elapsed_time
+        return [elapsed(first, last) * 1e-3 for first, last in pairs]
+
+    def _launch_slab(self, slab: Slab, buffers: dict[Slot, Any]) -> None:
+        shape = self._request.launch.grids[slab.program].work_group
+        names = self._request.programs[slab.program][1]
+        # All but the last arguments are the full launch's: those begin at group 0.
+        arguments = (*self._arguments(names, buffers)[: len(names)], *map(np.int32, slab.offsets))
+        self._functions[slab.program](slab.groups, shape, arguments)
+
     def _portions(self, launches: int) -> Iterator[int]:
         """Divide launches so that a stream takes the commands of each portion without making the host wait."""
         each = len(self._functions) + (len(self._restored) + 2 if self._restored else 0)
@@ -185,4 +231,5 @@ class CudaRunnable(BoundKernel):
 
     def _arguments(self, names: Sequence[str], buffers: dict[Slot, Any]) -> tuple[Any, ...]:
         scalars, slots = self._request.launch.scalars, self._request.slots
-        return tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)
+        given = tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)
+        return (*given, *(np.int32(0),) * AXES) if self._request.in_slabs else given

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyopencl as cl
 
 from perflex.devices.listing import list_devices
@@ -21,16 +22,18 @@ from perflex.timing.launch.clock_watch import clock_watch, opencl_bus_ids
 from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.launch.memory import OpenCLMemory, returns_what_was_written
 from perflex.timing.launch.opencl_code import programs_in
+from perflex.timing.launch.slabs import AXES
 from perflex.timing.launch.system_watch import SystemWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.launch_times import Watch
     from perflex.timing.launch.request import LaunchRequest
+    from perflex.timing.launch.slabs import Slab
 
 # Said by pyopencl where a build fails.
 _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
@@ -177,13 +180,32 @@ class OpenCLRunnable(BoundKernel):
 
     def run(self, launches: int) -> LaunchTimes:
         """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
+        return self._timed(lambda buffers: [self._launch(buffers, restored=n == 0) for n in range(launches)])
+
+    def run_slabs(self, slabs: Sequence[Slab]) -> LaunchTimes:
+        """Launch parts of the grid one after another and return the time of each in seconds; see `SlabRunnable`."""
+        return self._timed(lambda _: [(event, event) for event in map(self._launch_slab, slabs)])
+
+    def _launch_slab(self, slab: Slab) -> Any:
+        shape = self._request.launch.grids[slab.program].work_group
+        items = tuple(groups * items for groups, items in zip(slab.groups, shape, strict=True))
+        kernel = self._kernels[slab.program]
+        self._set_first(kernel, slab.program, slab.offsets)
+        return cl.enqueue_nd_range_kernel(self._queue, kernel, items, shape)
+
+    def _set_first(self, kernel: Any, program: int, offsets: Sequence[int]) -> None:
+        for place, group in enumerate(offsets, start=len(self._request.programs[program][1])):
+            kernel.set_arg(place, np.int32(group))
+
+    def _timed(self, enqueued: Callable[[dict[Slot, Any]], list[tuple[Any, Any]]]) -> LaunchTimes:
+        """Return the times between first and last events of what is enqueued with this kernel's restored buffers."""
         try:
             buffers = self._bound()
             # What restores the arrays is no part of what is watched, as far as that can be.
             self._restore(buffers)
             self._queue.finish()
             before = None if self._watch is None else self._watch.reading()
-            events = [self._launch(buffers, restored=launch == 0) for launch in range(launches)]
+            events = enqueued(buffers)
             self._queue.finish()
             activity = None if self._watch is None or before is None else self._watch.activity_since(before)
             return LaunchTimes(((last.profile.end - first.profile.start) * 1e-9 for first, last in events), activity)
@@ -197,7 +219,9 @@ class OpenCLRunnable(BoundKernel):
     def _bound(self) -> dict[Slot, Any]:
         """Return this kernel's buffers and set them as its arguments."""
         buffers = self._buffers()
-        for kernel, (_, arguments) in zip(self._kernels, self._request.programs, strict=True):
+        for program, (kernel, (_, arguments)) in enumerate(zip(self._kernels, self._request.programs, strict=True)):
+            if self._request.in_slabs:
+                self._set_first(kernel, program, (0,) * AXES)
             for index, name in enumerate(arguments):
                 scalar = self._request.launch.scalars.get(name)
                 kernel.set_arg(index, buffers[self._request.slots[name][0]] if scalar is None else scalar)

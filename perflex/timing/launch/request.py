@@ -11,6 +11,7 @@ from perflex.errors import MeasurementError
 from perflex.timing.launch.buffers import assign_slots
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.launch.sizes import check_limits, size_launch
+from perflex.timing.launch.slabs import code_for_slabs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,8 @@ class LaunchRequest:
         Place of every array in the buffer pool, and of what it is restored from.
     dtypes
         Element type of every array.
+    in_slabs
+        Whether the code is for launches of parts of the grid (`perflex.timing.launch.slabs`).
     """
 
     label: str
@@ -54,6 +57,7 @@ class LaunchRequest:
     launch: SizedLaunch
     slots: Mapping[str, tuple[Slot, Slot | None]]
     dtypes: Mapping[str, np.dtype[Any]]
+    in_slabs: bool = False
 
     @property
     def buffer_bytes(self) -> dict[str, int]:
@@ -95,8 +99,16 @@ def request_for(job: SizedKernel | LaunchRequest, device: object) -> SizedKernel
     return launch_request(job, device)
 
 
-def launch_request(job: SizedKernel, device: Device) -> LaunchRequest:
-    """Generate a kernel's code, put in the sizes, and check that the device can hold the launch; see `request_for`."""
+def launch_request(job: SizedKernel, device: Device, *, in_slabs: bool = False) -> LaunchRequest:
+    """Generate a kernel's code, put in the sizes, and check that the device can hold the launch; see `request_for`.
+
+    Parameters
+    ----------
+    job, device
+        As for `request_for`.
+    in_slabs
+        Whether parts of the grid are to be launched.
+    """
     label, sizes = job.label, job.sizes
     plan = plan_launch(job.translation_unit, device.api)
     if not device.double_precision and _DOUBLE.search(plan.source):
@@ -105,11 +117,12 @@ def launch_request(job: SizedKernel, device: Device) -> LaunchRequest:
     request = LaunchRequest(
         label=label,
         sizes=dict(sizes),
-        source=plan.source,
+        source=code_for_slabs(plan.source, device.api, label) if in_slabs else plan.source,
         programs=tuple((program.name, program.argument_names) for program in plan.programs),
         launch=size_launch(plan, sizes, label),
         slots=assign_slots(list(plan.arrays.values())),
         dtypes={name: array.dtype for name, array in plan.arrays.items()},
+        in_slabs=in_slabs,
     )
     sizes_held = request.buffer_bytes
     # Arrays that a kernel updates are restored before each launch from a copy, which takes memory, too.

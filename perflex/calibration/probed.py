@@ -1,0 +1,84 @@
+"""Predictions by a short launch instead of the model: what is asked of a calibration, run on its device."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from perflex.calibration.interval import PredictionInterval
+from perflex.devices.wall_time import is_wall_time
+from perflex.errors import CalibrationError
+from perflex.timing.measuring import chosen_device
+from perflex.timing.short_launch import probe_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.short_launch import Probe
+
+# Whether to launch, or where: True is the device that the calibration's output names.
+ProbeOn: TypeAlias = "bool | str | TimedDevice"
+
+
+def probing_device(output: str, probe: ProbeOn) -> TimedDevice:
+    """Return where short launches run.
+
+    Parameters
+    ----------
+    output
+        The output feature of the calibration's model.
+    probe
+        True for the device that it names; a device, or parts of its name.
+
+    Raises
+    ------
+    CalibrationError
+        The output is no wall time.
+    DeviceError
+        No working device fits, or several do.
+    """
+    if not is_wall_time(output):
+        msg = f"a short launch tells a time, and the model's output {output} is none; predict without probe"
+        raise CalibrationError(msg, feature=output)
+    return chosen_device(None if probe is True else probe, output)  # type: ignore[arg-type]
+
+
+def probed_kernel(output: str, kernel: Any, sizes: Mapping[str, Any], probe: ProbeOn) -> Probe:
+    """Return what a short launch says of a kernel.
+
+    Raises
+    ------
+    CalibrationError
+        Sizes are arrays, or the output is no wall time.
+    DeviceError, MeasurementError, MissingSizeError
+        As for `probe_kernel`.
+    """
+    if any(hasattr(value, "__len__") for value in sizes.values()):
+        msg = "a short launch has one value for each size, not an array of them; probe one after another"
+        raise CalibrationError(msg)
+    return probe_kernel(getattr(kernel, "kernel", kernel), sizes, probing_device(output, probe))
+
+
+def probed_interval(probe: Probe, confidence: float) -> PredictionInterval:
+    """Return where a measurement of a probed kernel would lie: normal deviations of the logarithm.
+
+    Raises
+    ------
+    CalibrationError
+        The confidence is not between 0 and 1.
+    """
+    if not 0 < confidence < 1:
+        msg = f"confidence must be a share between 0 and 1, e.g. 0.95, not {confidence}"
+        raise CalibrationError(msg)
+    factor = math.exp(statistics.NormalDist().inv_cdf((1 + confidence) / 2) * probe.deviation)
+    return PredictionInterval(
+        predicted=probe.seconds,
+        low=probe.seconds / factor,
+        high=probe.seconds * factor,
+        confidence=confidence,
+        standard_error=0.0,
+        residual_deviation=probe.seconds * probe.deviation,
+        degrees_of_freedom=math.inf,
+    )
