@@ -1,0 +1,178 @@
+"""What an evaluation hands back: predicted and measured times of models and baselines, and how good they are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.studies.accuracy import Accuracy
+from perflex.studies.baselines import knows_no_more
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.calibration.calibration import Calibration
+    from perflex.studies.baselines import Knowledge, Peaks
+    from perflex.studies.evaluation.overlap import OverlapChoice
+    from perflex.studies.evaluation.studies import Study
+
+
+@dataclass(frozen=True)
+class Point:
+    """One variant at one size.
+
+    Attributes
+    ----------
+    variant, size
+        Name of the variant, and the value of the study's size argument.
+    measured_s, spread, repeatability
+        Time in seconds, the relative spread of repeated timings, and by which fraction the time differs from one such
+        measurement to the next.
+    disturbed
+        Whether the time rests on samples that others disturbed, for lack of others.
+    predicted_s
+        Time in seconds by each model and baseline.
+    """
+
+    variant: str
+    size: int
+    measured_s: float
+    spread: float
+    predicted_s: Mapping[str, float]
+    repeatability: float = math.nan
+    disturbed: bool = False
+
+    def error(self, method: str) -> float:
+        """Return predicted/measured - 1 of a model or baseline."""
+        return self.predicted_s[method] / self.measured_s - 1
+
+
+@dataclass(frozen=True)
+class RatioPoint:
+    """A kernel with `ratio` local load-store sequences per global access: times in seconds, modeled by name."""
+
+    ratio: int
+    measured_s: float
+    predicted_s: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """A study on one device.
+
+    Attributes
+    ----------
+    study
+        The study.
+    choice
+        Which model was chosen before the variants ran at the sizes to predict, and why.
+    model
+        The model that was used: the chosen one, or the one the user wanted.
+    calibrations
+        Of each model that could be fitted.
+    points
+        Predictions and measurements.
+    knowledge
+        What each model, and each baseline, has seen of a variant.
+    chosen_with
+        What the choice of the used model has seen: timings, where it was chosen by some.
+    """
+
+    study: Study
+    choice: OverlapChoice
+    model: str
+    calibrations: Mapping[str, Calibration]
+    points: tuple[Point, ...]
+    knowledge: Mapping[str, Knowledge] = field(default_factory=dict)
+    chosen_with: Knowledge = "nothing"
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Models and baselines that predict all points, models first."""
+        named = dict.fromkeys((*self.calibrations, *self.knowledge))
+        return tuple(name for name in named if all(name in point.predicted_s for point in self.points))
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """Baselines that predict all points."""
+        return tuple(name for name in self.methods if name not in self.calibrations)
+
+    def accuracy(self, method: str, variant: str | None = None) -> Accuracy:
+        """Return how accurate a model or baseline is, over one variant or all; one group for each size.
+
+        Raises
+        ------
+        CalibrationError
+            There is no such point, or a predicted time is not positive.
+        """
+        own = [point for point in self.points if variant in {None, point.variant}]
+        predicted, measured = [p.predicted_s[method] for p in own], [p.measured_s for p in own]
+        return Accuracy.of(predicted, measured, [point.size for point in own])
+
+    def key(self, method: str) -> tuple[float, float]:
+        """Return by what methods are compared, the lowest first: the mean loss beyond the noise floor, then the rms."""
+        return self.accuracy(method).key(0.0 if math.isnan(self.noise_floor) else self.noise_floor)
+
+    @property
+    def best_in_hindsight(self) -> str:
+        """The model with the lowest loss over the study's own kernels, and the lowest rms among those."""
+        return min(self.calibrations, key=self.key)
+
+    def best_baseline(self, knowledge: Knowledge) -> str | None:
+        """Return the best baseline among those that have seen no more of a variant; None if there is none."""
+        fair = [name for name in self.baselines if knows_no_more(self.knowledge[name], knowledge)]
+        return min(fair, key=self.key) if fair else None
+
+    def beats_baselines(self, model: str, knowledge: Knowledge | None = None) -> bool | None:
+        """Return whether a model is better than all baselines that have seen no more; None where there is none.
+
+        Parameters
+        ----------
+        model
+            The model.
+        knowledge
+            What it has seen of a variant; by default what its calibration has.
+        """
+        best = self.best_baseline(knowledge or self.knowledge.get(model, "nothing"))
+        return None if best is None else self.key(model) < self.key(best)
+
+    @property
+    def noise_floor(self) -> float:
+        """Median repeatability of the study's measured times, a fraction: errors below it mean nothing."""
+        repeated = [point.repeatability for point in self.points if math.isfinite(point.repeatability)]
+        return float(np.median(repeated)) if repeated else math.nan
+
+
+@dataclass(frozen=True)
+class DeviceEvaluation:
+    """All studies on one device.
+
+    Attributes
+    ----------
+    device
+        The device's name.
+    studies
+        Results of those that could be calibrated, in the order asked for.
+    skipped
+        Label and reason of what did not run.
+    drift
+        By which fraction some measurement kernels took longer beside the studies' kernels than for the
+        calibration; None if not known.
+    overlap
+        Kernels with m local accesses per global one, for Figure 5.
+    seconds
+        Wall time of the whole evaluation.
+    peaks
+        Of the roofline; None where its kernel did not run.
+    """
+
+    device: str
+    studies: tuple[StudyResult, ...]
+    skipped: tuple[tuple[str, str], ...]
+    drift: float | None
+    overlap: tuple[RatioPoint, ...] = ()
+    seconds: float = math.nan
+    peaks: Peaks | None = None
