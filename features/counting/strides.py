@@ -26,6 +26,12 @@ def index_strides(scop: Scop, statement: Statement, access: Access) -> tuple[_St
     return tuple(strides[groups:]), tuple(strides[:groups])
 
 
+def stride_along(scop: Scop, statement: Statement, access: Access, axis: int) -> QuasiPolynomial | None:
+    """Return the stride along any axis of a statement's instances, also a loop's, in elements; None if it varies."""
+    along = scop.array(access.array).strides if access.strides is None else access.strides
+    return _stride(statement, access, along, axis)
+
+
 def _stride(
     statement: Statement, access: Access, strides: tuple[QuasiPolynomial, ...], axis: int
 ) -> QuasiPolynomial | None:

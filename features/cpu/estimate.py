@@ -115,8 +115,8 @@ def estimate_ecm(
     if lanes is not None and lanes < 1:
         msg = f"{lanes} lanes are none; give one or more"
         raise FeatureError(msg, variant=str(lanes))
-    given, chosen, shape = _spread(scop, sizes, blocks or {})
-    nests = _nests_of(scop, _lanes(scop, where) if lanes is None else lanes, tuple(chosen), dict(fold or {}))
+    given, chosen, shape = spread_sizes(scop, sizes, blocks or {})
+    nests = nests_of_kernel(scop, _lanes(scop, where) if lanes is None else lanes, tuple(chosen), dict(fold or {}))
     numbers = NestValues(given, chosen)
     reuse = Reuse(nests, numbers, levels[0].line_bytes)
     plans = plan(reuse)
@@ -166,7 +166,7 @@ def _rules(convention: str, cores: int, machine: Machine) -> Rules:
     return Rules(convention, cores)
 
 
-def _spread(
+def spread_sizes(
     scop: Scop, sizes: Mapping[str, Any], blocks: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[int, ...]]:
     """Return sizes and block sizes as whole numbers, or all as arrays of one shape, and that shape."""
@@ -195,7 +195,8 @@ def _lanes(scop: Scop, machine: Machine) -> int:
     return max(1, (machine.simd_bytes or 0) // max(itemsizes, default=1))
 
 
-def _nests_of(scop: Scop, lanes: int, blocked: tuple[str, ...], fold: dict[str, int]) -> Nests:
+def nests_of_kernel(scop: Scop, lanes: int, blocked: tuple[str, ...], fold: dict[str, int]) -> Nests:
+    """Return the nests of a kernel for vectors of so many lanes, with blocked and folded loops; kept on the Scop."""
     loops = tuple(sorted(blocked))
 
     def compute() -> Nests:

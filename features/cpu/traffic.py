@@ -147,10 +147,15 @@ class Traffic:
         Bytes of all data; nothing crosses where they are less than the capacity.
     sets
         The cache's sets; None where it is taken as fully associative.
+    dealt
+        Whether several cores have a part of the data each: then those that fit do not crowd into sets.
     """
 
-    def __init__(self, reuse: Reuse, capacity: float, *, strict: bool, whole: Any, sets: Sets | None = None) -> None:
+    def __init__(
+        self, reuse: Reuse, capacity: float, *, strict: bool, whole: Any, sets: Sets | None = None, dealt: bool = False
+    ) -> None:
         self._reuse = reuse
+        self._dealt = dealt
         self._sets = sets
         self._capacity = capacity
         self._strict = strict
@@ -177,18 +182,24 @@ class Traffic:
     def beyond(self, plans: Sequence[GroupPlan], *, write_allocate: bool) -> Crossing:
         """Return the bytes that cross, per run of the kernel."""
         total = Crossing(0.0, 0.0, 0.0)
+        for _, found in self.by_group(plans, write_allocate=write_allocate):
+            total = total + found
+        return total
+
+    def by_group(self, plans: Sequence[GroupPlan], *, write_allocate: bool) -> Iterator[tuple[GroupPlan, Crossing]]:
+        """Return the groups of accesses, each with the bytes of it that cross, per run of the kernel."""
         # By nest: what streams through the cache beside accesses that data decide.
         streaming: dict[int, Any] = {}
         for group in plans:
             if not group.group.scattered:
                 found = self._group(group, write_allocate=write_allocate).times(self._crossing(group))
                 streaming[group.nest] = streaming.get(group.nest, 0.0) + found.loads
-                total = total + found
+                yield group, found
         for nest in dict.fromkeys(group.nest for group in plans if group.group.scattered):
             scattered = [group for group in plans if group.nest == nest and group.group.scattered]
-            for found in self._scattered(scattered, streaming.get(nest, 0.0), write_allocate=write_allocate):
-                total = total + found.times(select(self.whole_fits, 0.0, 1.0))
-        return total
+            crossing = self._scattered(scattered, streaming.get(nest, 0.0), write_allocate=write_allocate)
+            for group, found in zip(scattered, crossing, strict=True):
+                yield group, found.times(select(self.whole_fits, 0.0, 1.0))
 
     def _scattered(self, plans: Sequence[GroupPlan], streaming: Any, *, write_allocate: bool) -> Iterator[Crossing]:
         """Return what crosses for accesses of a nest that data decide, each by what the cache holds of its array."""
@@ -211,7 +222,7 @@ class Traffic:
 
     def _crossing(self, entry: GroupPlan) -> Any:
         """Return the part of a group's lines that leave the cache at all: none where it holds all data."""
-        if self._sets is None or not np.any(self.whole_fits):
+        if self._sets is None or self._dealt or not np.any(self.whole_fits):
             return select(self.whole_fits, 0.0, 1.0)
         return self._sets.lost_of_all(entry.nest, entry.place, self.whole_fits)
 

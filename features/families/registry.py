@@ -21,6 +21,8 @@ from perflex.features.families.launches import LAUNCH_FAMILY
 from perflex.features.families.machine import MACHINE_FAMILY
 from perflex.features.families.memory import MemoryAccessFamily
 from perflex.features.families.operations import OperationFamily
+from perflex.features.families.simd import SIMD_FAMILY
+from perflex.features.families.traffic import TrafficFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +41,8 @@ _families: list[FeatureFamily] = [
     MACHINE_FAMILY,
     INSTRUCTION_FAMILY,
     EcmFamily(),
+    SIMD_FAMILY,
+    TrafficFamily(),
     BUILD_FAMILY,
     CodeFamily(),
     BlockFamily(),

@@ -180,8 +180,18 @@ class _Extraction:
             items=tuple(int(extent) for extent in items),
             repeats=repeats,
             host_loops=tuple(host_loops),
+            unrolled=self._unrolled(ids),
         )
         return launch, groups
+
+    def _unrolled(self, ids: frozenset[str]) -> tuple[str, ...]:
+        from loopy.kernel.data import IlpBaseTag, UnrollTag
+
+        loops = {loop for name in ids for loop in self.kernel.id_to_insn[name].within_inames}
+        written_out = (UnrollTag, IlpBaseTag)
+        return tuple(
+            sorted(loop for loop in loops if any(isinstance(tag, written_out) for tag in self.kernel.inames[loop].tags))
+        )
 
     def _grid(self, ids: frozenset[str]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         from loopy.diagnostic import LoopyError

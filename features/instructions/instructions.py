@@ -118,13 +118,13 @@ def _everything(scop: Scop, register_reuse: bool) -> Iterator[Executed]:
     remaining = _remaining(scop) if register_reuse else {}
     for nest in nests_of(scop):
         for number in nest.paths:
-            if not _only_tests(scop, scop.statements[number]):
+            if not only_tests(scop, scop.statements[number]):
                 yield from _statement(scop, number, remaining)
         for times, loop in address_work(scop, nest):
             if times:
                 yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
         yield from _loops(nest)
-        yield from _guards(scop, nest)
+        yield from guard_work(scop, nest)
     for launch in range(len(scop.launches)):
         yield Executed("control", Fraction(1), None, launch)
     for barrier in scop.barriers:
@@ -160,7 +160,7 @@ def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tupl
         yield Executed(f"ldst_{space}", weight * loads, domain, statement.launch)
 
 
-def _only_tests(scop: Scop, statement: Statement) -> bool:
+def only_tests(scop: Scop, statement: Statement) -> bool:
     """Return whether a statement is but the test of a condition that the domains of its instruction's rest show.
 
     Such a condition is a guard, and counted as one.
@@ -183,7 +183,7 @@ def _loops(nest: CountedNest) -> Iterator[Executed]:
             yield Executed("control", loop.weight, loop.iterations, nest.launch)
 
 
-def _guards(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
+def guard_work(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
     """Yield the tests of guards: of statements, and of loops that not all work-items enter."""
     seen: set[tuple[object, str]] = set()
 

@@ -44,6 +44,7 @@ class _Launch(Fields, frozen=True):
     items: tuple[_Extent, ...]
     repeats: _Expression = 1
     host_loops: tuple[str, ...] | None = ()
+    unrolled: tuple[str, ...] | None = ()
 
 
 class _Array(Fields, frozen=True):
@@ -204,6 +205,7 @@ class ScopReader:
             items=entry.items,
             repeats=self._polynomial(entry.repeats, *where, "repeats"),
             host_loops=entry.host_loops or (),
+            unrolled=entry.unrolled or (),
         )
 
     def _array(self, entry: _Array, *where: str | int) -> Array:

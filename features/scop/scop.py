@@ -217,14 +217,15 @@ class Launch:
         Work-items per work-group along each axis.
     repeats
         How often it is launched (host-side loops).
-    host_loops
-        Names of the sequential loops that are around the launch rather than in it; domains range over them, too.
+    host_loops, unrolled
+        Names of the loops around the launch, over which domains range, too, and of those that its source writes out.
     """
 
     groups: tuple[QuasiPolynomial, ...]
     items: tuple[int, ...]
     repeats: QuasiPolynomial = field(default_factory=lambda: QuasiPolynomial.constant(1))
     host_loops: tuple[str, ...] = ()
+    unrolled: tuple[str, ...] = ()
 
     @property
     def group_size(self) -> int:

@@ -50,6 +50,7 @@ def scop_from_text(text: str) -> Scop:
                 tuple(launch["items"]),
                 QuasiPolynomial.unparsed(launch["repeats"]),
                 tuple(launch["host_loops"]),
+                tuple(launch["unrolled"]),
             )
             for launch in document["launches"]
         ),

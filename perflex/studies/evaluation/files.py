@@ -7,10 +7,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from perflex.studies.evaluation.pictures import draw_overlap, draw_steps, draw_study
-from perflex.studies.evaluation.report import report_text
 from perflex.calibration.acceptance import save_if_repeatable
 from perflex.errors import FileFormatError
+from perflex.studies.evaluation.pictures import draw_overlap, draw_steps, draw_study
+from perflex.studies.evaluation.report import report_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

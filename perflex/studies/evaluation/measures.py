@@ -81,7 +81,11 @@ def overall(evaluations: Sequence[DeviceEvaluation], method: str | None = None) 
         None where there is nothing, or the method does not predict all of it.
     """
     cases = [
-        (point.predicted_s.get(method or result.model, math.nan), point.measured_s, (number, result.study.name, point.size))
+        (
+            point.predicted_s.get(method or result.model, math.nan),
+            point.measured_s,
+            (number, result.study.name, point.size),
+        )
         for number, evaluation in enumerate(evaluations)
         for result in evaluation.studies
         for point in result.points

@@ -19,18 +19,18 @@ import numpy as np
 
 from perflex.calibration.acceptance import median_repeatability
 from perflex.calibration.held_out import relative_errors
-from perflex.studies.accuracy import Accuracy
+from perflex.errors import CalibrationError, PerflexWarning
 from perflex.fit.fitting import fit_model
 from perflex.fit.table import scale_features_by_output
-from perflex.errors import CalibrationError, PerflexWarning
+from perflex.studies.accuracy import Accuracy
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from numpy.typing import NDArray
 
-    from perflex.fit.result import FitResult
     from perflex.expression.model import Model
+    from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
 
 # Parts into which the kernels of each generator are dealt; each part is predicted by a fit to the others.
@@ -190,7 +190,8 @@ def _reason(chosen: str, best: str, fitted: Sequence[Candidate]) -> str:
     else:
         judges = "the variants at small sizes (loss of the predicted best is the mean)"
         listed = [
-            _percent(c.trial.rms) + ("" if math.isnan(c.trial.loss_mean) else f" and loss {_percent(c.trial.loss_mean)}")
+            _percent(c.trial.rms)
+            + ("" if math.isnan(c.trial.loss_mean) else f" and loss {_percent(c.trial.loss_mean)}")
             for c in fitted
             if c.trial is not None
         ]

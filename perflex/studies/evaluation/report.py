@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from perflex.calibration.acceptance import doubts
 from perflex.studies.evaluation.measures import (
-    HEADINGS, METHOD_HEADINGS, judgement, measures, method_rows, overall, percent,
+    HEADINGS,
+    METHOD_HEADINGS,
+    judgement,
+    measures,
+    method_rows,
+    overall,
+    percent,
 )  # fmt: skip
 from perflex.studies.evaluation.trivial import BASELINES, MEANINGS
 
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.studies.evaluation.result import DeviceEvaluation, StudyResult
+
 
 def report_text(evaluations: Sequence[DeviceEvaluation], pictures: Sequence[str]) -> str:
     """Return ``report.md``.
@@ -38,7 +45,7 @@ def report_text(evaluations: Sequence[DeviceEvaluation], pictures: Sequence[str]
         (
             "Errors are those of relative errors. A loss is by how much the variant predicted to be the fastest is "
             "slower than the fastest one, at one size; pairs are two variants at one size whose measured times differ "
-            "by more than 7 %, and equal predictions rank half of them right. \"Knows\" is what a method has seen of a "
+            'by more than 7 %, and equal predictions rank half of them right. "Knows" is what a method has seen of a '
             "variant: nothing but its counts; a short launch of code made from it (on confined data, or without part "
             "of its work); a timing of itself. A model is good for something where its loss, and at the same loss its "
             "rms, is lower than that of all baselines that know no more. Baselines:"

@@ -7,22 +7,22 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perflex.features.sized_kernel import SizedKernel
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
-from perflex.studies.recheck import drift, reference_times
+from perflex.calibration.gathering import gather_feature_values
+from perflex.devices.wall_time import wall_time_identifier
+from perflex.errors import CalibrationError
+from perflex.features.sized_kernel import SizedKernel
+from perflex.store.resume import RecordOnly, recording
+from perflex.studies.baselines import Peaks, copy_bandwidth, copy_kernel, knowledge_of
 from perflex.studies.evaluation.overlap import Candidate, OverlapChoice, choose_overlap
 from perflex.studies.evaluation.plan import plan_of
 from perflex.studies.evaluation.result import DeviceEvaluation, Point, RatioPoint, StudyResult
 from perflex.studies.evaluation.trivial import BASELINES, baseline_times
-from perflex.studies.baselines import Peaks, copy_bandwidth, copy_kernel, knowledge_of
-from perflex.calibration.gathering import gather_feature_values
-from perflex.store.resume import RecordOnly, recording
-from perflex.timing.results import MeasurementFailure, Timing
-from perflex.timing.options import TimingOptions
+from perflex.studies.recheck import drift, reference_times
 from perflex.timing.measuring import measure
-from perflex.devices.wall_time import wall_time_identifier
-from perflex.errors import CalibrationError
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.devices.device import Device
-    from perflex.studies.baselines import Knowledge
-    from perflex.studies.evaluation.plan import Plan
-    from perflex.studies.evaluation.studies import Study
-    from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
     from perflex.progress import Progress
     from perflex.store.records import Recorder
+    from perflex.studies.baselines import Knowledge
+    from perflex.studies.evaluation.plan import Plan
+    from perflex.studies.evaluation.studies import Study
     from uipick import MeasurementKernel
+
 
 def study_timing(trials: int = 15) -> TimingOptions:
     """Return how studies time kernels: briefly, for they are many and some run for a second."""

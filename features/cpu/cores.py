@@ -1,0 +1,143 @@
+"""What crosses the levels of a CPU's memory hierarchy when all its cores run a kernel: bytes, pieces and pages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.features.cpu.estimate import nests_of_kernel, spread_sizes
+from perflex.features.cpu.nest_values import NestValues
+from perflex.features.cpu.parts import parts_of
+from perflex.features.cpu.reuse import Reuse
+from perflex.features.cpu.traffic import Traffic, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perflex.features.cpu.footprints import Footprints
+    from perflex.features.cpu.nests import Nest
+    from perflex.features.cpu.parts import Part
+    from perflex.features.cpu.traffic import GroupPlan
+    from perflex.features.scop.scop import Scop
+    from perflex.machines.levels import CacheLevel
+    from perflex.machines.machine import Machine
+
+# Pages of x86-64 and AArch64 systems, where nobody asks for large ones; entries of second-level TLBs since 2019.
+_PAGE_BYTES = 4096
+_TLB_ENTRIES = 2048
+
+
+def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lanes: int) -> dict[str, Any]:
+    """Return what crosses each level of the memory hierarchy in one run of a kernel on all cores.
+
+    Parameters
+    ----------
+    scop
+        The kernel.
+    sizes
+        Value of each size; or integer arrays of one shape.
+    machine
+        With cache levels.
+    lanes
+        Work-items along axis 0 that go through inner loops in lock step, where a work-group has as many.
+
+    Returns
+    -------
+    dict
+        By level in lower case and ``mem``: ``bytes_<level>``, both ways and with write-allocates, and
+        ``pieces_<level>``, contiguous pieces that they come in. And ``pages``: touches of a page that the TLB has
+        forgotten.
+
+    Raises
+    ------
+    MachineError, MissingSizeError, UnsupportedKernelError
+        As `estimate_ecm`.
+
+    Notes
+    -----
+    Volumes are those of `estimate_ecm`, but work-groups are dealt out to the cores in contiguous parts: all data fit a
+    cache that is not shared where each core's part does. Launches run again and again, so that data that fit stay.
+
+    A piece is what an access touches before it jumps: hardware prefetchers follow a piece, and begin anew with each.
+    Lanes that are apart are pieces side by side, which prefetchers follow at once: jumps between them end no piece.
+    """
+    levels = machine.need_levels()
+    cores = machine.cores or 1
+    fill = max((launch.items[0] for launch in scop.launches if launch.items), default=1)
+    width = lanes if fill >= lanes else 1
+    found = _crossing(scop, sizes, levels, cores, width)
+    names = [*(level.name.lower() for level in levels[1:]), "mem"]
+    values: dict[str, Any] = {}
+    for name, (volume, pieces) in zip(names, found, strict=True):
+        values |= {f"bytes_{name}": volume, f"pieces_{name}": pieces}
+    pages = replace(
+        levels[0], name="TLB", size_bytes=_TLB_ENTRIES * _PAGE_BYTES, line_bytes=_PAGE_BYTES, ways=None, hashed=None
+    )
+    touched, _ = _crossing(scop, sizes, (pages,), cores, width)[0]
+    return values | {"pages": touched / _PAGE_BYTES}
+
+
+def _crossing(
+    scop: Scop, sizes: Mapping[str, Any], levels: Sequence[CacheLevel], cores: int, lanes: int
+) -> list[tuple[Any, Any]]:
+    """Return bytes and pieces that cross beyond each level."""
+    given, chosen, _ = spread_sizes(scop, sizes, {})
+    nests = nests_of_kernel(scop, lanes, (), {})
+    reuse = Reuse(nests, NestValues(given, chosen), levels[0].line_bytes)
+    parts = parts_of(reuse, plan(reuse), given, chosen, levels, cores)
+    everything = reuse.everything() / cores
+    found = []
+    for level in levels:
+        volume: Any = 0.0
+        pieces: Any = 0.0
+        for part in parts:
+            for crossed, piece in _of_part(part, level, cores, everything, allocate=levels[0].write_allocate):
+                volume, pieces = volume + crossed, pieces + crossed / piece
+        found.append((volume, pieces))
+    return found
+
+
+def _of_part(part: Part, level: CacheLevel, cores: int, everything: Any, *, allocate: bool) -> list[tuple[Any, Any]]:
+    """Return bytes beyond a cache, and bytes of a piece, of each group of accesses."""
+    sampled = part.weights is not None
+    whole = everything[..., None] if sampled and isinstance(everything, np.ndarray) else everything
+    traffic = Traffic(
+        part.reuse,
+        level.bytes_per_core(cores),
+        strict=False,
+        whole=whole,
+        sets=part.sets.get(level.name),
+        dealt=cores > 1,
+    )
+    found = []
+    for entry, crossed in traffic.by_group(part.plans, write_allocate=allocate):
+        both = crossed.loads + crossed.evicts
+        piece = _piece_bytes(part.reuse.footprints[entry.nest], part.reuse.nests.nests[entry.nest], entry)
+        if sampled:
+            # Pieces first: the mean of a ratio is not the ratio of means.
+            both, pieces = np.sum(part.weights * both, axis=-1), np.sum(part.weights * both / piece, axis=-1)
+            piece = np.where(pieces > 0, both / np.maximum(pieces, 1e-30), 1.0)
+            both, piece = (value if np.ndim(value) else float(value) for value in (both, piece))
+        found.append((both, piece))
+    return found
+
+
+def _piece_bytes(footprints: Footprints, nest: Nest, entry: GroupPlan) -> Any:
+    """Return the contiguous bytes that a group touches before it jumps, a cache line at least."""
+    moves: dict[int, Any] = {}
+    for axis in range(len(entry.group.axes)):
+        stride, steps = footprints.movement(entry.place, axis)
+        for loop, step in steps:
+            moves[loop] = moves.get(loop, 0) + np.abs(step * stride)
+    piece: Any = float(entry.group.itemsize)
+    going: Any = True
+    for place in reversed(range(len(nest.loops))):
+        step, extent = moves.get(place, 0), footprints.extents[place]
+        joined = (np.asarray(step) > 0) & (np.asarray(step) <= piece)
+        piece = np.where(going & joined, piece + step * (extent - 1), piece)
+        if nest.loops[place].name != "lane":
+            going = going & (joined | (np.asarray(step) == 0) | (np.asarray(extent) <= 1))
+    piece = np.maximum(piece, footprints.line)
+    return piece if np.ndim(piece) else float(piece)

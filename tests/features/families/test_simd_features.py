@@ -1,0 +1,172 @@
+"""Work by vectors of work-items along axis 0 and one by one, against counts by hand and by enumeration."""
+
+from __future__ import annotations
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex.features import Scop, Target, extract_scop, parse_feature
+from sample_kernels import make, matmul
+
+LANES = Target(sub_group_size=16)
+
+
+def value(scop: Scop, name: str, target: Target = LANES, **sizes: int) -> float:
+    return float(parse_feature(f"f_simd_{name}").value(scop, sizes, target))
+
+
+def scaled(width: int, *, fits: bool = True, dtype: type = np.float32, subscript: str = "i") -> Scop:
+    """Each of n work-items in groups of `width` loads, multiplies and stores one element."""
+    kernel = make("{[i]: 0<=i<n}", f"out[i] = 2*v[{subscript}]", {"v": dtype})
+    kernel = lp.assume(kernel, f"n mod {width} = 0 and n >= {width}" if fits else "n >= 1")
+    return extract_scop(lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0"))
+
+
+@pytest.mark.parametrize(
+    ("width", "wide", "narrow"),
+    [(16, 12, 0), (64, 12, 0), (24, 8, 64), (8, 0, 192), (1, 0, 192)],
+)
+def test_whole_vectors_and_what_is_left(width: int, wide: int, narrow: int) -> None:
+    scop = scaled(width)
+    # 24*gid(0) + lid(0) is no subscript that compilers know to be next to each other.
+    accesses = () if width == 24 else ("load_unit", "store_unit")
+    for what in ("arith", *accesses):
+        assert value(scop, f"{what}_wide_straight", n=192) == wide
+    for what in ("arith", "load", "store"):
+        assert value(scop, f"{what}_narrow_straight", n=192) == narrow
+    assert value(scop, "item_wide", n=192) == wide
+    assert value(scop, "item_narrow", n=192) == narrow
+
+
+def test_a_vector_executes_what_any_of_its_work_items_does() -> None:
+    scop = scaled(32, fits=False)
+    assert value(scop, "arith_wide_straight", n=33) == 3
+    assert value(scop, "guard_wide", n=33) == 4
+
+
+def test_wide_elements_take_two_registers() -> None:
+    scop = scaled(16, dtype=np.float64)
+    assert value(scop, "arith_wide_straight", n=160) == 20
+    assert value(scop, "load_unit_wide_straight", n=160) == 20
+    assert value(scaled(8, dtype=np.float64), "arith_narrow_straight", n=160) == 160
+
+
+@pytest.mark.parametrize(
+    ("subscript", "pattern", "each"),
+    [("i", "unit", 1), ("0", "uniform", 1), ("2*i", "apart", 16), ("i//2", "apart", 16)],
+)
+def test_patterns_along_the_first_axis(subscript: str, pattern: str, each: int) -> None:
+    scop = scaled(16, subscript=subscript)
+    assert value(scop, f"load_{pattern}_wide_straight", n=160) == 10 * each
+    for other in {"unit", "uniform", "apart"} - {pattern}:
+        assert value(scop, f"load_{other}_wide_straight", n=160) == 0
+
+
+@pytest.mark.parametrize(("tag", "nesting"), [("unr", "straight"), ("for", "short")])
+def test_loops_that_the_source_writes_out_are_none(tag: str, nesting: str) -> None:
+    kernel = make("{[i,k]: 0<=i<n and 0<=k<8}", "out[i] = sum(k, v[i+k])", {"v": np.float32})
+    kernel = lp.split_iname(lp.assume(kernel, "n mod 16 = 0 and n >= 16"), "i", 16, outer_tag="g.0", inner_tag="l.0")
+    scop = extract_scop(lp.tag_inames(kernel, {"k": tag}))
+    assert value(scop, f"arith_wide_{nesting}", n=160) == 10 * 8
+    assert value(scop, f"load_unit_wide_{nesting}", n=160) == 10 * 8
+
+
+@pytest.mark.parametrize(("trips", "loads"), [(4, 4 + 16), (8, 8 + 8 * 8)])
+def test_more_values_than_registers_are_loaded_again(trips: int, loads: int) -> None:
+    domain = f"{{[i,j,k]: 0<=i<n and 0<=j,k<{trips}}}"
+    kernel = make(domain, "out[i] = sum([j,k], v[i+k]*w[i,j,k])", {"v": np.float32, "w": np.float32})
+    kernel = lp.split_iname(lp.assume(kernel, "n mod 16 = 0 and n >= 16"), "i", 16, outer_tag="g.0", inner_tag="l.0")
+    scop = extract_scop(kernel)
+    total = sum(
+        value(scop, f"load_{what}_wide_{nesting}", n=16) / each
+        for what, each in (("unit", 1), ("apart", 16))
+        for nesting in ("straight", "short")
+    )
+    assert total == loads
+
+
+def test_arrays_of_sizes() -> None:
+    sizes = {"n": np.array([16, 160])}
+    found = parse_feature("f_simd_arith_wide_straight").value(scaled(16), sizes, LANES)
+    assert found.tolist() == [1, 10]
+
+
+def test_matrix_product_in_a_loop() -> None:
+    scop = extract_scop(matmul(prefetch=False))  # groups of 16 by 16
+    steps = 64**3 // 16
+    for what in ("arith_wide_loop", "load_uniform_wide_loop", "load_unit_wide_loop", "iteration_wide"):
+        assert value(scop, what, n=64) == steps
+    # The first 32 of 64 overlap with the sum before.
+    assert value(scop, "chain_wide", n=64) == steps // 2
+    assert value(scop, "chain_wide", n=16) == 0
+    assert value(scop, "entry_wide", n=64) == 64**2 // 16
+    assert value(scop, "store_unit_wide_straight", n=64) == 64**2 // 16
+    # On a target with vectors of 32, groups of 16 fill none: the loop over k runs along rows of a and columns of b.
+    wider = Target(sub_group_size=32)
+    assert value(scop, "arith_wide_loop", wider, n=64) == 0
+    assert value(scop, "load_unit_narrow_loop", wider, n=64) == 64**3
+    assert value(scop, "load_apart_narrow_loop", wider, n=64) == 64**3
+
+
+def test_what_lies_between_barriers_is_not_in_a_loop() -> None:
+    scop = extract_scop(matmul(prefetch=True))
+    # The loop over a tile has 16 iterations, that over tiles holds barriers.
+    assert value(scop, "arith_wide_short", n=64) == 64**3 // 16
+    assert value(scop, "load_unit_wide_straight", n=64) == 2 * 4 * 16 * 16
+    assert value(scop, "arith_wide_loop", n=64) == 0
+    assert value(scop, "chain_wide", n=64) == 0
+    # Two barriers in each of 4 steps, in 16 groups with 16 rows of one vector.
+    assert value(scop, "barrier_wide", n=64) == 2 * 4 * 16 * 16
+
+
+def test_loops_of_one_iteration_are_none() -> None:
+    kernel = make("{[i,k]: 0<=i<n and 0<=k<m}", "out[i,k] = v[i,k]", {"v": np.float32})
+    kernel = lp.assume(kernel, "n mod 16 = 0 and n >= 16 and m >= 1")
+    kernel = lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    scop = extract_scop(lp.split_iname(kernel, "k", 1, outer_tag="g.1"))
+    assert value(scop, "store_apart_wide_straight", n=16, m=3) == 3 * 16
+
+
+def test_triangular_loops_run_as_long_as_the_longest_of_a_vector() -> None:
+    kernel = make("{[i,k]: 0<=i<n and 0<=k<=i}", "out[i] = sum(k, v[k])", {"v": np.float32})
+    kernel = lp.assume(kernel, "n mod 24 = 0 and n >= 24")
+    scop = extract_scop(lp.split_iname(kernel, "i", 24, outer_tag="g.0", inner_tag="l.0"))
+    items = np.arange(96).reshape(4, 24)
+    assert value(scop, "arith_wide_loop", n=96) == sum(row[:16].max() + 1 for row in items)
+    assert value(scop, "arith_narrow_loop", n=96) == sum((row[16:] + 1).sum() for row in items)
+
+
+@pytest.mark.parametrize(("pitch", "gathered"), [(18, True), (17, True), (32, False)])
+def test_tiles_with_odd_pitch_are_gathered(pitch: int, *, gathered: bool) -> None:
+    kernel = make(
+        "{[g,i,j,p,q]: 0<=g<n and 0<=i,j,p,q<16}",
+        "tile[p,q] = v[q] {id=fill}\nout[g] = tile[j,i+1] {dep=fill}",
+        {"v": np.float32},
+        kernel_data=[lp.TemporaryVariable("tile", np.float32, (16, pitch), address_space=lp.AddressSpace.LOCAL), ...],
+    )
+    kernel = lp.tag_inames(kernel, {"g": "g.0", "i": "l.0", "j": "l.1", "q": "l.0", "p": "l.1"})
+    scop = extract_scop(kernel)
+    assert value(scop, "load_apart_wide_straight", n=2) == (2 * 256 if gathered else 0)
+
+
+def test_only_the_longest_of_several_chains_in_a_loop_counts() -> None:
+    body = """
+    <float32> x = 0 {id=x}
+    <float32> y = 0 {id=y}
+    x = x + v[k] {id=a,dep=x:y}
+    y = y * v[k] + v[k] {id=b,dep=a}
+    y = y * v[k] + v[k] {id=c,dep=b}
+    out[i] = x + y {dep=a:c}
+    """
+    kernel = lp.assume(make("{[i,k]: 0<=i<n and 0<=k<m}", body, {"v": np.float32}), "n mod 16 = 0 and n, m >= 1")
+    scop = extract_scop(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"))
+    assert value(scop, "chain_wide", n=32, m=100) == 2 * (2 * 100 - 32)
+
+
+def test_what_a_kernel_has_is_listed() -> None:
+    scop = scaled(16)
+    names = parse_feature("f_simd_arith_wide_straight").inventory(scop)
+    assert "f_simd_load_unit_wide_straight" in names
+    assert "f_simd_exp_wide_straight" not in names
+    assert not parse_feature("f_simd_exp_wide_straight").matches(scop, {"n": 16})
