@@ -2,13 +2,14 @@
 
 Run with the families of ``any_kernel_parts`` on a quiet machine::
 
-    python tests/bench/short_launch.py DEVICE --out results.jsonl [--every 3] [--seconds 200]
+    python tests/bench/short_launch.py DEVICE --out results.jsonl [--half report] [--every 3] [--seconds 200]
 
 Each case is timed whole, probed, and timed whole again at once: a shared host can be half as fast a second later. Where
 both timings differ, or others used the processors, all three are taken again, and a case that never was steady is left
 out and counted. The rules of
-short launches (`perflex/timing/short_launch.py`) were decided on the families of even number, in the order of their
-names: ``--parity odd`` takes the others. A results file that is there is gone on with; ``--show`` only reads it.
+short launches (`perflex/timing/short_launch.py`) were decided on the families of even number of the half ``develop``, in
+the order of their names: ``--parity odd`` takes the others, ``--half report`` families that nobody developed with. A
+results file that is there is gone on with; ``--show`` only reads it.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ APART, NEAR = 1.07, 1.05
 PREDICTIONS = ("seconds", "scaled_s", "smallest_s")
 
 
-def cases(parity: str) -> Iterator[tuple[int, Any, list[tuple[str, int, SizedKernel]]]]:
+def cases(half: str, parity: str) -> Iterator[tuple[int, Any, list[tuple[str, int, SizedKernel]]]]:
     """Yield each family with its cases: variant, index of the size, and the kernel with sizes."""
     sys.path.insert(0, str(Path(__file__).parent))
     from any_kernel_parts.families import families
 
-    for number, family in enumerate(families("develop")):
+    for number, family in enumerate(families(half)):
         if parity != "all" and (number % 2 == 1) != (parity == "odd"):
             continue
         found = []
@@ -73,7 +74,7 @@ def record(arguments: argparse.Namespace) -> None:
         closing(open_backend(device, options)) as backend,
         arguments.out.open("a", encoding="utf-8") as file,
     ):
-        for number, family, found in cases(arguments.parity):
+        for number, family, found in cases(arguments.half, arguments.parity):
             taken = islice(found, number % arguments.every, None, arguments.every)
             left = [case for case in taken if (family.name, case[0], case[1]) not in known]
             for variant, index, job in left:
@@ -187,6 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("device")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--half", choices=("develop", "report"), default="develop")
     parser.add_argument("--parity", choices=("even", "odd", "all"), default="all")
     parser.add_argument("--every", type=int, default=1, help="take every so manyth case")
     parser.add_argument("--seconds", type=float, default=200, help="begin nothing new after so long")
@@ -198,8 +200,9 @@ def main() -> None:
     rows = [row for row in every if math.isfinite(row["measured_s"])]
     print(f"{len(every) - len(rows)} of {len(every)} cases were never steady and are left out")
     with_smallest(rows)
-    for parity, title in ((0, "even families (rules decided on them)"), (1, "odd families")):
-        half = [row for row in rows if row["number"] % 2 == parity]
+    parities = {0: "even families (rules decided on them)", 1: "odd families"}
+    parts = {title: [row for row in rows if row["number"] % 2 == number] for number, title in parities.items()}
+    for title, half in (parts if arguments.half == "develop" else {"families nobody developed with": rows}).items():
         if half:
             show(half, title)
             for knowledge in ("short launch", "timing"):
