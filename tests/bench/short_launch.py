@@ -7,8 +7,8 @@ Run with the families of ``any_kernel_parts`` on a quiet machine::
 Each case is timed whole, probed, and timed whole again at once: a shared host can be half as fast a second later. Where
 both timings differ, or others used the processors, all three are taken again, and a case that never was steady is left
 out and counted. The rules of
-short launches (`perflex/timing/short_launch.py`) were decided on the families of even number of the half ``develop``, in
-the order of their names: ``--parity odd`` takes the others, ``--half report`` families that nobody developed with. A
+short launches (`perflex/timing/short_launch.py`) were decided on the families of even number of the half ``develop``,
+in the order of their names: ``--parity odd`` takes the others, ``--half report`` families that nobody developed with. A
 results file that is there is gone on with; ``--show`` only reads it.
 """
 
