@@ -130,6 +130,7 @@ def _content(found: EcmEstimate) -> dict[str, Any]:
         "cycles": {level.name: None if level.cycles is None else float(level.cycles) for level in found.levels},
         "memory_stream": found.memory_stream,
         "conflicts": [{**picked(entry, *_CONFLICT), "text": str(entry)} for entry in found.conflicts],
+        "approximated": list(found.approximated),
     }
 
 
@@ -156,6 +157,9 @@ def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
     if found.conflicts:
         lines.append("conflict misses, counted in the bytes above but not in the layer conditions")
         lines += [f"  {conflict}" for conflict in found.conflicts]
+    if found.approximated:
+        lines.append("not followed exactly")
+        lines += [f"  {note}" for note in found.approximated]
     return lines
 
 

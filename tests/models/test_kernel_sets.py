@@ -35,7 +35,7 @@ def test_sizes_follow_the_device() -> None:
     [
         (None, {"lmem_move"}),
         ("superset", {"lmem_move"}),
-        ("Intersect", {"lmem_move", "lmem_load", "lmem_broadcast", "lmem_madd"}),
+        ("Intersect", {"lmem_move", "lmem_load", "lmem_broadcast", "lmem_madd", "lmem_exchange"}),
     ],
 )
 def test_match_conditions(match: str | None, generators: set[str]) -> None:

@@ -340,7 +340,7 @@ def test_pruning_refuses_nonsense(measured, samples, keep, message):
     [
         ({"measured": [400]}, "numbers, 0 to 399"),
         ({"measured": {"a": 1.0}}, "numbers, 0 to 399"),
-        ({"sizes": {"n": 1}}, "no calibration; leave them out"),
+        ({"sizes": {"n": 1}}, "no calibration or probe; leave them out"),
     ],
 )
 def test_pruning_of_a_described_space_refuses_what_is_another_kinds(measured, more, message):
