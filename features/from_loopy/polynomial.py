@@ -33,13 +33,46 @@ def affine_in_parameters(expr: Any, parameters: Sequence[str]) -> Any:
 def quasi_affine(expr: Any, space: Any) -> Any:
     """Return a loopy expression as an ``isl.PwAff`` on a space with loopy's names; None if it is not quasi-affine."""
     from loopy.diagnostic import ExpressionToAffineConversionError
-    from loopy.symbolic import guarded_pwaff_from_expr
+    from loopy.symbolic import condition_to_set, guarded_pwaff_from_expr
     from pymbolic.mapper import UnsupportedExpressionError
 
+    choice = _first_choice(expr)
+    if choice is not None:
+        condition, yes, no = choice
+        holds = condition_to_set(space, condition)
+        first, other = quasi_affine(yes, space), quasi_affine(no, space)
+        if holds is None or first is None or other is None:
+            return None
+        fails = isl.Set.universe(space).subtract(holds)
+        return first.intersect_domain(holds).union_add(other.intersect_domain(fails))
     try:
         return guarded_pwaff_from_expr(space, expr, frozenset())
     except (ExpressionToAffineConversionError, UnsupportedExpressionError):
         return None
+
+
+def _first_choice(expr: Any) -> tuple[Any, Any, Any] | None:
+    """Return a condition in an expression, and the expression where it holds and where not; None without any."""
+    from loopy.symbolic import IdentityMapper
+
+    class Chooser(IdentityMapper):  # type: ignore[misc]
+        """Takes one side of the first condition that it meets, and of all that are equal to it."""
+
+        def __init__(self, *, side: bool) -> None:
+            super().__init__()
+            self.condition: Any = None
+            self._side = side
+
+        def map_if(self, node: Any) -> Any:
+            if self.condition is None:
+                self.condition = node.condition
+            if node.condition != self.condition:
+                return super().map_if(node)
+            return self.rec(node.then if self._side else node.else_)
+
+    yes, no = Chooser(side=True), Chooser(side=False)
+    chosen = yes(expr), no(expr)
+    return None if yes.condition is None else (yes.condition, *chosen)
 
 
 def polynomial_in_parameters(expr: Any, parameters: Sequence[str]) -> QuasiPolynomial:

@@ -8,6 +8,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import ANYWHERE
 from perflex.features.from_loopy.facts import strides_of
 from perflex.features.from_loopy.flattened import flattened_axes
+from perflex.features.from_loopy.index_variables import IndexVariables
 from perflex.features.from_loopy.polynomial import affine_in_parameters, polynomial_in_parameters, quasi_affine
 from perflex.features.from_loopy.terms import flat_factors, flat_terms, substituted
 from perflex.features.polynomials.isl_text import align_parameters
@@ -37,6 +38,7 @@ class AccessMaker:
     def __init__(self, facts: KernelFacts) -> None:
         self._kernel = kernel = facts.kernel
         self._types = facts.types
+        self._index_variables = IndexVariables(kernel)
         self._parameters = facts.parameters
         self._displaced = facts.trips.displaced
         self._stand_ins = {_key(kernel, key): value for key, value in facts.options.accesses}
@@ -51,7 +53,8 @@ class AccessMaker:
         UnsupportedKernelError
             Which elements it touches is not known, or what the user stated makes no sense.
         """
-        found = self._of_indices(raw.indices, raw.array, instances) if not raw.indirect else None
+        indices = self._index_variables.without(raw.indices, insn_id)
+        found = self._of_indices(indices, raw.array, instances) if not raw.indirect else None
         if found is not None:
             relation, strides, distinct = found
             return self._made(raw, direction, relation, instances, strides=strides, distinct=distinct)

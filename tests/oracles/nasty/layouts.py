@@ -220,7 +220,7 @@ def scalar_in_subscript() -> Any:
     )
 
 
-@nasty(n=13, refused=r"access x\[k\] .*k depends on the data.*annotate")
+@nasty(n=13)
 def computed_scalar_in_subscript() -> Any:
     return per_element(
         kernel("{[i]: 0<=i<n}", "<> k = i//2 {id=k}\ny[i] = x[k] {dep=k}", "x: float32[n+8]; y: float32[n]")
