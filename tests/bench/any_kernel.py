@@ -26,6 +26,7 @@ calibration for predictions with a short launch, too (it then runs kernels on th
 ``summary.csv``, ``families.csv`` and ``cases.csv``. How to judge other methods is said in
 `any_kernel_parts/methods.py`.
 
+``join FOLDER...`` makes one judgement of several: of some families each (``--families``), or of other methods.
 ``count`` says which variants perflex's counts or its features of CPU caches refuse. That all variants compute what
 they should is tested in ``tests/models/test_any_kernel_families.py``.
 """
@@ -40,6 +41,7 @@ from pathlib import Path
 from any_kernel_parts.cases import times_of_half
 from any_kernel_parts.countable import refusals
 from any_kernel_parts.families import HALVES, families
+from any_kernel_parts.joining import join
 from any_kernel_parts.judging import judge, write
 from any_kernel_parts.methods import WAYS, methods_for
 from any_kernel_parts.peaks import measure_peaks, read_peaks, write_peaks
@@ -106,6 +108,17 @@ def run_judge(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run_join(arguments: argparse.Namespace) -> int:
+    """Make one judgement of several."""
+    rows, points = [], []
+    for label, (methods, times) in join(arguments.folders).items():
+        found = judge(label, methods, times)
+        rows, points = rows + found[0], points + found[1]
+    write(arguments.out, arguments.half, rows, points)
+    print(f"{arguments.out / 'report.md'} is written")
+    return 0
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -134,6 +147,10 @@ def main() -> None:
     judging.add_argument("--ways", default="plain", help=f"of asking calibrations: {', '.join(WAYS)}")
     judging.add_argument("--out", type=Path, required=True)
     judging.set_defaults(run=run_judge)
+    joining = commands.add_parser("join", parents=[half])
+    joining.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    joining.add_argument("--out", type=Path, required=True)
+    joining.set_defaults(run=run_join)
     arguments = parser.parse_args()
     sys.exit(arguments.run(arguments))
 
