@@ -18,6 +18,10 @@ of 112 such that their squares grow with it. With ``only_up: true`` they do not 
 have to be larger than caches stay so. With ``most: 16`` they grow no further than suits a device 16 times as fast as
 the reference: main memories are not as much faster as arithmetic is, and subscripts have 32 bits.
 
+``fit: {loss: soft_l1, on_undetermined: warn}`` says how the model is fitted where nobody says otherwise, as for
+`perflex.fit_model`: a general model has costs that some devices do not have, such as that of a memory behind caches
+which hold everything; it then takes them for zero with a warning. The defaults are ``squared`` and ``error``.
+
 ``like: NAME`` takes the measurement kernels of another model, and its descriptions of parameters that are not given.
 
 The output may be ``f_cl_wall_time`` alone; the device is added when the model is calibrated.
@@ -27,10 +31,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from perflex.errors import FileFormatError, PerflexError
 from perflex.expression.model import Model
@@ -40,7 +44,7 @@ from perflex.yaml_file import Fields, read_yaml
 if TYPE_CHECKING:
     from perflex.yaml_file import Section
 
-__all__ = ["KernelSet", "ModelDescription", "ParameterDescription", "load_model", "model_names"]
+__all__ = ["FitSettings", "KernelSet", "ModelDescription", "ParameterDescription", "load_model", "model_names"]
 
 _FORMAT = "perflex-model/1"
 _SUFFIXES = (".yaml", ".yml")
@@ -63,6 +67,13 @@ class KernelSet(Fields, frozen=True):
     scale: Mapping[str, SizeRule] = {}
 
 
+class FitSettings(Fields, frozen=True):
+    """How a ready model is fitted where nothing else is said; the values as for `perflex.fit_model`."""
+
+    loss: Literal["squared", "soft_l1"] = "squared"
+    on_undetermined: Literal["error", "warn"] = "error"
+
+
 class _ModelFile(Fields, frozen=True, kw_only=True):
     name: str
     description: str
@@ -71,6 +82,7 @@ class _ModelFile(Fields, frozen=True, kw_only=True):
     like: str | None = None
     parameters: dict[str, ParameterDescription] | None = None
     measurement_kernels: tuple[KernelSet, ...] | None = None
+    fit: FitSettings = FitSettings()
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,8 @@ class ModelDescription:
         Meaning and unit of each parameter.
     measurement_kernels
         The sets of measurement kernels to calibrate it with.
+    fit
+        How it is fitted where nothing else is said.
     """
 
     name: str
@@ -97,6 +111,7 @@ class ModelDescription:
     expression: str
     parameters: Mapping[str, ParameterDescription]
     measurement_kernels: tuple[KernelSet, ...]
+    fit: FitSettings = field(default_factory=FitSettings)
 
     def model(self, output: str | None = None) -> Model:
         """Return the model, with another output feature if one is given.
@@ -163,4 +178,5 @@ def _read(top: Section) -> ModelDescription:
         file.expression,
         {name: known[name] for name in model.params()},
         (*(like.measurement_kernels if like is not None else ()), *(file.measurement_kernels or ())),
+        file.fit,
     )

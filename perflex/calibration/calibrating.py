@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,10 +17,11 @@ from perflex.calibration.own_machine import own_cpu
 from perflex.calibration.ready import ready_model
 from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
-from perflex.fit.fitting import fit_model
+from perflex.fit.fitting import fit_model, require_informed
 from perflex.fit.problem import require_fittable
 from perflex.fit.table import fitted_rows, scale_features_by_output
 from perflex.machines.host import host_machine
+from perflex.models import FitSettings
 from perflex.progress import progress_shown
 from perflex.store.store import using_store
 from perflex.timing.measuring import chosen_device
@@ -61,7 +63,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     guess: Mapping[str, float] | None = None,
     recorder: Recorder | None = None,
     measure_executor: Executor | None = None,
-    loss: Loss = "squared",
+    loss: Loss | None = None,
+    on_undetermined: Literal["error", "warn"] | None = None,
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
 
@@ -102,7 +105,10 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         Where kernels are timed, as for `gather_feature_values`; not with a budget, which decides while it measures.
     loss
         What the fit minimises, as for `fit_model`: ``"squared"``, or ``"soft_l1"``, which a few wrong timings do not
-        move.
+        move; by default what a ready model's file says, else ``"squared"``.
+    on_undetermined
+        What to do where the kernels do not determine a parameter, as for `fit_model`; by default what a ready model's
+        file says, else ``"error"``. What no kernel contains is refused before anything is timed.
 
     Returns
     -------
@@ -119,9 +125,11 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     DeviceError, MachineError, NoMatchError, MissingSizeError, StoreError
         As `gather_feature_values`.
     """
+    usual = FitSettings()
     if isinstance(model, str):
         ready = ready_model(model, device)
         model, device, timing = ready.model, ready.device, timing or ready.timing
+        usual = ready.description.fit
         kernels = ready.kernels() if kernels is None else kernels
     _require_measurable(model)
     if kernels is None:
@@ -138,7 +146,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     cpu = own_cpu(where, model.input_features()) if needs_own else None
     target = target_on(where, model.input_features(), sub_group_size, machine if cpu is None else host_machine(cpu))
     with using_store(store), progress_shown(progress, "calibrate:") as report:
-        measuring = Measuring(where, options, target, executor, measure_executor, recorder, report)
+        strict = (on_undetermined or usual.on_undetermined) == "error"
+        check = partial(require_informed, model) if strict else None
+        measuring = Measuring(where, options, target, executor, measure_executor, recorder, report, check, not strict)
         if budget_s is None:
             table = gather(tuple(model.all_features()), kernels, measuring)
             spent: dict[str, Any] = {}
@@ -146,10 +156,24 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
             from perflex.calibration.budget.sequential import measure_within_budget
 
             table, bought = measure_within_budget(
-                model, kernels, budget_s, measuring, guess=guess, relative=relative, nonnegative=nonnegative, loss=loss
+                model,
+                kernels,
+                budget_s,
+                measuring,
+                guess=guess,
+                relative=relative,
+                nonnegative=nonnegative,
+                loss=loss or usual.loss,
             )
             spent = bought.facts()
-    found = _made(model, table, device=where, timing=options, relative=relative, nonnegative=nonnegative, loss=loss)
+    fit = fit_model(
+        model,
+        scale_features_by_output(table) if relative else table,
+        nonnegative=nonnegative,
+        loss=loss or usual.loss,
+        on_undetermined=on_undetermined or usual.on_undetermined,
+    )
+    found = _made(model, table, fit, device=where, timing=options)
     found = replace(found, options={**found.options, **spent}, cpu=cpu)
     warn_of_doubts(found)
     return found
@@ -178,27 +202,17 @@ def calibration_from_table(
     loss: Loss = "squared",
 ) -> Calibration:
     """Fit the model to values gathered before, unless that was done; arguments, warnings, errors as `calibrate`."""
-    found = _made(
-        model, table, device=device, timing=timing, relative=relative, nonnegative=nonnegative, fit=fit, loss=loss
-    )
+    if fit is None:
+        scaled = scale_features_by_output(table) if relative else table
+        fit = fit_model(model, scaled, nonnegative=nonnegative, loss=loss)
+    found = _made(model, table, fit, device=device, timing=timing)
     warn_of_doubts(found)
     return found
 
 
 def _made(
-    model: Model,
-    table: FeatureTable,
-    *,
-    device: Any,
-    timing: TimingOptions | None,
-    relative: bool,
-    nonnegative: bool,
-    fit: FitResult | None = None,
-    loss: Loss,
+    model: Model, table: FeatureTable, fit: FitResult, *, device: Any, timing: TimingOptions | None
 ) -> Calibration:
-    if fit is None:
-        scaled = scale_features_by_output(table) if relative else table
-        fit = fit_model(model, scaled, nonnegative=nonnegative, loss=loss)
     return Calibration(
         model=model,
         fit=fit,

@@ -23,7 +23,7 @@ from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -61,6 +61,10 @@ class Measuring:
         What keeps samples, where the store is not to decide.
     progress
         Called with (done, total, what) as work proceeds.
+    check
+        Called with the columns of all counted features before anything is timed; may raise.
+    may_lack
+        Whether features may match nothing in any kernel: they are zero then, and else an error.
     """
 
     device: TimedDevice | None
@@ -70,6 +74,8 @@ class Measuring:
     measure_executor: Executor | None = None
     recorder: Recorder | None = None
     progress: Progress | None = None
+    check: Callable[[Mapping[str, NDArray[np.float64]]], None] | None = None
+    may_lack: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,6 +212,8 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
     dropped = [*built.failed, *uncounted]
     columns = {name: table[:, i] for i, name in enumerate(counted)}
+    if measuring.check is not None:
+        measuring.check(columns)
     measured = None
     kept = np.arange(len(rows))
     if output is not None and measuring.device is not None:
@@ -314,7 +322,7 @@ def _count(
     for column, feature in enumerate(features):
         # Kernels that lack the feature say nothing about what it counts.
         amounts = {entry.amounts[column] for entry in entries if entry.matched[column]}
-        if not amounts:
+        if not amounts and not measuring.may_lack:
             raise _no_match(feature, kept)
         amount = amounts.pop() if len(amounts) == 1 else None
         info[names[column]] = (

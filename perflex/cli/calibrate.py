@@ -84,8 +84,11 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     ] = StatisticName.median,
     allow_negative: Annotated[bool, typer.Option("--allow-negative", help="Let costs become negative.")] = False,
     loss: Annotated[
-        LossName, typer.Option("--loss", help="What the fit minimises: squares, or soft_l1 that few bad rows move.")
-    ] = LossName.SQUARED,
+        LossName | None,
+        typer.Option(
+            "--loss", help="What the fit minimises: squared, or soft_l1 that few bad rows move; default: the model's."
+        ),
+    ] = None,
     fixed_sizes: Annotated[
         bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
     ] = False,
@@ -106,7 +109,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     # Checks the output feature, too; a device on the command line comes before the one in the file.
     ready = ready_model(model, device or None)
     require_writable_file(out)
-    where, fitted = ready.device, ready.model
+    where, fitted, usual = ready.device, ready.model, ready.description.fit
     terminal.remarks.print(f"device: {where}", markup=False)
     with terminal.warnings_shown():
         warn_before_measuring(None if dask else where)  # its workers measure elsewhere
@@ -124,7 +127,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 device=where,
                 timing=timing,
                 nonnegative=not allow_negative,
-                loss=loss.value,
+                loss=loss.value if loss else usual.loss,
+                on_undetermined=usual.on_undetermined,
                 machine=machine,
                 progress=progress,
                 budget_s=budget_s,

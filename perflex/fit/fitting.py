@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from perflex.errors import CalibrationError, PerflexWarning
-from perflex.expression.roles import Roles, roles_with_costs_for_rates
+from perflex.expression.roles import Roles, find_roles, roles_with_costs_for_rates
 from perflex.fit.confidence import LinearisedFit
 from perflex.fit.coordinates import Coordinates, coordinates_of
 from perflex.fit.identify import Identification, ambiguous, condition_without_bounds, covariance, identify
@@ -128,6 +128,37 @@ def fit_model(
     result = _without_bounds(result, problem, best, coordinates, measured_noise(table))
     _warn(result)
     return result
+
+
+def require_informed(model: Model, columns: Mapping[str, NDArray[np.float64]]) -> None:
+    """Make sure that counted features leave no cost out, whatever the measurements will say.
+
+    Parameters
+    ----------
+    model
+        The model.
+    columns
+        Values of each input feature, shape ``(m,)`` each.
+
+    Raises
+    ------
+    CalibrationError
+        All that some costs multiply is zero in every kernel; they are named.
+    """
+    roles = find_roles(model.tree)
+    missing = {}
+    for name in roles.costs:
+        # A product is zero where one of its factors is; a cost counts where one of its products does.
+        terms = [list(monomial.powers) for monomial in roles.monomials.get(name) or ()]
+        absent = [[f for f in features if f in columns and not columns[f].any()] for features in terms]
+        if absent and all(absent):
+            missing[name] = ", ".join(dict.fromkeys(f for features in absent for f in features))
+    if missing:
+        reasons = "; ".join(
+            f"{name} is informed by no kernel ({zero} is zero in all of them)" for name, zero in missing.items()
+        )
+        msg = f"{reasons}; add kernels that contain it, or drop parameters from the model"
+        raise CalibrationError(msg, parameters=tuple(missing), model=model)
 
 
 def _identify(

@@ -46,7 +46,9 @@ class SoftL1:
     def signed_root(self, residual: Array) -> Array:
         """Return numbers whose squares are the losses of the residuals, with the residuals' signs."""
         # sqrt(1 + z) - 1 = z / (sqrt(1 + z) + 1), which keeps the digits of small residuals.
-        root: Array = residual * np.sqrt(2.0 / (np.hypot(1.0, residual / self.scale) + 1.0))
+        # Of an infinite residual, where a step went too far, it is nan, which fits refuse as well.
+        with np.errstate(invalid="ignore"):
+            root: Array = residual * np.sqrt(2.0 / (np.hypot(1.0, residual / self.scale) + 1.0))
         return root
 
     def slope_of_root(self, residual: Array) -> Array:

@@ -33,7 +33,7 @@ _DIFFERENCE = 1e-6
 _REFUSED = 1e100
 # Largest cosine between residual and derivatives at what counts as a minimum.
 _GRADIENT_TOLERANCE = 1e-6
-_ROUGH_GRADIENT_TOLERANCE = 1e-3
+ROUGH_GRADIENT_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class ScaledProblem:
     def _verdict(self, z: Array, free: NDArray[np.bool_], limit: int, *, exhausted: bool) -> tuple[bool, str]:
         # The slope decides, not scipy's status: a run may also stop on a slope, because its steps became small.
         slope = self.slope(z)[free].max(initial=0.0)
-        if slope <= (_GRADIENT_TOLERANCE if self.precise else _ROUGH_GRADIENT_TOLERANCE):
+        if slope <= (_GRADIENT_TOLERANCE if self.precise else ROUGH_GRADIENT_TOLERANCE):
             return True, "the residual is orthogonal to the model's derivatives"
         if exhausted:
             return False, f"no minimum was reached in {limit} evaluations"

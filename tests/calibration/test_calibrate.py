@@ -9,8 +9,8 @@ import pytest
 
 from perflex import Calibration, Model, TimingOptions, calibrate, fit_model, gather_feature_values, rank
 from perflex.devices.wall_time import wall_time_identifier
-from perflex.errors import CalibrationError, MissingSizeError
-from perflex.features import kernel_feature_values
+from perflex.errors import CalibrationError, MissingSizeError, NoMatchError, PerflexWarning
+from perflex.features import kernel_feature_values, register_feature, unregister_feature
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel, tag_accesses
@@ -66,6 +66,43 @@ def test_a_known_law_is_found_again(calibration: Calibration) -> None:
     assert calibration.device["name"] == "fake device"
     assert calibration.versions["perflex"]
     assert calibration.options["statistic"] == "median"
+
+
+def test_what_no_kernel_contains_is_refused_before_anything_is_timed(kernels: list[MeasurementKernel]) -> None:
+    def law(label: str, _: object) -> float:
+        pytest.fail(f"{label} was timed")
+
+    @register_feature("f_test_none", unit="1")
+    def none(*_: object) -> float:
+        return 0.0
+
+    model = Model("f_cl_wall_time_fake", f"{EXPRESSION} + p_none * f_test_none * f_thread_groups")
+    try:
+        with pytest.raises(CalibrationError, match="p_none is informed by no kernel") as caught:
+            calibrate(model, kernels, device=FakeDevice(law))
+    finally:
+        unregister_feature("f_test_none")
+    assert caught.value.parameters == ("p_none",)
+
+
+def test_a_ready_model_may_have_costs_that_the_device_lacks(kernels: list[MeasurementKernel], tmp_path: Path) -> None:
+    costs = "\n".join(f"  {name}: {{meaning: m, unit: s}}" for name in [*TRUE, "p_none"])
+    (tmp_path / "mine.yaml").write_text(
+        "schema: perflex-model/1\nname: mine\ndescription: Mine.\noutput: f_cl_wall_time\n"
+        f"expression: {EXPRESSION} + p_none * f_sync_barrier_local\nparameters:\n{costs}\n"
+        "measurement_kernels: []\nfit: {loss: soft_l1, on_undetermined: warn}\n",
+        encoding="utf-8",
+    )
+    untiled = [kernel for kernel in kernels if not kernel.name.startswith("matmul")]
+    device = device_with_law(untiled)
+    with pytest.warns(PerflexWarning, match="do not determine p_none"):
+        calibration = calibrate(str(tmp_path / "mine.yaml"), untiled, device=device)
+    assert calibration.fit.loss == "soft_l1"
+    assert calibration.fit.undetermined == ("p_none",)
+    calibration.save(tmp_path / "mine-fake.yaml")
+    assert Calibration.load(tmp_path / "mine-fake.yaml").params == calibration.params
+    with pytest.raises(NoMatchError, match="f_sync_barrier_local matches nothing"):
+        calibrate(str(tmp_path / "mine.yaml"), untiled, device=device, on_undetermined="error")
 
 
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")

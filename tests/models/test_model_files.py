@@ -10,7 +10,7 @@ import pytest
 import perflex.features
 from perflex import Model
 from perflex.errors import FileFormatError
-from perflex.models import KernelSet, ParameterDescription, load_model, model_names
+from perflex.models import FitSettings, KernelSet, ParameterDescription, load_model, model_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +42,14 @@ def written(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_how_a_model_is_fitted_stands_in_its_file(tmp_path: Path) -> None:
+    assert load_model(written(tmp_path, TEXT)).fit == FitSettings("squared", "error")
+    chosen = load_model(written(tmp_path, TEXT + "fit: {loss: soft_l1, on_undetermined: warn}\n"))
+    assert chosen.fit == FitSettings("soft_l1", "warn")
+    with pytest.raises(FileFormatError, match="on_undetermined"):
+        load_model(written(tmp_path, TEXT + "fit: {on_undetermined: ignore}\n"))
 
 
 def test_a_users_file(tmp_path: Path) -> None:
