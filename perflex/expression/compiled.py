@@ -10,11 +10,12 @@ import numpy as np
 import sympy
 
 from perflex.errors import ModelSyntaxError
-from perflex.expression.functions import FUNCTIONS, HELD_NUMERIC
+from perflex.expression.functions import FUNCTIONS
+from perflex.expression.gradient import compiled, gradient
 from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, as_column, names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -89,23 +90,11 @@ class CompiledExpression:
         """The derivative by each parameter."""
         return tuple(sympy.diff(self.symbolic, self.symbols[name]) for name in self.parameters)
 
-    def _lambdify(self, expressions: Sequence[Any]) -> Callable[..., Any]:
-        # Identifiers of features are no Python names: the generated code sees x0, x1, ... only.
-        safe = {symbol: sympy.Symbol(f"x{i}", real=True) for i, symbol in enumerate(self.symbols.values())}
-        replaced = [sympy.sympify(expression).xreplace(safe) for expression in expressions]
-        own = {"Min": FUNCTIONS["min"].numeric, "Max": FUNCTIONS["max"].numeric, **HELD_NUMERIC}
-        modules: list[Any] = [own, "numpy"]
-        # A written-out overlap repeats its arguments; common subexpressions are computed once.
-        compiled: Callable[..., Any] = sympy.lambdify(list(safe.values()), replaced, modules=modules, cse=True)
-        return compiled
-
     @cached_property
     def _value(self) -> Callable[..., Any]:
-        return self._lambdify([self.symbolic])
-
-    @cached_property
-    def _derivatives(self) -> Callable[..., Any]:
-        return self._lambdify(self.jacobian)
+        # Identifiers of features are no Python names: the generated code sees x0, x1, ... only.
+        safe = {symbol: sympy.Symbol(f"x{i}", real=True) for i, symbol in enumerate(self.symbols.values())}
+        return compiled(list(safe.values()), [sympy.sympify(self.symbolic).xreplace(safe)])
 
     def value(self, values: Mapping[str, Any]) -> Any:
         """Return the expression's value; arrays broadcast, what is undefined becomes nan or inf."""
@@ -116,8 +105,9 @@ class CompiledExpression:
         """Return the Jacobian, shape ``(rows, len(parameters))``."""
         jacobian = np.empty((rows, len(self.parameters)))
         with np.errstate(all="ignore"):
-            for index, column in enumerate(self._derivatives(*self._arguments(values))):
-                jacobian[:, index] = as_column(column, rows)
+            _, slopes = gradient(self.tree, values)
+            for index, name in enumerate(self.parameters):
+                jacobian[:, index] = as_column(slopes.get(name, 0.0), rows)
         return jacobian
 
     def _arguments(self, values: Mapping[str, Any]) -> list[Any]:

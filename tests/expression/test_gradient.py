@@ -1,0 +1,40 @@
+"""Derivatives by the chain rule equal those that sympy finds of the whole expression."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sympy
+
+from perflex.expression.gradient import compiled
+from perflex.expression.model import Model
+
+TEXTS = [
+    "p_a * f_x + p_b * f_y / p_a",
+    "overlap(p_a * f_x + p_c * f_y, p_b * f_y, p_edge)",
+    "partial_overlap(p_a * f_x, p_b * f_y, p_edge, p_hidden) + p_a",
+    "smooth_max(p_a * f_x + p_b, p_b * f_y, p_c * f_x * f_y, p_sharp)",
+    "smooth_max(p_a * f_x, overlap(p_b * f_y, p_c * f_x, p_edge), p_sharp) * exp(-p_a)",
+    "f_x ** p_a - (p_b * f_y) ** 2 + 2 ** p_c",
+    "sqrt(p_a * f_x) * log(1 + p_b * f_y) / tanh(p_c)",
+    "max(f_x, f_y) * p_a + abs(p_b - 5) * f_x",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_chain_rule_is_what_sympy_finds(text: str) -> None:
+    model = Model("f_t", text).compiled
+    generator = np.random.default_rng(7)
+    values = {name: generator.uniform(0.5, 2, 40) for name in model.features}
+    values |= {name: generator.uniform(0.2, 1.5) for name in model.parameters}
+    # Identifiers of features need not be Python names.
+    safe = {symbol: sympy.Symbol(f"x{index}", real=True) for index, symbol in enumerate(model.symbols.values())}
+    whole = compiled(list(safe.values()), [slope.xreplace(safe) for slope in model.jacobian])
+    expected = np.column_stack([np.broadcast_to(one, 40) for one in whole(*(values[name] for name in model.symbols))])
+    np.testing.assert_allclose(model.derivatives(values, 40), expected, rtol=1e-9)
+
+
+def test_a_parameter_that_cancels_has_no_slope() -> None:
+    model = Model("f_t", "p_a * f_x + p_b - p_b").compiled
+    slopes = model.derivatives({"f_x": np.array([2.0, 3.0]), "p_a": 1.0, "p_b": 4.0}, 2)
+    assert slopes.tolist() == [[2.0, 0.0], [3.0, 0.0]]
