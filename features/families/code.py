@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.compiled.callees import KINDS
 from perflex.compiled.code_values import CodeValues, group_values
 from perflex.compiled.executions import Totals
 from perflex.errors import FeatureError
@@ -39,6 +40,7 @@ _UNITS = {
     "inserts": "instruction",
     "shuffles": "instruction",
     "calls": "call",
+    **{f"calls_{kind}": "vector" for kind in KINDS},
     "lanes": "element per instruction",
     "divisions": "element",
     "packed_float32": "instruction",

@@ -54,10 +54,10 @@ class ReadyModel:
     def scale(self, recorder: Recorder | None = None) -> float:
         """Return the device's speed in multiples of what the kernels' sizes suit, from a short measurement.
 
-        On CPUs the general model's kernels keep their sizes, which are made for the sizes of caches. Arguments and
+        On CPUs general models' kernels keep their sizes, which are made for the sizes of caches. Arguments and
         errors as `multiply_add_rate`.
         """
-        if self.description.name == "general_cpu":
+        if self.description.name.startswith("general_cpu"):
             return 1.0
         return multiply_add_rate(self.device, recorder) / REFERENCE_RATE
 

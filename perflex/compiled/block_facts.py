@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perflex.compiled import mix
+from perflex.compiled.callees import callee
 from perflex.compiled.throughput import port_cycles
 
 if TYPE_CHECKING:
     from perflex.compiled.control_flow import Block
     from perflex.compiled.instructions import Instruction
     from perflex.compiled.values import Pointer, Propagation
-
-# Lanes of a vector function are in its name, e.g. __svml_expf16 or _ZGVeN8v_sin.
-_LANES = re.compile(r"(?:svml_\w+?[a-z](\d+)|_ZGV[a-e][NM](\d+))")
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class BlockFacts:
         By name: ``instructions``, ``loads``, ``stores``, ``spills``, ``gathers`` and ``scatters`` (elements),
         ``inserts``, ``shuffles``, ``packed_<type>`` and ``scalar_<type>`` (arithmetic instructions), ``lanes_<type>``
         (their elements), ``ops_<type>`` (their operations), ``div_<type>`` and ``sqrt_<type>`` (elements),
-        ``calls``, ``global_load_bytes``, ``global_store_bytes``.
+        ``calls``, ``calls_<kind>`` (vector registers that they compute), ``global_load_bytes``, ``global_store_bytes``.
     """
 
     cycles: float
@@ -57,6 +54,8 @@ def block_facts(block: Block, number: int, known: Propagation) -> BlockFacts:
 def _count_arithmetic(counts: defaultdict[str, float], one: Instruction) -> None:
     if one.name == "call":
         counts["calls"] += 1
+        kind, vectors = callee(one.symbol)
+        counts[f"calls_{kind}"] += vectors
     arithmetic, division = mix.arithmetic_of(one), mix.division_of(one)
     if arithmetic is not None:
         dtype, lanes, operations = arithmetic

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perflex.compiled.block_facts import block_facts
+from perflex.compiled.callees import with_callees
 from perflex.compiled.control_flow import blocks_of, loops_of
 from perflex.compiled.executions import Totals, block_executions
 from perflex.compiled.instructions import disassembled
@@ -59,7 +60,8 @@ class CodeValues:
 
 @lru_cache(maxsize=512)
 def _read(function: Function) -> tuple[tuple[Block, ...], tuple[Loop, ...]]:
-    blocks = tuple(blocks_of(disassembled(function)))
+    instructions = with_callees(disassembled(function), dict(function.symbols))
+    blocks = tuple(blocks_of(instructions))
     return blocks, tuple(loops_of(blocks))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 _MAGIC = b"\x7fELF"
 _SYMBOL_TABLES = {2, 11}  # SHT_SYMTAB, SHT_DYNSYM
 _FUNCTION = 2  # STT_FUNC
+_RELOCATIONS = 4  # SHT_RELA
 _X86_64 = 62
 _CUDA = 190
 # ET_REL and ET_DYN; other types are containers of drivers.
@@ -19,22 +20,40 @@ _NATIVE = {1, 2, 3}
 
 @dataclass(frozen=True)
 class Section:
-    """A section of an ELF object: its name, address, bytes, and the numbers of its type and of the linked one."""
+    """A section of an ELF object: its name, type, address and bytes, and the numbers of two sections it belongs to.
+
+    Relocations are linked to their symbols, and fill places in their subject.
+    """
 
     name: str
     kind: int
     address: int
     content: bytes
     link: int
+    subject: int = 0
 
 
 @dataclass(frozen=True)
 class Function:
-    """Machine code of one function: its symbol's name, the address of its first byte, and its bytes."""
+    """Machine code of one function.
+
+    Attributes
+    ----------
+    name
+        Its symbol.
+    address
+        Of its first byte.
+    code
+        Its bytes.
+    symbols
+        What it may call, by address: functions beside it, and places in its code that a linker fills with the address
+        of a symbol.
+    """
 
     name: str
     address: int
     code: bytes
+    symbols: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +73,7 @@ class ElfObject:
 
     def functions(self) -> list[Function]:
         """Return all functions that have code, each once, in the order of their addresses."""
-        found: dict[tuple[str, int], Function] = {}
+        found: dict[tuple[str, int], tuple[int, bytes]] = {}
         for table in self.sections:
             if table.kind not in _SYMBOL_TABLES:
                 continue
@@ -65,10 +84,35 @@ class ElfObject:
                     continue
                 section = self.sections[index]
                 first = value - section.address
-                code = section.content[first : first + size]
-                label = _text(names, name)
-                found[label, value] = Function(label, value, code)
-        return sorted(found.values(), key=lambda one: one.address)
+                found[_text(names, name), value] = index, section.content[first : first + size]
+        filled = self._filled()
+        functions = []
+        for (label, address), (index, code) in sorted(found.items(), key=lambda entry: entry[0][1]):
+            beside = {value: other for (other, value), (place, _) in found.items() if place == index}
+            inside = {
+                place: symbol
+                for place, symbol in filled.get(index, {}).items()
+                if address <= place < address + len(code)
+            }
+            functions.append(Function(label, address, code, tuple(sorted((beside | inside).items()))))
+        return functions
+
+    def _filled(self) -> dict[int, dict[int, str]]:
+        """Return by section which symbols' addresses a linker puts where."""
+        found: dict[int, dict[int, str]] = {}
+        for table in self.sections:
+            if table.kind != _RELOCATIONS or not table.link or not 0 < table.subject < len(self.sections):
+                continue
+            symbols = self.sections[table.link]
+            names = self.sections[symbols.link].content
+            filled = found.setdefault(table.subject, {})
+            for start in range(0, len(table.content) - 23, 24):
+                place, info = struct.unpack_from("<QQ", table.content, start)
+                if len(symbols.content) >= 24 * ((info >> 32) + 1):
+                    label = _text(names, struct.unpack_from("<I", symbols.content, 24 * (info >> 32))[0])
+                    # Constants are filled in as well; their symbols have no names.
+                    filled |= {place: label} if label else {}
+        return found
 
 
 def elf_object(data: bytes, start: int = 0) -> ElfObject | None:
@@ -81,12 +125,12 @@ def elf_object(data: bytes, start: int = 0) -> ElfObject | None:
         size, count, names = struct.unpack_from("<HHH", data, start + 58)
         if (machine == _X86_64 and kind not in _NATIVE) or not count or names >= count:
             return None
-        headers = [struct.unpack_from("<IIQQQQI", data, start + place + number * size) for number in range(count)]
+        headers = [struct.unpack_from("<IIQQQQII", data, start + place + number * size) for number in range(count)]
     except struct.error:
         return None
     table = _content(data, start, headers[names])
     sections = tuple(
-        Section(_text(table, name), kind, address, _content(data, start, header), header[6])
+        Section(_text(table, name), kind, address, _content(data, start, header), header[6], header[7])
         for header in headers
         for name, kind, _, address, *_ in [header]
     )

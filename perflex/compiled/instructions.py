@@ -47,6 +47,8 @@ class Instruction:
         As the disassembler writes them (Intel's order: the destination first), without masks.
     masked
         Whether a mask register chooses its lanes.
+    symbol
+        Of a call: what it calls, as far as that is known; else empty.
     """
 
     address: int
@@ -54,6 +56,7 @@ class Instruction:
     name: str
     operands: tuple[str, ...]
     masked: bool = False
+    symbol: str = ""
 
     @cached_property
     def memory(self) -> Address | None:

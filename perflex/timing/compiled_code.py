@@ -5,7 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.caches import own_cache
@@ -23,7 +27,7 @@ from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from perflex.features.sized_kernel import SizedKernel
@@ -32,7 +36,10 @@ if TYPE_CHECKING:
     from perflex.timing.launch.request import LaunchRequest
 
 # Part of every key: counts what changes in how code is read or kept.
-_SCHEME = 1
+_SCHEME = 2
+_MOST_WORKERS = 8
+# Kernels whose builds take as long as a process to begin.
+_WORTH_A_PROCESS = 4
 
 
 def compiled_code(
@@ -54,7 +61,7 @@ def compiled_code(
     options
         How long a build may take; it is always done in a process of its own.
     progress
-        Called with kernels done, kernels in all, and the label of the one at work.
+        Called, from threads, one call at a time, with kernels done, kernels in all, and the label of the one at work.
 
     Returns
     -------
@@ -80,17 +87,59 @@ def compiled_code(
                 found[number] = request
             else:
                 groups.setdefault(compiled_for(request, device), []).append((number, request))
-    done = len(jobs) - sum(map(len, groups.values()))
-    for group in groups.values():
-        with closing(IsolatedBackend(device, RunLimits(options.limit_s, options.build_limit_s))) as backend:
-            for number, request in group:
-                if progress is not None:
-                    progress(done, len(jobs), f"building {request.label}")
-                done += 1
-                found[number] = _built(request, backend)
-                if not isinstance(found[number], MeasurementFailure):
-                    _keep(jobs[number], device, options, found[number])
+    shared = _Builds(device, options, progress, len(jobs), len(jobs) - sum(map(len, groups.values())))
+    workers = max(1, min(os.cpu_count() or 1, _MOST_WORKERS))
+    parts = [part for group in groups.values() for part in _divided(group, workers)]
+    with ThreadPoolExecutor(workers) as pool:
+        # The first error ends all: without the device no other kernel would build either.
+        for built in pool.map(shared.build, parts):
+            for number, outcome in built:
+                found[number] = outcome
+                if not isinstance(outcome, MeasurementFailure):
+                    _keep(jobs[number], device, options, outcome)
     return found
+
+
+@dataclass
+class _Builds:
+    """Builds in several processes, each of them driven by a thread."""
+
+    device: Device
+    options: TimingOptions
+    progress: Progress | None
+    total: int
+    done: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    broken: bool = False
+
+    def build(self, part: Sequence[tuple[int, LaunchRequest]]) -> list[tuple[int, Any]]:
+        """Build kernels that one process can build; return what came of each by its number."""
+        found: list[tuple[int, Any]] = []
+        limits = RunLimits(self.options.limit_s, self.options.build_limit_s)
+        with closing(IsolatedBackend(self.device, limits)) as backend:
+            for number, request in part:
+                if self.broken:
+                    break
+                self._tell(request.label)
+                try:
+                    found.append((number, _built(request, backend)))
+                except BaseException:
+                    self.broken = True
+                    raise
+        return found
+
+    def _tell(self, label: str) -> None:
+        with self.lock:
+            if self.progress is not None:
+                self.progress(self.done, self.total, f"building {label}")
+            self.done += 1
+
+
+def _divided(group: Sequence[tuple[int, LaunchRequest]], workers: int) -> Iterator[Sequence[tuple[int, LaunchRequest]]]:
+    """Divide a group where that is worth another process."""
+    size = max(_WORTH_A_PROCESS, -(-len(group) // workers))
+    for start in range(0, len(group), size):
+        yield group[start : start + size]
 
 
 def _request(job: SizedKernel, device: Device) -> LaunchRequest | MeasurementFailure:
@@ -139,7 +188,7 @@ def _keep(job: SizedKernel, device: Device, options: TimingOptions, programs: tu
             "name": one.name,
             "runtime": one.runtime,
             "functions": [
-                [function.name, function.address, base64.b64encode(function.code).decode()]
+                [function.name, function.address, base64.b64encode(function.code).decode(), function.symbols]
                 for function in one.functions
             ],
             "arguments": [[argument.name, argument.size, argument.is_array] for argument in one.arguments],
@@ -154,6 +203,9 @@ def _keep(job: SizedKernel, device: Device, options: TimingOptions, programs: tu
 
 
 def _program(entry: dict[str, Any]) -> CompiledProgram:
-    functions = tuple(Function(name, int(place), base64.b64decode(code)) for name, place, code in entry["functions"])
+    functions = tuple(
+        Function(name, int(place), base64.b64decode(code), tuple((int(at), str(symbol)) for at, symbol in symbols))
+        for name, place, code, symbols in entry["functions"]
+    )
     arguments = tuple(Argument(name, int(size), bool(is_array)) for name, size, is_array in entry["arguments"])
     return CompiledProgram(entry["name"], entry["runtime"], functions, arguments)

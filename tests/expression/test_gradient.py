@@ -10,20 +10,20 @@ from perflex.expression.gradient import compiled
 from perflex.expression.model import Model
 
 TEXTS = [
-    "p_a * f_x + p_b * f_y / p_a",
-    "overlap(p_a * f_x + p_c * f_y, p_b * f_y, p_edge)",
-    "partial_overlap(p_a * f_x, p_b * f_y, p_edge, p_hidden) + p_a",
-    "smooth_max(p_a * f_x + p_b, p_b * f_y, p_c * f_x * f_y, p_sharp)",
-    "smooth_max(p_a * f_x, overlap(p_b * f_y, p_c * f_x, p_edge), p_sharp) * exp(-p_a)",
-    "f_x ** p_a - (p_b * f_y) ** 2 + 2 ** p_c",
-    "sqrt(p_a * f_x) * log(1 + p_b * f_y) / tanh(p_c)",
-    "max(f_x, f_y) * p_a + abs(p_b - 5) * f_x",
+    "p_a * f_thread_items + p_b * f_thread_groups / p_a",
+    "overlap(p_a * f_thread_items + p_c * f_thread_groups, p_b * f_thread_groups, p_edge)",
+    "partial_overlap(p_a * f_thread_items, p_b * f_thread_groups, p_edge, p_hidden) + p_a",
+    "smooth_max(p_a * f_thread_items + p_b, p_b * f_thread_groups, p_c * f_thread_items * f_thread_groups, p_sharp)",
+    "smooth_max(p_a * f_thread_items, overlap(p_b * f_thread_groups, p_c * f_thread_items, p_edge), p_sharp) * exp(-p_a)",
+    "f_thread_items ** p_a - (p_b * f_thread_groups) ** 2 + 2 ** p_c",
+    "sqrt(p_a * f_thread_items) * log(1 + p_b * f_thread_groups) / tanh(p_c)",
+    "max(f_thread_items, f_thread_groups) * p_a + abs(p_b - 5) * f_thread_items",
 ]
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_chain_rule_is_what_sympy_finds(text: str) -> None:
-    model = Model("f_t", text).compiled
+    model = Model("f_cl_wall_time", text).compiled
     generator = np.random.default_rng(7)
     values = {name: generator.uniform(0.5, 2, 40) for name in model.features}
     values |= {name: generator.uniform(0.2, 1.5) for name in model.parameters}
@@ -35,6 +35,6 @@ def test_chain_rule_is_what_sympy_finds(text: str) -> None:
 
 
 def test_a_parameter_that_cancels_has_no_slope() -> None:
-    model = Model("f_t", "p_a * f_x + p_b - p_b").compiled
-    slopes = model.derivatives({"f_x": np.array([2.0, 3.0]), "p_a": 1.0, "p_b": 4.0}, 2)
+    model = Model("f_cl_wall_time", "p_a * f_thread_items + p_b - p_b").compiled
+    slopes = model.derivatives({"f_thread_items": np.array([2.0, 3.0]), "p_a": 1.0, "p_b": 4.0}, 2)
     assert slopes.tolist() == [[2.0, 0.0], [3.0, 0.0]]

@@ -69,6 +69,24 @@ def test_groups_of_one_work_item_stay_scalar(cpu) -> None:
     assert feature("scalar_float32", kernel, n, code) in {n, 2 * n}
 
 
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
+def test_calls_are_told_apart(cpu, dtype: str, size: int) -> None:
+    if "intel" not in cpu.platform.lower():
+        pytest.skip("only Intel's runtime calls functions of vectors")
+    n = 4096
+    kernel = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "y[i] = exp(x[i])",
+        [lp.GlobalArg("x, y", dtype, shape="n"), ...],
+        assumptions="n >= 64 and n mod 64 = 0",
+        lang_version=(2018, 2),
+    )
+    kernel = lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    (code,) = compiled_code(sized(kernel, n), cpu)
+    assert feature("calls_exp", kernel, n, code) == pytest.approx(n * size / 64)
+    assert [feature(f"calls_{kind}", kernel, n, code) for kind in ("log", "trig", "tanh", "pow")] == [0] * 4
+
+
 def test_code_is_kept(cpu, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PERFLEX_OWN_CACHE", str(tmp_path))
     jobs = sized(product_sum("float32", 32), 1024)
