@@ -14,7 +14,7 @@ TEXTS = [
     "overlap(p_a * f_thread_items + p_c * f_thread_groups, p_b * f_thread_groups, p_edge)",
     "partial_overlap(p_a * f_thread_items, p_b * f_thread_groups, p_edge, p_hidden) + p_a",
     "smooth_max(p_a * f_thread_items + p_b, p_b * f_thread_groups, p_c * f_thread_items * f_thread_groups, p_sharp)",
-    "smooth_max(p_a * f_thread_items, overlap(p_b * f_thread_groups, p_c * f_thread_items, p_edge), p_sharp) * exp(-p_a)",
+    "smooth_max(p_a * f_thread_items, overlap(p_b * f_thread_groups, p_c, p_edge), p_sharp) * exp(-p_a)",
     "f_thread_items ** p_a - (p_b * f_thread_groups) ** 2 + 2 ** p_c",
     "sqrt(p_a * f_thread_items) * log(1 + p_b * f_thread_groups) / tanh(p_c)",
     "max(f_thread_items, f_thread_groups) * p_a + abs(p_b - 5) * f_thread_items",
