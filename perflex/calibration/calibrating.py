@@ -13,6 +13,7 @@ import numpy as np
 from perflex.calibration.acceptance import median_repeatability, warn_of_doubts
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.gathering import Measuring, gather, target_on
+from perflex.calibration.left_out import left_out_errors
 from perflex.calibration.own_machine import own_cpu
 from perflex.calibration.ready import ready_model
 from perflex.devices.wall_time import is_wall_time
@@ -213,6 +214,7 @@ def calibration_from_table(
 def _made(
     model: Model, table: FeatureTable, fit: FitResult, *, device: Any, timing: TimingOptions | None
 ) -> Calibration:
+    rows = fitted_rows(model, table, scaled=fit.scaled)
     return Calibration(
         model=model,
         fit=fit,
@@ -225,7 +227,8 @@ def _made(
         noise_floor=_noise_floor(table),
         dropped=table.dropped,
         machine=table.machine,
-        table=fitted_rows(model, table, scaled=fit.scaled),
+        table=rows,
+        left_out=left_out_errors(model, fit, rows),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from perflex.calibration.cpu_entry import CpuEntry
+from perflex.calibration.left_out_entry import LeftOutEntry
 from perflex.errors import PerflexError
 from perflex.expression.model import Model
 from perflex.expression.roles import find_roles
@@ -128,6 +129,8 @@ class _CalibrationFile(Fields, frozen=True, kw_only=True, omit_defaults=True):
     noise_floor: _Quantity[Finite, Literal["1"]] | None
     parameters: dict[str, _Parameter]
     fit: _Fit
+    # Files of earlier versions, and of few generators, have none.
+    left_out: LeftOutEntry | None = None
     measurement_kernels: _Kernels
     # Last, so that a file cut off anywhere lacks it.
     complete: bool
@@ -165,6 +168,7 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
             status=_Status(*astuple(fit.status)),
             covariance=_Covariance("product of the two parameters' units", fit.covariance.tolist()),
         ),
+        left_out=None if calibration.left_out is None else LeftOutEntry.of(calibration.left_out),
         measurement_kernels=_kernels(calibration),
         complete=True,
     )
@@ -269,6 +273,7 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
         "noise_floor": None if file.noise_floor is None else file.noise_floor.value,
         "dropped": tuple((entry.kernel, entry.reason) for entry in file.measurement_kernels.dropped),
         "table": _read_table(top, file, model),
+        "left_out": None if file.left_out is None else file.left_out.errors(),
     }
 
 

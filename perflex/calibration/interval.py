@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.generator_term import log_reach
-from perflex.calibration.uncertainty import student_quantile
+from perflex.calibration.prediction_variance import gradient_at
+from perflex.calibration.uncertainty import require_spare, student_quantile
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.generator_term import GeneratorTerm
+    from perflex.calibration.left_out import LeftOutErrors
     from perflex.calibration.prediction_variance import Variances
     from perflex.calibration.record import CalibrationRecord
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 # A parameter matters if doubling it changes the prediction by more than this share.
 _MATTERS = 1e-3
 _ROUNDS = 25
+# Share of a normal distribution within one standard deviation.
+_ONE_DEVIATION = 0.6827
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,10 @@ def interval_at(
     off by (`perflex.calibration.generator_term`), in C, too. And beyond the largest measurement kernels what errors
     grow by with the time.
 
+    With twenty generators or more, fitted relatively, nothing is assumed of errors: the logarithms of the limits are
+    quantiles of how far off generators were that were left out, wider where costs are mixed unlike theirs
+    (`perflex.calibration.left_out`).
+
     A parameter at its bound is known to be small, not to be zero: it counts with the mean square that the
     measurements leave it above zero. (Where a file keeps no measured values, it counts as zero, residuals are taken to
     be equally large everywhere, and nothing is known of generators and ranges.)
@@ -105,24 +113,21 @@ def interval_at(
     if not 0 < confidence < 1:
         msg = f"the confidence must lie between 0 and 1, not {confidence!r}"
         raise ValueError(msg)
-    fit, term = calibration.fit, calibration.generator_term
-    shape = np.shape(calibration.model.evaluate(fit, values))
-    variances, gradient = calibration.prediction_variance.at(values)
-    predicted = variances.predicted
+    fit = calibration.fit
+    require_spare(fit)
+    predicted = np.asarray(calibration.model.evaluate(fit, values), dtype=np.float64)
+    shape, gradient = predicted.shape, gradient_at(calibration.model, fit, values, predicted)
+    predicted = predicted.ravel()
     place = calibration.place_of(values)
     _require_determined(calibration, gradient, predicted, () if place is None else place.depends_on)
     growth = np.zeros_like(predicted) if place is None else place.growth
-    spread = _Spread(variances, term, fit.degrees_of_freedom, growth, relative=fit.scaled)
-    middle = spread.at(predicted)
-    # Two-sided: half of the remaining risk lies beyond either limit.
-    probability = (1 + confidence) / 2
-    reach = student_quantile(probability, middle.freedom) * np.hypot(middle.of_parameters, middle.scatter)
-    low, high = predicted - reach, predicted + reach
-    if fit.scaled:
-        positive = predicted > 0
-        with np.errstate(all="ignore"):
-            factor = np.exp(spread.log_reaches(probability))
-            low, high = np.where(positive, predicted / factor[0], low), np.where(positive, predicted * factor[1], high)
+    left_out = calibration.known_left_out
+    if left_out is not None and (predicted > 0).all():
+        low, high, middle = _from_left_out(calibration, left_out, gradient, predicted, growth, confidence)
+    else:
+        variances, _ = calibration.prediction_variance.at(values)
+        spread = _Spread(variances, calibration.generator_term, fit.degrees_of_freedom, growth, relative=fit.scaled)
+        low, high, middle = _from_deviations(spread, confidence)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         msg = "the parameters are known so badly that the interval has no end; calibrate with kernels that tell more"
         raise CalibrationError(msg, model=calibration.model)
@@ -195,6 +200,43 @@ class _Spread:
             # Half steps: the longer a time, the less its noise, so that whole ones would swing.
             ends = (ends + [reach(predicted * np.exp(sign * end)) for sign, end in zip((-1, 1), ends, strict=True)]) / 2
         return ends
+
+
+def _from_deviations(spread: _Spread, confidence: float) -> tuple[Array, Array, _Deviations]:
+    """Return the limits from variances, and the standard deviations."""
+    predicted = spread.variances.predicted
+    middle = spread.at(predicted)
+    # Two-sided: half of the remaining risk lies beyond either limit.
+    probability = (1 + confidence) / 2
+    reach = student_quantile(probability, middle.freedom) * np.hypot(middle.of_parameters, middle.scatter)
+    low, high = predicted - reach, predicted + reach
+    if spread.relative:
+        positive = predicted > 0
+        with np.errstate(all="ignore"):
+            factor = np.exp(spread.log_reaches(probability))
+            low, high = np.where(positive, predicted / factor[0], low), np.where(positive, predicted * factor[1], high)
+    return low, high, middle
+
+
+def _from_left_out(
+    calibration: CalibrationRecord,
+    left_out: LeftOutErrors,
+    gradient: Array,
+    predicted: Array,
+    growth: Array,
+    confidence: float,
+) -> tuple[Array, Array, _Deviations]:
+    """Return the limits from errors of generators that were left out, and the standard deviations."""
+    mixtures, covariance = calibration.term_shares, np.nan_to_num(calibration.fit.covariance, nan=0.0)
+    assert mixtures is not None  # noqa: S101 - what was left out is known where rows are only
+    distances = mixtures.distances(mixtures.of_gradient(gradient))
+    reach = left_out.reach(confidence, distances, growth)
+    scatter = predicted * left_out.reach(_ONE_DEVIATION, distances, growth)
+    of_parameters = np.sqrt(np.maximum(np.einsum("ri,ij,rj->r", gradient, covariance, gradient), 0.0))
+    freedom = np.full(predicted.shape, float(left_out.generators))
+    with np.errstate(all="ignore"):
+        low, high = predicted * np.exp(-reach), predicted * np.exp(reach)
+    return low, high, _Deviations(of_parameters, scatter, freedom)
 
 
 def _freedom(*parts: tuple[Array, int]) -> Array:

@@ -83,6 +83,19 @@ class Variances:
         return np.maximum(variance, 0.0)
 
 
+def gradient_at(model: Model, fit: FitResult, values: Mapping[str, Any], predicted: NDArray[np.float64]) -> Array:
+    """Return the derivatives of predictions by the parameters, shape ``(r, n)``; errors as `PredictionVariance.at`."""
+    flat = {
+        name: np.broadcast_to(np.asarray(values[name], dtype=np.float64), predicted.shape).ravel()
+        for name in model.input_features()
+    }
+    gradient: Array = model.compiled.derivatives({**flat, **fit}, predicted.size)
+    if not np.isfinite(gradient).all():
+        msg = f"the model {model.expression!r} has no finite derivatives for these values, so there is no interval"
+        raise CalibrationError(msg, model=model)
+    return gradient
+
+
 class PredictionVariance:
     """What a fit and its rows say of the variance of predictions.
 
@@ -191,7 +204,7 @@ class PredictionVariance:
             The model has no finite derivatives there.
         """
         predicted = np.asarray(self.model.evaluate(self.fit, values), dtype=np.float64)
-        gradient = self._gradient(values, predicted)
+        gradient = gradient_at(self.model, self.fit, values, predicted)
         predicted = predicted.ravel()
         if self._problem is None:
             covariance = np.nan_to_num(self.fit.covariance, nan=0.0)
@@ -210,15 +223,3 @@ class PredictionVariance:
         )
         own, shared = ((gradient @ root) ** 2 for root in (own_root, shared_root))
         return Variances(predicted, own.sum(axis=1), shared.sum(axis=1), self.noise, released), gradient
-
-    def _gradient(self, values: Mapping[str, Any], predicted: Array) -> Array:
-        model = self.model
-        flat = {
-            name: np.broadcast_to(np.asarray(values[name], dtype=np.float64), predicted.shape).ravel()
-            for name in model.input_features()
-        }
-        gradient: Array = model.compiled.derivatives({**flat, **self.fit}, predicted.size)
-        if not np.isfinite(gradient).all():
-            msg = f"the model {model.expression!r} has no finite derivatives for these values, so there is no interval"
-            raise CalibrationError(msg, model=model)
-        return gradient

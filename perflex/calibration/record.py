@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibrated_range import CalibratedRange, Extrapolation
     from perflex.calibration.generator_term import GeneratorTerm
+    from perflex.calibration.left_out import LeftOutErrors, TermShares
     from perflex.calibration.prediction_variance import PredictionVariance
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
@@ -55,6 +56,9 @@ class CalibrationRecord:
     table
         The values that were fitted, a row per measurement kernel; None where they were not kept, as in files of
         earlier versions.
+    left_out
+        How far kernels of generators that were left out lie from their predictions; None where there are few
+        generators, and in files of earlier versions (`known_left_out` then computes it).
     """
 
     model: Model
@@ -68,6 +72,7 @@ class CalibrationRecord:
     machine: str = ""
     cpu: ReportedCpu | None = None
     table: FeatureTable | None = None
+    left_out: LeftOutErrors | None = None
 
     @property
     def params(self) -> Mapping[str, float]:
@@ -89,6 +94,24 @@ class CalibrationRecord:
         from perflex.calibration.generator_term import generator_term
 
         return generator_term(self.model, self.fit, self.table)
+
+    @cached_property
+    def known_left_out(self) -> LeftOutErrors | None:
+        """How far kernels of left-out generators lie off: `left_out`, or computed once; None with few generators."""
+        from perflex.calibration.left_out import left_out_errors
+
+        return left_out_errors(self.model, self.fit, self.table) if self.left_out is None else self.left_out
+
+    @cached_property
+    def term_shares(self) -> TermShares | None:
+        """The shares of costs in the measurement kernels' times; None where these are not known."""
+        from perflex.calibration.left_out import TermShares
+
+        table = self.table
+        if table is None:
+            return None
+        values = {name: table.column(name) for name in self.model.input_features()}
+        return TermShares(self.model, self.fit, values, len(table))
 
     @cached_property
     def prediction_variance(self) -> PredictionVariance:

@@ -1,0 +1,220 @@
+"""How far kernels of generators that were left out lie from their predictions: intervals of calibrations with many.
+
+A model for any kernel leaves much out, and is off by more than its residuals say, by amounts that follow no known
+distribution. With twenty generators or more nothing is assumed of it: each is predicted by a fit to the others, and
+the quantiles of the errors are those of intervals (as in the jackknife: Barber et al., Ann. Stat. 49, 486, 2021).
+Every generator counts alike, however many kernels it has. Errors grow with how unlike a kernel's costs are to those
+that were fitted, so that quantiles are of errors over what is usual there (Lei et al., J. Am. Stat. Assoc. 113, 1094,
+2018, section 5.2).
+
+Kernels that rest on a cost which no other generator has are no such test, and are left out of it: a new kernel's
+costs are all in the calibration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.calibration.held_out import generators_of
+from perflex.calibration.uncertainty import posed_as_fitted, student_quantile, vector
+from perflex.expression.roles import roles_with_costs_for_rates
+from perflex.fit.coordinates import coordinates_of
+from perflex.fit.nearby import minimum_near
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from perflex.expression.model import Model
+    from perflex.fit.result import FitResult
+    from perflex.fit.table import FeatureTable
+
+    Array = NDArray[np.float64]
+
+# A 95 % quantile of fewer lies beyond the largest.
+FEWEST_GENERATORS = 20
+# Shares of errors below each quantile that is kept. Beyond the last Student's distribution goes on.
+LEVELS = (0.0, *(round(0.05 * i, 2) for i in range(1, 20)))
+# Of a cost's share in each kernel's time, the sum of squares: below it, the kernels hardly know the cost.
+_LEAST_MASS = 0.25
+# Share of a kernel's time that may be of such costs.
+_MOST_UNKNOWN = 0.25
+# The usual error where costs are just alike is at least this share of the mean one.
+_LEAST_NEAR = 0.1
+# Slopes need a range of times: its standard deviation in log output.
+_LEAST_RANGE = 0.2
+_FEWEST_FOR_SLOPE = 3
+
+
+@dataclass(frozen=True)
+class LeftOutErrors:
+    """Sizes of ln(measured / predicted) of kernels whose generator was left out.
+
+    Attributes
+    ----------
+    generators
+        How many were left out and could be predicted.
+    kernels, excluded
+        How many kernels that were, and how many more rest on costs that no other generator has.
+    near, growth
+        The usual error is ``near + growth * distance`` for kernels at this distance (`TermShares.distances`).
+    farthest
+        The largest distance among them: beyond it is not extrapolated.
+    quantiles
+        Of errors over the usual ones, at `LEVELS`; each generator counts alike.
+    trend
+        Root mean square of the slopes of ln(measured / predicted) by ln(measured) within generators: what errors grow
+        by beyond the largest measurement kernels.
+    """
+
+    generators: int
+    kernels: int
+    excluded: int
+    near: float
+    growth: float
+    farthest: float
+    quantiles: tuple[float, ...]
+    trend: float
+
+    def reach(self, confidence: float, distances: Array, beyond: Array) -> Array:
+        """Return the logarithm of the factor by which limits lie off, shape ``(r,)``.
+
+        Parameters
+        ----------
+        confidence
+            Share of measurements inside.
+        distances
+            How unlike the costs are to those of the measurement kernels, shape ``(r,)``.
+        beyond
+            Logarithm of all costs over those within the range of the measurement kernels, shape ``(r,)``.
+        """
+        usual = self.near + self.growth * np.minimum(distances, self.farthest)
+        quantile = float(np.interp(confidence, LEVELS, self.quantiles))
+        deviations = student_quantile((1 + confidence) / 2, float(self.generators))
+        if confidence > LEVELS[-1]:
+            quantile *= deviations / student_quantile((1 + LEVELS[-1]) / 2, float(self.generators))
+        reach: Array = np.hypot(usual * quantile, deviations * self.trend * beyond)
+        return reach
+
+
+class TermShares:
+    """The shares of predicted times that each cost has, and how unlike they are to those of measurement kernels.
+
+    Parameters
+    ----------
+    model, fit
+        The model and its fit.
+    values
+        Feature values of the measurement kernels.
+    count
+        How many they are.
+    """
+
+    def __init__(self, model: Model, fit: FitResult, values: Mapping[str, Any], count: int) -> None:
+        self._model = model
+        self._costs = np.array([parameter.kind != "shape" for parameter in fit.parameters])
+        self._x = vector(fit)
+        self.shares = self.at(values, count)
+
+    def at(self, values: Mapping[str, Any], count: int, x: Array | None = None) -> Array:
+        """Return the shares at feature values, and at parameters other than those fitted, shape ``(r, n)``."""
+        x = self._x if x is None else x
+        parameters = dict(zip(self._model.params(), map(float, x), strict=True))
+        return self.of_gradient(self._model.compiled.derivatives({**values, **parameters}, count), x)
+
+    def of_gradient(self, gradient: Array, x: Array | None = None) -> Array:
+        """Return the shares where derivatives by the parameters are known, shape ``(r, n)``."""
+        # A cost times the derivative by it is what it adds to the time, hidden parts left out.
+        parts = np.abs(gradient * np.where(self._costs, self._x if x is None else x, 0.0))
+        total = parts.sum(axis=1, keepdims=True)
+        shares: Array = np.divide(parts, total, out=np.zeros_like(parts), where=total > 0)
+        return shares
+
+    def distances(self, shares: Array) -> Array:
+        """Return the Hellinger distance of shares from the nearest measurement kernel's, in [0, 1], shape ``(r,)``."""
+        return _distances(shares, self.shares)
+
+
+def _distances(shares: Array, others: Array) -> Array:
+    alike = (np.sqrt(shares) @ np.sqrt(others).T).max(axis=1)
+    found: Array = np.sqrt(np.clip(1.0 - alike, 0.0, 1.0))
+    return found
+
+
+def left_out_errors(model: Model, fit: FitResult, table: FeatureTable | None) -> LeftOutErrors | None:
+    """Return the errors of generators that are left out one by one.
+
+    Parameters
+    ----------
+    model, fit, table
+        The model, its fit, and what was fitted; None where that is not known.
+
+    Returns
+    -------
+    LeftOutErrors or None
+        None for absolute fits, and where fewer than `FEWEST_GENERATORS` can be predicted.
+    """
+    if table is None or not fit.scaled or len(set(generators_of(table.kernels, table))) < FEWEST_GENERATORS:
+        return None
+    owners = np.array(generators_of(table.kernels, table))
+    problem = posed_as_fitted(model, table, fit)
+    roles = roles_with_costs_for_rates(model.tree)
+    coordinates = coordinates_of(problem, roles, nonnegative=bool(fit.nonnegative), given=fit.bounds)
+    mixtures = TermShares(model, fit, problem.inputs, len(table))
+    errors, distances, unknown = (np.full(len(table), np.nan) for _ in range(3))
+    for name in dict.fromkeys(owners.tolist()):
+        own = owners == name
+        try:
+            x = minimum_near(problem, coordinates, vector(fit), ~own)
+        except (ArithmeticError, np.linalg.LinAlgError):  # such a generator is not predicted
+            continue
+        shares = mixtures.at(problem.inputs, len(table), x)
+        with np.errstate(all="ignore"):
+            errors[own] = np.log(problem.output / problem.predict(x))[own]
+        distances[own] = _distances(shares[own], shares[~own])
+        mass = (mixtures.shares[~own] ** 2).sum(axis=0)
+        unknown[own] = mixtures.shares[own][:, mass < _LEAST_MASS].sum(axis=1)
+    known = np.isfinite(errors) & np.isfinite(distances)
+    used = known & (unknown <= _MOST_UNKNOWN)
+    if len(set(owners[used])) < FEWEST_GENERATORS:
+        return None
+    trend = _trend(errors[used], np.log(problem.output[used]), owners[used])
+    return _summary(np.abs(errors[used]), distances[used], owners[used], int((known & ~used).sum()), trend)
+
+
+def _summary(sizes: Array, distances: Array, owners: NDArray[np.str_], excluded: int, trend: float) -> LeftOutErrors:
+    _, place, count = np.unique(owners, return_inverse=True, return_counts=True)
+    weights = 1.0 / count[place] / len(count)
+    near, growth = _usual(sizes, distances, weights)
+    standardised = sizes / (near + growth * distances)
+    order = np.argsort(standardised, kind="stable")
+    # Each error stands in the middle of its own share.
+    below = np.cumsum(weights[order]) - weights[order] / 2
+    quantiles = tuple(map(float, np.interp(LEVELS, below, standardised[order])))
+    return LeftOutErrors(
+        len(count), len(sizes), excluded, near, growth, float(distances.max()), (0.0, *quantiles[1:]), trend
+    )
+
+
+def _usual(sizes: Array, distances: Array, weights: Array) -> tuple[float, float]:
+    """Return the line through sizes by distance, which never falls."""
+    mean = float(weights @ sizes)
+    away = distances - float(weights @ distances)
+    spread = float(weights @ away**2)
+    growth = max(float(weights @ (away * sizes)) / spread, 0.0) if spread > 0 else 0.0
+    near = mean - growth * float(weights @ distances)
+    # An exact fit has a reach, too, if a tiny one.
+    return max(near, _LEAST_NEAR * mean, float(np.finfo(np.float64).tiny)), growth
+
+
+def _trend(errors: Array, logs: Array, owners: NDArray[np.str_]) -> float:
+    slopes = []
+    for name in dict.fromkeys(owners.tolist()):
+        x = logs[owners == name] - logs[owners == name].mean()
+        if len(x) >= _FEWEST_FOR_SLOPE and float(np.sqrt(np.mean(x**2))) >= _LEAST_RANGE:
+            slopes.append(float(x @ errors[owners == name] / (x @ x)))
+    return float(np.sqrt(np.mean(np.square(slopes)))) if slopes else 0.0
