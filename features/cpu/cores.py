@@ -58,7 +58,8 @@ def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lan
     Notes
     -----
     Volumes are those of `estimate_ecm`, but work-groups are dealt out to the cores in contiguous parts: all data fit a
-    cache that is not shared where each core's part does. Launches run again and again, so that data that fit stay.
+    cache that is not shared where the part of each core that has a work-group does. Launches run again and again, so
+    that data that fit stay.
 
     A piece is what an access touches before it jumps: hardware prefetchers follow a piece, and begin anew with each.
     Lanes that are apart are pieces side by side, which prefetchers follow at once: jumps between them end no piece.
@@ -87,16 +88,31 @@ def _crossing(
     nests = nests_of_kernel(scop, lanes, (), {})
     reuse = Reuse(nests, NestValues(given, chosen), levels[0].line_bytes)
     parts = parts_of(reuse, plan(reuse), given, chosen, levels, cores)
-    everything = reuse.everything() / cores
+    everything = reuse.everything()
+    working = _working(scop, given, cores)
     found = []
     for level in levels:
+        # A cache that cores share is for those that work; the others of a larger device do not bring theirs in.
+        used = np.minimum(working, level.shared_by) / min(cores, level.shared_by)
+        share = everything * used / working
         volume: Any = 0.0
         pieces: Any = 0.0
         for part in parts:
-            for crossed, piece in _of_part(part, level, cores, everything, allocate=levels[0].write_allocate):
+            for crossed, piece in _of_part(part, level, cores, share, allocate=levels[0].write_allocate):
                 volume, pieces = volume + crossed, pieces + crossed / piece
         found.append((volume, pieces))
     return found
+
+
+def _working(scop: Scop, sizes: Mapping[str, Any], cores: int) -> Any:
+    """Return how many cores work: a work-group runs on one of them."""
+    groups: Any = 1
+    for launch in scop.launches:
+        each: Any = 1
+        for extent in launch.groups:
+            each = each * extent.evaluate(sizes)
+        groups = np.maximum(groups, each)
+    return np.minimum(groups, cores)
 
 
 def _of_part(part: Part, level: CacheLevel, cores: int, everything: Any, *, allocate: bool) -> list[tuple[Any, Any]]:

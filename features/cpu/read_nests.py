@@ -143,6 +143,10 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
     host, outer = _outer_loops(scop, statement)
     region = _region(scop, statement, outer)
     extents = [_extent(statement.domain, position) for position in range(statement.domain.dim(isl.dim_type.set))]
+    if holes_of(statement.domain, _sequential(scop, statement)):
+        # As for `Nest.touching`: work-items that are left out touch lines, too.
+        everywhere = without_holes(statement.domain)
+        extents[: axes + items] = [_extent(everywhere, position) for position in range(axes + items)]
     sequential = _sequential_loops(scop, statement, extents)
     node: tuple[object, ...] = ()
     loops = []

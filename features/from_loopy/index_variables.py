@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+# Loop variables have at least as many.
+_LEAST_BYTES = 4
+
+
 class IndexVariables:
     """Private integers whose values follow from loop variables and sizes alone.
 
@@ -47,9 +51,11 @@ class IndexVariables:
         if variable.shape != () or variable.address_space != AddressSpace.PRIVATE or len(writers) != 1:
             return None
         insn = self._kernel.id_to_insn[next(iter(writers))]
-        if variable.dtype.numpy_dtype.kind not in "iu" or not isinstance(insn, Assignment) or insn.predicates:
+        dtype = variable.dtype.numpy_dtype
+        # Of narrow types, large values are cut off.
+        if dtype.kind not in "iu" or dtype.itemsize < _LEAST_BYTES:
             return None
-        return insn
+        return insn if isinstance(insn, Assignment) and not insn.predicates else None
 
     def without(self, indices: Sequence[Any], insn_id: str) -> tuple[Any, ...]:
         """Return subscripts of an instruction with their values in place of such variables.

@@ -7,6 +7,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.from_loopy.terms import all_numbers_are_integers
 from perflex.features.polynomials.isl_text import parameter_space
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
@@ -36,6 +37,9 @@ def quasi_affine(expr: Any, space: Any) -> Any:
     from loopy.symbolic import condition_to_set, guarded_pwaff_from_expr
     from pymbolic.mapper import UnsupportedExpressionError
 
+    # Of 0.5*i loopy would take the whole part of 0.5, not of the product.
+    if not all_numbers_are_integers(expr):
+        return None
     choice = _first_choice(expr)
     if choice is not None:
         condition, yes, no = choice

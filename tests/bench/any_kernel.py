@@ -99,6 +99,8 @@ def run_judge(arguments: argparse.Namespace) -> int:
     for path in arguments.times:
         label, known = times_of_half(path, arguments.half)
         times = {case: seconds for case, seconds in known.items() if case.family in names}
+        if not times:
+            sys.exit(f"{path} has no times of {', '.join(sorted(names))}")
         ways = arguments.ways.split(",")
         methods = methods_for(calibrations.get(label, {}), ways, peaks.get(label), second.get(label))
         found = judge(label, methods, times)

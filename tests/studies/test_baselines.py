@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import loopy as lp
 import numpy as np
 import pytest
@@ -21,6 +23,10 @@ from perflex.studies.demo import demo_study
 from perflex.studies.evaluation.plan import plan_of
 from perflex.studies.evaluation.studies import STUDIES
 from perflex.studies.evaluation.trivial import baseline_times
+from tests.bench.any_kernel_parts.cases import cases_of
+from tests.bench.any_kernel_parts.families import families
+from tests.bench.any_kernel_parts.judging import judge
+from tests.bench.any_kernel_parts.methods import AsEnumerated, Roofline
 
 
 def updated_rows() -> lp.TranslationUnit:
@@ -119,3 +125,12 @@ def test_operations_of_matrix_multiplication() -> None:
     times = baseline_times(plan, {kernel.name: 1e-3 for kernel in plan.small.values()}, None)
     assert times["prefetch", 96] == {"scaled by work-items": 4e-3, "scaled by operations": 8e-3}
     assert plan.confined(plan.targets["prefetch", 96]) is None
+
+
+def test_the_benchmark_refuses_and_counts_predictions_that_are_no_times() -> None:
+    family = next(one for one in families("develop") if one.name == "mvt")
+    times = dict.fromkeys(cases_of(family), 1e-3)
+    # A roofline without limits takes no time at all, so that there is nothing to judge it by.
+    rows, points = judge("device", [AsEnumerated(), Roofline(Peaks(math.inf, math.inf))], times)
+    assert {row.method for row in rows} == {"order as enumerated"}
+    assert {point["refused"] for point in points if point["method"] == "roofline"} == {"0 s is no time"}

@@ -120,9 +120,15 @@ def _each(cases: Sequence[Case], predict: Callable[[Case], float]) -> Prediction
         warnings.simplefilter("ignore", PerflexWarning)
         for case in cases:
             try:
-                found.seconds[case] = predict(case)
+                value = predict(case)
             except PerflexError as error:
                 found.refused[case] = f"{type(error).__name__}: {error}".splitlines()[0]
+                continue
+            # No ratio to a measured time says anything of these; `Accuracy` takes none of them.
+            if 0 < value < math.inf:
+                found.seconds[case] = value
+            else:
+                found.refused[case] = f"{value:g} s is no time"
     found.cost_s = time.perf_counter() - begun
     return found
 

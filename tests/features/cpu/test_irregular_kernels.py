@@ -81,6 +81,15 @@ def test_a_guard_on_every_other_work_item_counts_all_lines() -> None:
     assert "leaves out iterations" in found.approximated[0]
 
 
+@pytest.mark.parametrize("condition", ["i % 4 == 1", "i % 16 == 5", "i % 64 == 63", "i % 128 == 0"])
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_no_guard_makes_more_traffic_than_all_work_items(condition: str, lanes: int) -> None:
+    code = f"if {condition}\n    b[i] = a[i]\nend"
+    kernel = on_grid(loopy_kernel("{[i]: 0<=i<n}", code, {"a": "(n)", "b": "(n)"}), i=(0, 64))
+    found = estimate_ecm(extract_scop(kernel), {"n": 1 << 20}, "clx", lanes=lanes)
+    assert found.level("L2").launch_load_bytes <= 16 * (1 << 20) * 1.001
+
+
 def test_accesses_that_data_decide_hit_with_the_part_that_the_cache_holds() -> None:
     scop = extract_scop(irregular()["scattered"])
     sizes = {"n": 1 << 16}

@@ -56,6 +56,16 @@ def test_data_that_fit_the_caches_together_stay_there() -> None:
     assert value(scop, "bytes_l3", n=2048, m=2048) == pytest.approx(3 * 4 * 2048**2)  # 32 MiB
 
 
+def test_one_work_group_has_the_caches_of_one_core() -> None:
+    kernel = make("{[i,j]: 0<=i<256 and 0<=j<n}", "out[256*j + i] = v[256*j + i]", {"v": np.float32})
+    scop = extract_scop(lp.tag_inames(kernel, {"i": "l.0"}))
+    assert value(scop, "bytes_l3", n=256) == 0  # 0.5 MiB
+    assert value(scop, "bytes_l3", n=4096) == pytest.approx(3 * 4 * 256 * 4096)  # 8 MiB: less than 20 cores hold
+    assert value(scop, "bytes_mem", n=4096) == 0
+    found = parse_feature("f_traffic_bytes_l3").value(scop, {"n": np.array([256, 4096])}, TARGET)
+    assert found.tolist() == pytest.approx([0, 3 * 4 * 256 * 4096])
+
+
 def column_sums() -> Scop:
     kernel = make("{[i,j]: 0<=i<n and 0<=j<m}", "out[j] = sum(i, v[i,j])", {"v": np.float32})
     kernel = lp.assume(kernel, "n >= 1 and m mod 64 = 0 and m >= 64")

@@ -68,6 +68,11 @@ def test_both_sides_of_a_condition_are_followed() -> None:
         "<int32> row = i {id=w}\nrow = row + 1 {id=w2}\nb[i,j] = t[row,j]",
         # Written where a condition holds.
         "<int32> row = i {id=w, if=i < 5}\nb[i,j] = t[row,j]",
+        # The whole part of a product, or a condition with a fraction.
+        "<int32> row = 0.5 * i\nb[i,j] = t[row,j]",
+        "<int32> row = i if i < 1.5 else 0\nb[i,j] = t[row,j]",
+        # Cut off beyond 127.
+        "<int8> row = i\nb[i,j] = t[row,j]",
     ],
 )
 def test_what_is_not_certain_is_refused(text: str) -> None:
