@@ -6,6 +6,8 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from perflex.calibration.interval import PredictionInterval
 from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
@@ -55,7 +57,7 @@ def probed_kernel(output: str, kernel: Any, sizes: Mapping[str, Any], probe: Pro
     DeviceError, MeasurementError, MissingSizeError
         As for `probe_kernel`.
     """
-    if any(hasattr(value, "__len__") for value in sizes.values()):
+    if any(np.ndim(value) for value in sizes.values()):
         msg = "a short launch has one value for each size, not an array of them; probe one after another"
         raise CalibrationError(msg)
     return probe_kernel(getattr(kernel, "kernel", kernel), sizes, probing_device(output, probe))

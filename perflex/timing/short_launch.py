@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,7 +29,7 @@ from perflex.timing.launch.request import launch_request
 from perflex.timing.launch.sizes import size_launch
 from perflex.timing.measuring import chosen_device, open_backend
 from perflex.timing.options import TimingOptions
-from perflex.timing.slab_rounds import Launching, program_time
+from perflex.timing.slab_rounds import Launching, kernel_time, program_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from perflex.devices.device import Api
     from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.launch.backend import Runnable, SlabRunnable, TimedDevice
+    from perflex.timing.launch.plan import LaunchPlan
     from perflex.timing.launch.sizes import Grid
 
 Knowledge: TypeAlias = Literal["short launch", "timing"]
@@ -73,7 +75,8 @@ class Probe:
     groups
         Work-groups that were launched, as a share of a whole launch's.
     knowledge
-        ``"short launch"``, or ``"timing"`` where the whole launch is so short that it ran whole.
+        ``"short launch"``, or ``"timing"`` where the kernel ran whole: its launch is short, or a device program of it
+        reads integers that another writes.
     """
 
     label: str
@@ -144,9 +147,10 @@ class ShortLauncher:
         launching = Launching(_in_slabs(self._backend.build(request), self.device, job.label), counts, updates)
         # What is restored comes from where the copy left it, in each round as in each launch.
         far = 0.0 if updates else self._far_weight(held)
-        found = [
-            program_time(launching, number, grid, self._least(grid), far) for number, grid in enumerate(launch.grids)
-        ]
+        if _hands_integers_on(plan):
+            found = [kernel_time(launching)]
+        else:
+            found = [program_time(launching, n, grid, self._least(grid), far) for n, grid in enumerate(launch.grids)]
         seconds = math.fsum(each.seconds for each in found)
         return Probe(
             label=job.label,
@@ -209,6 +213,18 @@ def probe_kernel(
     """
     with closing(ShortLauncher(device, timing)) as launcher:
         return launcher.probe(sized_kernels([(kernel, sizes)])[0])
+
+
+def _hands_integers_on(plan: LaunchPlan) -> bool:
+    """Return whether a device program reads integers that another writes.
+
+    They may be subscripts, trip counts or conditions, and those that parts of a launch leave are not the real ones.
+    """
+    taken = Counter(name for program in plan.programs for name in program.argument_names if name in plan.arrays)
+    return any(
+        count > 1 and plan.arrays[name].read and plan.arrays[name].written and plan.arrays[name].dtype.kind in "iub"
+        for name, count in taken.items()
+    )
 
 
 def _in_slabs(runnable: Runnable, device: TimedDevice, label: str) -> SlabRunnable:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perflex.store.records import Sample
 from perflex.timing.disturbance import disturbed, lacking_seconds
 from perflex.timing.launch.launch_times import LaunchTimes
-from perflex.timing.launch.slabs import Slab, slab_at
+from perflex.timing.launch.slabs import Slab, slab_around, spread_slabs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +43,8 @@ _LEAST_DEVIATION = 0.11
 _DEVIATION_OF_ROUNDS = 0.25
 # In seconds: what is shorter than a timer resolves takes no time by it, and times are divided by.
 _SHORTEST_S = 1e-9
+# Of the grid, on each axis.
+_MIDDLE = (0.5, 0.5, 0.5)
 
 
 @dataclass
@@ -79,31 +81,34 @@ class Launching:
         times = self.slabs([*slabs] * _ROUNDS)
         return [times[first : first + len(slabs)] for first in range(0, len(times), len(slabs))]
 
-    def whole(self, number: int, slab: Slab, launches: int) -> Sequence[float]:
+    def whole(self, slab: Slab, launches: int) -> Sequence[float]:
         """Return the times of launches of a whole device program, as kernels are timed where it is the only one."""
-        if len(self.groups) > 1:
-            return self.slabs([slab] * launches)
-        return self._undisturbed(lambda: self.runnable.run(launches), launches * self.groups[number])
+        return self.slabs([slab] * launches) if len(self.groups) > 1 else self.all(launches)
+
+    def all(self, launches: int) -> Sequence[float]:
+        """Return the times of launches of the whole kernel."""
+        return self._undisturbed(lambda: self.runnable.run(launches), launches * sum(self.groups))
 
     def _undisturbed(self, launch: Callable[[], tuple[float, ...]], groups: int) -> tuple[float, ...]:
         """Return the times of launches; of several attempts where others use the processors, the least disturbed."""
         found: list[tuple[float, tuple[float, ...]]] = []
         for _ in range(_ATTEMPTS):
             times = launch()
+            seconds = tuple(max(each, _SHORTEST_S) for each in times)
             self.device_s += math.fsum(times)
             self.launches += len(times)
             self.launched += groups
             activity = times.activity if isinstance(times, LaunchTimes) else None
             sample = Sample(statistics.fmean(times), len(times), 0.0, "", 0, activity)
             if not disturbed([sample])[0]:
-                return times
-            found.append((float(lacking_seconds([sample])[0]), times))
+                return seconds
+            found.append((float(lacking_seconds([sample])[0]), seconds))
         return min(found)[1]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a device program: time of its whole launch, that by plain scaling, relative variance, and how it was found."""
+    """Of one device program or all: time of the launch, that by plain scaling, relative variance, how it was found."""
 
     seconds: float
     scaled_s: float
@@ -119,12 +124,12 @@ def program_time(launching: Launching, number: int, grid: Grid, least: int, far:
     wanted = max(_GROUPS_EACH * least, round(_SLAB_S / each / least) * least)
     if wanted * each > _LONG_SLAB_S:
         wanted = max(least, min(wanted, math.ceil(_LONG_SLAB_S / each / least) * least))
-    wanted = slab_at(number, grid, 0, min(wanted, count)).count
+    wanted = slab_around(number, grid, _MIDDLE, min(wanted, count)).count
     round_s = min(max(_ROUND_SHARE * count * each, _ROUND_S[0]), _ROUND_S[1])
     slabs = int(max(_SLABS[0], min(_SLABS[1], round_s / (wanted * each))))
     if slabs * wanted >= _WHOLE_SHARE * count:
         return _whole(launching, number, grid, count * each)
-    chosen = [_centred(number, grid, (place + 0.5) / slabs * count, wanted) for place in range(slabs)]
+    chosen = spread_slabs(number, grid, slabs, wanted)
     rounds = launching.rounds(chosen)
     later = statistics.fmean(_undisturbed(*pair) for pair in zip(*rounds[1:], strict=True))
     # A first touch may be an accident; its ratio to the later ones is that of most slabs.
@@ -140,9 +145,9 @@ def _grown(launching: Launching, number: int, grid: Grid, least: int) -> tuple[f
     count = prod(grid.groups)
     wanted, before = min(least, count), (0, 0.0)
     while True:
-        slab = _centred(number, grid, count / 2, wanted)
+        slab = slab_around(number, grid, _MIDDLE, wanted)
         # The first launch pays for what the later ones find done.
-        seconds = max(launching.slabs([slab] * 2)[-1], _SHORTEST_S)
+        seconds = launching.slabs([slab] * 2)[-1]
         if seconds >= _SLAB_S / 2 or slab.count >= count:
             return seconds, slab.count
         each = seconds / slab.count
@@ -153,17 +158,22 @@ def _grown(launching: Launching, number: int, grid: Grid, least: int) -> tuple[f
         wanted = min(count, max(2 * slab.count, int(_SLAB_S / each / least) * least))
 
 
+def kernel_time(launching: Launching) -> Estimate:
+    """Return the time of launches of the whole kernel: for those parts of which would do something else."""
+    # The first launch pays for what the later ones find done.
+    return _repeated(launching.all, launching.all(2)[-1])
+
+
 def _whole(launching: Launching, number: int, grid: Grid, expected_s: float) -> Estimate:
-    """Return the time of launches of the whole grid."""
+    """Return the time of launches of a device program's whole grid."""
+    slab = slab_around(number, grid, _MIDDLE, prod(grid.groups))
+    return _repeated(lambda launches: launching.whole(slab, launches), expected_s)
+
+
+def _repeated(launch: Callable[[int], Sequence[float]], expected_s: float) -> Estimate:
     least, most = _WHOLE_LAUNCHES
-    launches = min(most, max(least, math.ceil(_WHOLE_S / expected_s)))
-    times = launching.whole(number, slab_at(number, grid, 0, prod(grid.groups)), launches + 1)
-    return Estimate(max(statistics.median(times[1:]), _SHORTEST_S), expected_s, _LEAST_DEVIATION**2, whole=True)
-
-
-def _centred(number: int, grid: Grid, centre: float, count: int) -> Slab:
-    half = slab_at(number, grid, 0, count).count / 2
-    return slab_at(number, grid, max(0, int(centre - half)), count)
+    times = launch(min(most, max(least, math.ceil(_WHOLE_S / expected_s))) + 1)
+    return Estimate(statistics.median(times[1:]), expected_s, _LEAST_DEVIATION**2, whole=True)
 
 
 def _undisturbed(*times: float) -> float:

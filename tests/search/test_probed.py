@@ -100,15 +100,36 @@ def test_of_those_predicted_fastest_the_fastest_by_launches_are_kept(
     model = {each.name: each.predicted for each in rank(variants, calibration, SIZES)}
     ratio = np.median([known[name].predicted / model[name] for name in ("v1", "v2", "v3", "v4")])
     assert known["v0"].predicted == pytest.approx(model["v0"] * ratio)
+    plain = {each.name: each for each in prune(variants, calibration, SIZES, keep=1).variants}
+    assert known["v0"].low == pytest.approx(plain["v0"].low * ratio)
+    assert known["v0"].high == pytest.approx(plain["v0"].high * ratio)
+
+
+def test_a_pruning_says_whose_launch_failed(calibration: Calibration, variants: Mapping[str, Any]) -> None:
+    with pytest.warns(PerflexWarning, match="v1 does not run"):
+        pruning = prune(variants, calibration, SIZES, keep=1, probe=SlabDevice(broken, named=True))
+    last = pruning.variants[-1]
+    assert (last.name, last.reason, last.kept) == ("v1", "its short launch failed", False)
+    assert math.isnan(last.low)
+    assert math.isnan(last.high)
+
+
+def test_nothing_is_probed_where_all_is_measured(
+    calibration: Calibration, variants: Mapping[str, Any], device: SlabDevice
+) -> None:
+    pruning = prune(variants, calibration, SIZES, keep=1, probe=device, measured={name: truth(name) for name in COST})
+    assert [each.name for each in pruning.kept] == ["v1"]
+    assert device.restored == []
+
+
+def broken(name: str, number: int, cold: bool) -> float:
+    if name == "v1":
+        msg = "v1 does not run"
+        raise MeasurementError(msg)
+    return law(name, number, cold)
 
 
 def test_a_variant_that_fails_is_last(calibration: Calibration, variants: Mapping[str, Any]) -> None:
-    def broken(name: str, number: int, cold: bool) -> float:
-        if name == "v1":
-            msg = "v1 does not run"
-            raise MeasurementError(msg)
-        return law(name, number, cold)
-
     with pytest.warns(PerflexWarning, match="v1 does not run; the variant is not probed"):
         places = rank(variants, calibration, SIZES, probe=SlabDevice(broken, named=True))
     assert [each.name for each in places] == ["v4", "v0", "v3", "v2", "v1"]
@@ -140,6 +161,9 @@ def test_tuning_begins_with_short_launches(calibration: Calibration, device: Sla
     launched = [truth(f"v{number}") for number in (2, 3, 4)]
     ratio = np.median([launched[0] / 3, launched[1] / 2, launched[2] / 1])
     assert expected == pytest.approx([5 * ratio, 4 * ratio, *launched], rel=0.03)
+    # Of a budget in seconds short launches leave some for measurements: here one is all that begins in time.
+    in_time = _probed_prior(extracted, prior, 3, device, limit_s=0.0)
+    assert in_time == pytest.approx(prior * launched[2], rel=0.03)
     with pytest.raises(CalibrationError, match="short launches run on a device, and a calibration chooses"):
         tune(space, SIZES, device=device, probe=True)
 

@@ -87,6 +87,27 @@ def test_groups_that_work_more_and_more_are_averaged(kernel: Callable[[], Any]) 
     assert probe.knowledge == "short launch"
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_groups_that_work_more_and_more_along_an_axis_are_averaged(axis: int) -> None:
+    # So long groups that slabs are parts of rows; the grid is 32 by 128 work-groups.
+    def law(number: int, _cold: bool) -> float:
+        return 1e-5 * (4 * (number % 32) if axis == 0 else number // 32)
+
+    device = SlabDevice(law)
+    probe = probe_kernel(plane(), {"n": 1024}, device)
+    assert probe.knowledge == "short launch"
+    assert probe.seconds == pytest.approx(truth(device, 4096), rel=0.05)
+
+
+def test_parts_of_the_grid_that_take_no_time_by_the_timer_count() -> None:
+    class Coarse(SlabDevice):
+        START_S = 0.0
+
+    device = Coarse(lambda number, _cold: 4e-5 if number >= GROUPS // 4 else 0.0)
+    probe = probe_kernel(vector(), {"n": 32 * GROUPS}, device)
+    assert (probe.knowledge, probe.seconds) == ("short launch", pytest.approx(truth(device, GROUPS), rel=0.05))
+
+
 def test_data_that_do_not_fit_come_from_between() -> None:
     device = SlabDevice(lambda _number, cold: 2e-6 * (4.0 if cold else 1.0))
     fits, exceeds = (near_cache_bytes(device) * factor for factor in (1, 8))
@@ -126,6 +147,28 @@ def test_device_programs_add_up() -> None:
     device = SlabDevice(lambda _number, _cold: 2e-5)
     probe = probe_kernel(twice(), {"n": 32 * GROUPS}, device)
     assert probe.seconds == pytest.approx(2 * truth(device, GROUPS), rel=0.03)
+
+
+def test_a_kernel_that_makes_its_own_subscripts_runs_whole() -> None:
+    kernel = lp.make_kernel(
+        "{[i,j]: 0<=i,j<n}",
+        """
+        places[i] = n-1-i {id=first}
+        ... gbarrier {id=bar, dep=first}
+        b[j] = a[places[j]] {id=second, dep=bar}
+        """,
+        [lp.GlobalArg("a,b", np.float32, shape="n"), lp.GlobalArg("places", np.int32, shape="n"), "..."],
+        assumptions="n>=1",
+        lang_version=VERSION,
+        name="places",
+    )
+    kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    kernel = lp.split_iname(kernel, "j", 32, outer_tag="g.0", inner_tag="l.0")
+    device = SlabDevice(lambda _number, _cold: 2e-5)
+    probe = probe_kernel(kernel, {"n": 32 * GROUPS}, device)
+    # Parts of the second program would read subscripts that no part of the first has written.
+    assert device.restored == []
+    assert (probe.knowledge, probe.seconds) == ("timing", pytest.approx(truth(device, GROUPS)))
 
 
 def test_gpus_get_whole_waves() -> None:

@@ -188,6 +188,8 @@ class Pruning:
             return "the fastest measured" if kept else f"measured {times:.3g} times the fastest"
         if kept:
             return "predicted among the fastest"
+        if math.isinf(self.predicted[number]):
+            return "its short launch failed"
         kinds, shares = self._dominating
         promised = ", beyond what the promise needs" if math.isfinite(self.decision.threshold_ratio) else ""
         ratio = self.predicted[number] / self._fastest

@@ -187,8 +187,13 @@ def _probed(
 
 
 def _by_probes(probed: ProbedCandidates, bound: Array, sign: int) -> Array:
-    """Return lower (-1) or upper (1) bounds of the intervals: of variants that were probed those of the launch."""
-    bounds = np.array(bound)
+    """Return lower (-1) or upper (1) bounds of the intervals.
+
+    Of variants that were probed they are those of the launch, of those whose launch failed unknown, and of the others
+    corrected as their predictions are.
+    """
+    bounds = np.array(bound) * probed.ratio
+    bounds[list(probed.failures)] = math.nan
     quantile = statistics.NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
     for number, probe in probed.probes.items():
         bounds[number] = probe.seconds * math.exp(sign * quantile * probe.deviation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,9 @@ class ProbedCandidates:
     ----------
     predicted
         Seconds, shape ``(n,)``: of variants that were probed those of the launch, of the others what was predicted,
-        times the median ratio of the launches to what was predicted of them; infinity where a launch failed.
+        times `ratio`; infinity where a launch failed.
+    ratio
+        Median ratio of the launches to what was predicted of them; 1 without launches.
     probes
         What each launch said, by the variant's number.
     failures
@@ -43,6 +46,7 @@ class ProbedCandidates:
     """
 
     predicted: Array
+    ratio: float
     probes: Mapping[int, Probe]
     failures: Mapping[int, str]
 
@@ -59,7 +63,7 @@ class ProbedCandidates:
 
 
 def probe_candidates(
-    candidates: Candidates, numbers: Sequence[int], predicted: Array, device: TimedDevice
+    candidates: Candidates, numbers: Sequence[int], predicted: Array, device: TimedDevice, limit_s: float = math.inf
 ) -> ProbedCandidates:
     """Launch parts of some variants, and correct what is predicted of the others by what that shows.
 
@@ -71,6 +75,8 @@ def probe_candidates(
         Predicted seconds of all of them, shape ``(n,)``.
     device
         Where.
+    limit_s
+        After so many seconds no other launch begins.
 
     Warns
     -----
@@ -86,8 +92,13 @@ def probe_candidates(
     """
     probes: dict[int, Probe] = {}
     failures: dict[int, str] = {}
+    if not numbers:
+        return ProbedCandidates(predicted, 1.0, probes, failures)
+    begun = time.perf_counter()
     with ShortLauncher(device) as launcher:
         for number in numbers:
+            if probes and time.perf_counter() - begun > limit_s:
+                break
             try:
                 probes[number] = launcher.probe(_job(candidates, number))
             except DeviceError:
@@ -102,7 +113,7 @@ def probe_candidates(
     corrected = np.array(predicted, dtype=np.float64) * ratio
     corrected[list(failures)] = math.inf
     corrected[list(probes)] = [probe.seconds for probe in probes.values()]
-    return ProbedCandidates(corrected, probes, failures)
+    return ProbedCandidates(corrected, ratio, probes, failures)
 
 
 def _job(candidates: Candidates, number: int) -> SizedKernel:

@@ -180,8 +180,9 @@ def tune(  # noqa: PLR0913 - one parameter per choice
         Variants in the first batch, and the seed of what is chosen by chance.
     probe
         Whether small parts of variants are launched on `device` before any is timed whole (`probe_kernel`): of those
-        that the calibration predicts to be fastest, as many as the budget has measurements. What is expected of the
-        variants is then what that shows, and its seconds count as building and timing.
+        that the calibration predicts to be fastest, as many as the budget has measurements, and for no more than half
+        of `budget_s`. What is expected of the variants is then what that shows, and its seconds count as building and
+        timing.
 
     Returns
     -------
@@ -235,7 +236,7 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     if calibration is not None and isinstance(variants, ExtractedSpace):
         prior = _prior(calibration, variants)
         if probe and chosen is not None:
-            prior = _probed_prior(variants, prior, most, chosen)
+            prior = _probed_prior(variants, prior, most, chosen, math.inf if budget_s is None else budget_s / 2)
     if budget_s is not None:
         budget_s = max(budget_s - (time.perf_counter() - begun), _LEAST_S)
     tuner = Tuner(variants, prior=prior, promise=promise, budget=most, budget_s=budget_s, first=first, seed=seed)
@@ -275,10 +276,15 @@ def _prior(calibration: Calibration, extracted: ExtractedSpace) -> np.ndarray[An
 
 
 def _probed_prior(
-    variants: ExtractedSpace, prior: np.ndarray[Any, np.dtype[np.float64]], count: int, device: TimedDevice
+    variants: ExtractedSpace,
+    prior: np.ndarray[Any, np.dtype[np.float64]],
+    count: int,
+    device: TimedDevice,
+    limit_s: float = math.inf,
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return what is expected of variants after short launches of those predicted fastest."""
-    found = probe_candidates(variants, np.argsort(prior, kind="stable")[:count].tolist(), prior, device).predicted
+    fastest = np.argsort(prior, kind="stable")[:count].tolist()
+    found = probe_candidates(variants, fastest, prior, device, limit_s).predicted
     # What fails as a short launch is not worth a measurement, and a prior is finite.
     return np.where(np.isfinite(found), found, found[np.isfinite(found)].max())
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from perflex.devices.device import Api
     from perflex.timing.launch.sizes import Grid
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _FIRST = "perflex_first_"
 _AXES: Mapping[Api, tuple[str, ...]] = {"opencl": ("0", "1", "2"), "cuda": ("x", "y", "z")}
 AXES = 3
+# The golden ratio's fraction, whose multiples lie most evenly, and another for the third axis.
+_IRRATIONAL = ((5**0.5 - 1) / 2, 3**0.5 - 1)
 
 # loopy's macros for the group id, which hold the kernel's index type.
 _MACROS: Mapping[Api, re.Pattern[str]] = {
@@ -89,8 +91,8 @@ def code_for_slabs(source: str, api: Api, label: str) -> str:
     return _PARAMETERS.sub(with_parameters, _MACROS[api].sub(rf"\1 + {_FIRST}##N)", source))
 
 
-def slab_at(program: int, grid: Grid, start: int, count: int) -> Slab:
-    """Return a slab of about `count` work-groups in launch order from about the work-group of number `start`.
+def slab_around(program: int, grid: Grid, centre: Sequence[float], count: int) -> Slab:
+    """Return a slab of about `count` work-groups around a place of the grid.
 
     Groups are numbered with axis 0 fastest. A slab is a box: of less than a row, of whole rows, or of whole planes.
 
@@ -98,16 +100,33 @@ def slab_at(program: int, grid: Grid, start: int, count: int) -> Slab:
     ----------
     program, grid
         The device program and its grid.
-    start
-        Number of the first group; the box lies where it fits into the grid.
+    centre
+        Where the middle of the box lies on each axis, as a share of the axis; the box lies where it fits into the grid.
     count
         How many, at least one; rounded down to whole rows or planes where there are more than one.
     """
     first: list[int] = []
     groups: list[int] = []
     for axis, extent in enumerate(grid.groups):
-        below = prod(grid.groups[:axis])
-        taken = max(1, min(extent, count // below))
+        taken = max(1, min(extent, count // prod(grid.groups[:axis])))
         groups.append(taken)
-        first.append(min(start // below % extent, extent - taken))
+        first.append(max(0, min(int(centre[axis] * extent - taken / 2), extent - taken)))
     return Slab(program, tuple(first), tuple(groups))
+
+
+def spread_slabs(program: int, grid: Grid, slabs: int, count: int) -> list[Slab]:
+    """Return slabs of about `count` work-groups each that lie evenly along every axis of the grid.
+
+    On each axis they lie in the middles of as many equal parts, one in each (a Latin hypercube), so that work that
+    changes along any axis is averaged. Along the last axis they follow one another, along the others in the order of
+    the multiples of an irrational number modulo 1 (Kronecker sequences), so that no two axes go together.
+    """
+    ways = [list(range(slabs))]
+    for number in _IRRATIONAL:
+        sequence = [number * (place + 1) % 1.0 for place in range(slabs)]
+        ways.append([sorted(sequence).index(value) for value in sequence])
+    axes = len(grid.groups)
+    return [
+        slab_around(program, grid, [(ways[axes - 1 - axis][place] + 0.5) / slabs for axis in range(axes)], count)
+        for place in range(slabs)
+    ]

@@ -14,7 +14,7 @@ from perflex.timing.launch.backend import backend_of
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.launch.request import launch_request
 from perflex.timing.launch.sizes import Grid
-from perflex.timing.launch.slabs import Slab, code_for_slabs, slab_at
+from perflex.timing.launch.slabs import Slab, code_for_slabs, slab_around, spread_slabs
 from support.cuda_for_tests import fake_cupy, fake_gpu
 
 if TYPE_CHECKING:
@@ -121,20 +121,34 @@ def test_each_device_program_has_slabs_of_its_own(default_device: Device) -> Non
 
 
 @pytest.mark.parametrize(
-    ("start", "count", "first", "groups"),
+    ("centre", "count", "first", "groups"),
     [
-        (0, 1, (0, 0, 0), (1, 1, 1)),
-        (7, 3, (2, 1, 0), (3, 1, 1)),  # row 1 of 5 groups: its box moves back into the row
-        (13, 12, (0, 2, 0), (5, 2, 1)),  # whole rows
-        (50, 45, (0, 0, 1), (5, 4, 2)),  # whole planes
-        (0, 1000, (0, 0, 0), (5, 4, 3)),
-        (59, 20, (0, 0, 2), (5, 4, 1)),
+        ((0, 0, 0), 1, (0, 0, 0), (1, 1, 1)),
+        ((0.99, 0.3, 0.1), 3, (2, 0, 0), (3, 1, 1)),  # the box moves back into the row
+        ((0.5, 0.5, 0.5), 1, (2, 1, 1), (1, 1, 1)),
+        ((0.9, 0.9, 0.2), 12, (0, 2, 0), (5, 2, 1)),  # whole rows
+        ((0.5, 0.1, 0.9), 45, (0, 0, 1), (5, 4, 2)),  # whole planes
+        ((0.5, 0.5, 0.5), 1000, (0, 0, 0), (5, 4, 3)),
     ],
 )
-def test_a_slab_is_a_box_that_fits(start: int, count: int, first: tuple[int, ...], groups: tuple[int, ...]) -> None:
-    found = slab_at(0, Grid((5, 4, 3), (1, 1, 1)), start, count)
+def test_a_slab_is_a_box_that_fits(
+    centre: tuple[float, ...], count: int, first: tuple[int, ...], groups: tuple[int, ...]
+) -> None:
+    found = slab_around(0, Grid((5, 4, 3), (1, 1, 1)), centre, count)
     assert (found.first, found.groups) == (first, groups)
     assert found.count == np.prod(groups)
+
+
+@pytest.mark.parametrize("slabs", range(3, 9))
+def test_slabs_lie_once_in_each_part_of_each_axis(slabs: int) -> None:
+    chosen = spread_slabs(0, Grid((840, 840, 840), (1, 1, 1)), slabs, 1)
+    parts = [[slab.first[axis] * slabs // 840 for slab in chosen] for axis in range(3)]
+    for axis in parts:
+        assert sorted(axis) == list(range(slabs))
+    # No axis goes with another: not as long as there are more than a few.
+    if slabs > 3:
+        for one, other in ((0, 1), (0, 2), (1, 2)):
+            assert abs(np.corrcoef(parts[one], parts[other])[0, 1]) < 0.7
 
 
 @pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
