@@ -93,6 +93,7 @@ def _table(evaluation: DeviceEvaluation) -> Table:
 
 def _remarks(evaluation: DeviceEvaluation, *, given: bool) -> list[str]:
     from perflex.studies.accuracy import DIFFERENT
+    from perflex.studies.baselines import copy_kernel
     from perflex.studies.demo import demo_summary
     from perflex.studies.evaluation.measures import METHOD_HEADINGS, judgement, method_rows
     from perflex.text_table import table_lines
@@ -107,6 +108,9 @@ def _remarks(evaluation: DeviceEvaluation, *, given: bool) -> list[str]:
         "beside trivial baselines, over both variants:",
         *table_lines([METHOD_HEADINGS, *method_rows(result)], left={0, 1}, indent="  "),
     ]
+    # The demo ends where a kernel to predict cannot run: what is left out of these is what baselines need.
+    beside = ("matmul_sq(", copy_kernel().name)
+    lines += [f"no baseline from {label}: {why}" for label, why in evaluation.skipped if label.startswith(beside)]
     lines += [judged] if (judged := judgement(result)) else []
     lines += noise_floor_lines(result.calibrations[result.model])
     if found["drift"] is not None:

@@ -238,6 +238,25 @@ def test_a_target_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
         run_demo(replace(device, law=law), sizes=(96,))
 
 
+def test_a_baseline_that_has_nothing_to_scale_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    device = true_device(0.1)
+
+    def law(label: str, sizes: dict[str, int]) -> float:
+        if label == copy_kernel().name:
+            msg = "out of memory"
+            raise MeasurementError(msg, kernel=label)
+        return device.law(label, sizes)
+
+    set_scale(monkeypatch)
+    monkeypatch.setattr("perflex.devices.listing.find_device", lambda _: replace(device, law=law))
+    assert main(["demo", "--out", str(tmp_path), "--device", "fake", "--sizes", "96"]) == 0
+    printed = capfd.readouterr().out
+    assert "  roofline " not in printed
+    assert f"no baseline from {copy_kernel().name}: out of memory" in printed
+
+
 def test_a_machine_that_becomes_slower_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     device = true_device(0.1)
     slower = []
