@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import FeatureError, PerflexError
+import numpy as np
+
+from perflex.errors import FeatureError, MissingSizeError, PerflexError
 from perflex.features.sized_kernel import sized_kernels
 from perflex.features.values import with_own_sizes
 
@@ -34,7 +36,9 @@ def built_target(features: Sequence[str], kernel: Any, sizes: Mapping[str, Any],
     Raises
     ------
     FeatureError
-        The kernel cannot be built for the calibration's device here.
+        The kernel cannot be built for the calibration's device here, or sizes are arrays.
+    MissingSizeError
+        A size parameter has no value.
     """
     from perflex.features import parse_feature
     from perflex.features.families.code import needs_code
@@ -47,12 +51,17 @@ def built_target(features: Sequence[str], kernel: Any, sizes: Mapping[str, Any],
     from perflex.timing.results import MeasurementFailure
 
     unit, given = with_own_sizes(kernel, sizes)
+    if any(np.ndim(value) for value in given.values()):
+        msg = f"feature {needing} is of the code for one value of each size, not an array; predict one after another"
+        raise FeatureError(msg, feature=needing)
     (job,) = sized_kernels([(unit, given)])
     try:
         (found,) = compiled_code([job], chosen_device(None, output))
     except PerflexError as error:
         raise _not_built(needing, job.group, error.message) from error
     if isinstance(found, MeasurementFailure):
+        if isinstance(found.error, MissingSizeError):
+            raise found.error
         raise _not_built(needing, job.group, found.reason)
     return replace(target, code=found)
 

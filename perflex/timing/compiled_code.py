@@ -175,7 +175,7 @@ def _kept(job: SizedKernel, device: Device, options: TimingOptions) -> tuple[Com
         return None
     # What cannot be read, or is of another scheme, is made again.
     with suppress(FileFormatError, OSError, ValueError, KeyError, TypeError):
-        return tuple(_program(entry) for entry in json.loads(read_bytes(path)))
+        return tuple(_program(entry) for entry in json.loads(read_bytes(path))) or None
     return None
 
 

@@ -98,10 +98,11 @@ def test_code_is_kept(cpu, monkeypatch, tmp_path) -> None:
 
     monkeypatch.setattr("perflex.timing.isolation.backend.IsolatedBackend.code", refuse)
     assert compiled_code(jobs, cpu) == [first]
-    path.write_text("[]damaged", encoding="utf-8")
     monkeypatch.undo()
     monkeypatch.setenv("PERFLEX_OWN_CACHE", str(tmp_path))
-    assert compiled_code(jobs, cpu) == [first]
+    for damaged in ("[]damaged", "[]", "{}"):
+        path.write_text(damaged, encoding="utf-8")
+        assert compiled_code(jobs, cpu) == [first]
 
 
 def test_what_builds_nothing_says_so() -> None:

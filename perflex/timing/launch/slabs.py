@@ -34,7 +34,7 @@ _MACROS: Mapping[Api, re.Pattern[str]] = {
 }
 # What tells a kernel of the grid's extent, or of its group otherwise than by the macro.
 _OF_GRID: Mapping[Api, re.Pattern[str]] = {
-    "opencl": re.compile(r"\bget_(?:group_id|num_groups|global_\w+)\b"),
+    "opencl": re.compile(r"\bget_(?:group_id|num_groups|global_\w+)\s*\("),
     "cuda": re.compile(r"\b(?:blockIdx|gridDim)\b"),
 }
 # The parameters of a device program, which begins with one of these words and has a body.

@@ -160,6 +160,11 @@ def test_code_keeps_all_but_the_group_id(index_dtype: Any) -> None:
     assert code.partition("{")[2] == source.partition("{")[2]
 
 
+def test_names_that_only_look_like_the_grids_are_no_matter() -> None:
+    source = "__kernel void f(__global float *get_global_x) { get_global_x[0] = 1; }"
+    assert "int const perflex_first_2) {" in code_for_slabs(source, "opencl", "f1")
+
+
 def test_code_that_asks_for_the_grid_is_refused() -> None:
     source = "__kernel void f(__global float *a) { a[get_global_id(0)] = get_num_groups(0); }"
     with pytest.raises(MeasurementError, match="f1: its code asks for the extent of its grid"):
