@@ -106,9 +106,9 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
 
     terminal = terminal_of(context)
     budget_s = read_seconds(budget, "--budget") if budget else None
+    require_writable_file(out)
     # Checks the output feature, too; a device on the command line comes before the one in the file.
     ready = ready_model(model, device or None)
-    require_writable_file(out)
     where, fitted, usual = ready.device, ready.model, ready.description.fit
     terminal.remarks.print(f"device: {where}", markup=False)
     with terminal.warnings_shown():

@@ -46,8 +46,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
 
     device = FakeDevice(law)
     monkeypatch.setattr("perflex.devices.listing.find_device", lambda _=None: device)
-    monkeypatch.setattr("perflex.devices.wall_time.device_of", lambda _: device)
-    monkeypatch.setattr("perflex.devices.wall_time.wall_time_identifier", lambda _: "f_cl_wall_time_fake")
+    monkeypatch.setattr("perflex.calibration.ready.chosen_device", lambda _: device)
+    monkeypatch.setattr("perflex.calibration.ready.device_of", lambda _: device)
+    monkeypatch.setattr("perflex.calibration.ready._output", lambda _: "f_cl_wall_time_fake")
     return device
 
 

@@ -51,6 +51,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
     monkeypatch.setattr("perflex.cli.doctor._devices", devices)
     monkeypatch.setattr("perflex.devices.listing.find_device", lambda _: made.devices[0])
+    monkeypatch.setattr("perflex.calibration.ready.chosen_device", lambda _: made.devices[0])
     monkeypatch.setattr("perflex.studies.doctor.examine.observe_system", lambda *_, **__: made.system)
     # Of the test machine itself nothing is read.
     monkeypatch.setattr("perflex.studies.doctor.device.read_counters", lambda *_: SimpleNamespace())
