@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # A 95 % quantile of fewer lies beyond the largest.
 FEWEST_GENERATORS = 20
+# Kernels of a generator on average: where each has one, a left-out kernel tells its noise and nothing of generators.
+_LEAST_KERNELS = 2
 # Shares of errors below each quantile that is kept. Beyond the last Student's distribution goes on.
 LEVELS = (0.0, *(round(0.05 * i, 2) for i in range(1, 20)))
 # Of a cost's share in each kernel's time, the sum of squares: below it, the kernels hardly know the cost.
@@ -156,11 +158,15 @@ def left_out_errors(model: Model, fit: FitResult, table: FeatureTable | None) ->
     Returns
     -------
     LeftOutErrors or None
-        None for absolute fits, and where fewer than `FEWEST_GENERATORS` can be predicted.
+        None for absolute fits, where fewer than `FEWEST_GENERATORS` can be predicted, and where they have less than two
+        kernels on average.
     """
-    if table is None or not fit.scaled or len(set(generators_of(table.kernels, table))) < FEWEST_GENERATORS:
+    if table is None or not fit.scaled:
         return None
     owners = np.array(generators_of(table.kernels, table))
+    generators = len(set(owners))
+    if generators < FEWEST_GENERATORS or len(owners) < _LEAST_KERNELS * generators:
+        return None
     problem = posed_as_fitted(model, table, fit)
     roles = roles_with_costs_for_rates(model.tree)
     coordinates = coordinates_of(problem, roles, nonnegative=bool(fit.nonnegative), given=fit.bounds)
