@@ -13,6 +13,9 @@ JOBS ?= 2
 
 # Compilers and loopy keep caches; theirs stay in the project folder, too.
 export XDG_CACHE_HOME := $(CURDIR)/$(VENV)/user-cache
+# So does bytecode, whatever the shell says of it: tests start many processes, which would compile all that they import.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 
 .PHONY: setup demo test test-all check clean
 setup: $(STAMP)

@@ -6,7 +6,8 @@ The rule, from what compilers with common subexpression elimination, full unroll
   statement or by a later one with the same guards;
 * of loops that are unrolled (a constant number of iterations, 32 at most, the rule of instruction counts), each
   distinct element is loaded once;
-* a load that does not depend on a loop is made before it;
+* a load that does not depend on a loop is made before it, where the loop's bounds depend on sizes alone; for CPUs also
+  where they depend on loops or work-items around it (`remaining_loads`, ``triangular``);
 * nothing else is kept from one iteration to the next, and nothing beyond the end of a value's life: a store to the same
   array, wherever it goes (only the element it stores itself is known), and a barrier, for local arrays and for global
   ones that the launch stores to. Arrays of different names do not overlap;
@@ -55,24 +56,35 @@ class Remaining:
     elements: np.ndarray
 
 
-def remaining_loads(scop: Scop) -> Mapping[tuple[int, int], Remaining]:
+def remaining_loads(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[int, int], Remaining]:
     """Return what remains of loads, by place among `address_maps` and place among its accesses.
 
     Loads that are not named remain as they are.
+
+    Parameters
+    ----------
+    scop
+        The kernel.
+    triangular
+        Whether values are also kept over loops whose bounds depend on loops or work-items around them. Such a loop may
+        be empty, so that the load is made each time that it is entered.
 
     Raises
     ------
     UnsupportedKernelError
         As `address_maps`.
     """
-    return scop.derived("remaining loads", (), lambda: _remaining_loads(scop))
+    return scop.derived("remaining loads", (triangular,), lambda: _remaining_loads(scop, triangular=triangular))
 
 
-def remaining_by_access(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]:
-    """Return (loads, innermost loops that they are made once for) by places of statement and access in the Scop."""
+def remaining_by_access(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[int, int], tuple[int, int]]:
+    """Return (loads, innermost loops that they are made once for) by places of statement and access in the Scop.
+
+    Those loops are entered where the statement has an instance in them. `triangular` is as for `remaining_loads`.
+    """
 
     def compute() -> dict[tuple[int, int], tuple[int, int]]:
-        maps, changed = address_maps(scop), remaining_loads(scop)
+        maps, changed = address_maps(scop), remaining_loads(scop, triangular=triangular)
         found: dict[tuple[int, int], set[tuple[int, int]]] = {}
         for place, piece in enumerate(maps):
             for position, access in enumerate(piece.accesses):
@@ -82,19 +94,20 @@ def remaining_by_access(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]
         # An access of several pieces is counted over their union, so all have to agree.
         return {key: each.pop() for key, each in found.items() if len(each) == 1}
 
-    return scop.derived("remaining loads by access", (), compute)
+    return scop.derived("remaining loads by access", (triangular,), compute)
 
 
-def _remaining_loads(scop: Scop) -> dict[tuple[int, int], Remaining]:
+def _remaining_loads(scop: Scop, *, triangular: bool) -> dict[tuple[int, int], Remaining]:
     maps = address_maps(scop)
     found: dict[tuple[int, int], Remaining] = {}
     for launch in range(len(scop.launches)):
         pieces = [(place, piece) for place, piece in enumerate(maps) if piece.launch == launch]
         known: dict[_Key, set[tuple[int, ...]]] = {}
-        for value in _Values(scop, launch, pieces).in_order():
+        for value in _Values(scop, launch, pieces, triangular=triangular).in_order():
             there = known.setdefault(value.family, set())
             new = np.array([one for one in map(tuple, value.elements.tolist()) if one not in there], dtype=np.int64)
-            there.update(map(tuple, new.tolist()))
+            if not value.may_lack:
+                there.update(map(tuple, new.tolist()))
             if value.load and (value.loops or len(new) != 1):
                 found[value.place] = Remaining(value.loops, new.reshape(len(new), value.elements.shape[1]))
     return found
@@ -110,13 +123,16 @@ class _Value:
     family: _Key
     loops: int
     elements: np.ndarray
+    # Whether a loop that it is kept over may be empty: then it is not there after it.
+    may_lack: bool
 
 
 class _Values:
     """The values of a launch's accesses, and how long they live."""
 
-    def __init__(self, scop: Scop, launch: int, pieces: Sequence[tuple[int, Conjunction]]) -> None:
+    def __init__(self, scop: Scop, launch: int, pieces: Sequence[tuple[int, Conjunction]], *, triangular: bool) -> None:
         self._scop = scop
+        self._triangular = triangular
         self._pieces = pieces
         self._axes = len(scop.launches[launch].groups) + len(scop.launches[launch].items)
         self._host = scop.launches[launch].host_loops
@@ -175,7 +191,8 @@ class _Values:
         steps = tuple((isinstance(step, str), step) for step in statement.schedule)
         order = (steps, piece.number, not load, *place)
         spans = [_constant_span(piece, dim) or (0, 0) for dim in range(first, piece.dims)]
-        return _Value(place, order, load, family, loops, _elements(split, first, spans))
+        may_lack = any(_bounds(piece, dim) is None for dim in range(first, piece.dims))
+        return _Value(place, order, load, family, loops, _elements(split, first, spans), may_lack)
 
     def _kept_over(self, piece: Conjunction, access: AccessMap) -> int:
         """Return the number of innermost loops over which values of a load are kept."""
@@ -206,10 +223,11 @@ class _Values:
 
     def _unconditional(self, piece: Conjunction, dim: int, path: Path) -> bool:
         """Return whether a statement is executed in each iteration of a loop, however many these are."""
-        mine = _bounds(piece, dim)
+        mine = _bounds(piece, dim, triangular=self._triangular)
         if mine is None:
             return False
-        return all(_bounds(other, dim) == mine for _, other in self._pieces if path in self._paths[other.number])
+        others = (other for _, other in self._pieces if path in self._paths[other.number])
+        return all(_bounds(other, dim, triangular=self._triangular) == mine for other in others)
 
     def _ends_life(self, array: str | None, mine: str) -> bool:
         if array is not None:
@@ -328,10 +346,15 @@ def _moves_evenly(piece: Conjunction, access: AccessMap, dim: int) -> bool:
     )
 
 
-def _bounds(piece: Conjunction, dim: int) -> frozenset[object] | None:
-    """Return the constraints on a dimension, None where they name others, too."""
+def _bounds(piece: Conjunction, dim: int, *, triangular: bool = False) -> frozenset[object] | None:
+    """Return the constraints on a dimension; None where they have floors, or name others that they may not name."""
     rows = [row for row in (*piece.equalities, *piece.inequalities) if dim in _dims(piece, row)]
-    if any(_dims(piece, row) != {dim} or any(kind == "f" for (kind, _), _ in row) for row in rows):
+    if triangular:
+        # What names a dimension further inside is a bound of that one.
+        rows = [row for row in rows if max(_dims(piece, row)) == dim]
+    elif any(_dims(piece, row) != {dim} for row in rows):
+        return None
+    if any(kind == "f" for row in rows for (kind, _), _ in row):
         return None
     return frozenset(_written(piece, row) for row in rows)
 

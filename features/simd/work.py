@@ -3,8 +3,8 @@
 What is counted is what compilers of CPU runtimes make of the source, by these rules; no binary is read:
 
 * loads of values that are in registers already are none, by the rule of `perflex.features.scop.register_reuse`: the
-  same value in one iteration, invariants of loops, and the values of unrolled loops; but where an access has more
-  than 32 of the latter, it loads them again and again;
+  same value in one iteration, invariants of loops (triangular ones, too), and the values of unrolled loops; but where
+  an access has more than 32 of the latter, it loads them again and again;
 * a loop of 32 iterations at most, the same number at all sizes, is short: it may be unrolled, and counts no iterations.
   What is in loops that hold a barrier is straight code: work-items go through all between two barriers together;
 * address arithmetic and guards are as in instruction counts (`perflex.features.instructions`).
@@ -83,7 +83,7 @@ def work_of(scop: Scop) -> tuple[Work, ...]:
 
 def _everything(scop: Scop) -> Iterator[Work]:
     try:
-        remaining = remaining_by_access(scop)
+        remaining = remaining_by_access(scop, triangular=True)
     # What is not known to be one element is not known to be the same one: it is loaded anew.
     except UnsupportedKernelError:
         remaining = {}

@@ -96,8 +96,8 @@ class Calibration(CalibrationRecord):
         The interval holds what is not known of the parameters (their covariance, carried through the model's
         derivatives: the delta method), the noise of measurement kernels with similar times, and what kernels of a
         generator are predicted worse by when it is not among those fitted: the kernel is taken for one of another
-        generator. With twenty generators or more it is made of how far off those were that were left out. It is wider
-        outside of the range of the measurement kernels, and says so (``doubts``).
+        generator. With twenty generators or more of two kernels each on average it is made of how far off those were
+        that were left out. It is wider outside of the range of the measurement kernels, and says so (``doubts``).
 
         Parameters
         ----------

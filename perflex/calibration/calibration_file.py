@@ -288,6 +288,9 @@ def _read_fit(top: Section, file: _CalibrationFile, model: Model) -> FitResult:
         if quantity is not None and quantity.unit != unit:
             msg = f"the unit must be {unit!r}, not {quantity.unit!r}"
             raise top.error(msg, "fit", field, "unit")
+        if quantity is not None and quantity.value < 0:
+            msg = "it must not be negative"
+            raise top.error(msg, "fit", field, "value")
     if (fit.loss == "squared") != (fit.loss_scale is None) or not (fit.loss_scale is None or fit.loss_scale.value > 0):
         msg = f"the loss {fit.loss} has {'no scale' if fit.loss == 'squared' else 'a scale above zero'}"
         raise top.error(msg, "fit", "loss")

@@ -85,9 +85,9 @@ def interval_at(
     off by (`perflex.calibration.generator_term`), in C, too. And beyond the largest measurement kernels what errors
     grow by with the time.
 
-    With twenty generators or more, fitted relatively, nothing is assumed of errors: the logarithms of the limits are
-    quantiles of how far off generators were that were left out, wider where costs are mixed unlike theirs
-    (`perflex.calibration.left_out`).
+    With twenty generators or more of two kernels each on average, fitted relatively, nothing is assumed of errors: the
+    logarithms of the limits are quantiles of how far off generators were that were left out, wider where costs are
+    mixed unlike theirs (`perflex.calibration.left_out`).
 
     A parameter at its bound is known to be small, not to be zero: it counts with the mean square that the
     measurements leave it above zero. (Where a file keeps no measured values, it counts as zero, residuals are taken to

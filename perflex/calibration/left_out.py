@@ -1,8 +1,9 @@
 """How far kernels of generators that were left out lie from their predictions: intervals of calibrations with many.
 
 A model for any kernel leaves much out, and is off by more than its residuals say, by amounts that follow no known
-distribution. With twenty generators or more nothing is assumed of it: each is predicted by a fit to the others, and
-the quantiles of the errors are those of intervals (as in the jackknife: Barber et al., Ann. Stat. 49, 486, 2021).
+distribution. With twenty generators or more of two kernels each on average nothing is assumed of it: each is
+predicted by a fit to the others, and the quantiles of the errors are those of intervals (as in the jackknife: Barber
+et al., Ann. Stat. 49, 486, 2021).
 Every generator counts alike, however many kernels it has. Errors grow with how unlike a kernel's costs are to those
 that were fitted, so that quantiles are of errors over what is usual there (Lei et al., J. Am. Stat. Assoc. 113, 1094,
 2018, section 5.2).

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from perflex.errors import CalibrationError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -72,9 +74,17 @@ class SoftL1:
 
         ``K psi(r) / mean(psi'(r))`` with Huber's correction ``K = 1 + (p/m) var(psi') / mean(psi')**2`` for p
         parameters and m residuals. They are orthogonal to the model's derivatives as residuals of least squares are.
+
+        Raises
+        ------
+        CalibrationError
+            All residuals are far beyond the scale.
         """
         slope = self.slope_of_influence(residual)
         mean = float(np.mean(slope))
+        if mean**2 == 0:
+            msg = f"the loss's scale, {self.scale:g}, is that of none of these residuals; calibrate again"
+            raise CalibrationError(msg)
         correction = 1.0 + parameters / len(residual) * float(np.var(slope)) / mean**2
         pseudo: Array = correction / mean * self.influence(residual)
         return pseudo

@@ -14,6 +14,7 @@ from perflex.errors import CalibrationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from perflex.features.counting.counts import ScopCounts
     from uipick import MeasurementKernel
 
 Knowledge = Literal["nothing", "code", "short launch", "timing"]
@@ -41,13 +42,10 @@ class Work:
         Work-items.
     operations
         Arithmetic operations of all work-items, of any kind and type; a multiply-add is one.
-    bytes
-        Distinct bytes of global memory that are loaded, and those that are stored.
     """
 
     items: float
     operations: float
-    bytes: float
 
 
 def work_of(kernel: Any, sizes: Mapping[str, int]) -> Work:
@@ -72,27 +70,51 @@ def work_of(kernel: Any, sizes: Mapping[str, int]) -> Work:
     UnsupportedKernelError
         The kernel cannot be described exactly.
     """
+    counts, checked = _counts_at(kernel, sizes)
+    kinds = {(operation.kind, operation.dtype) for one in counts.scop.statements for operation in one.operations}
+    found = Work(
+        items=float(counts.work_items.evaluate(checked)),
+        operations=sum(float(counts.operation_total(*kind, None).evaluate(checked)) for kind in sorted(kinds)),
+    )
+    counts.keep()
+    return found
+
+
+def distinct_bytes_of(kernel: Any, sizes: Mapping[str, int]) -> float:
+    """Count the distinct bytes of global memory that a kernel loads, and those that it stores, in all.
+
+    For scattered subscripts this takes long, and kernels are refused that have all other counts.
+
+    Parameters
+    ----------
+    kernel, sizes
+        As for `work_of`.
+
+    Raises
+    ------
+    MissingSizeError
+        A size parameter has no value, or the kernel is not valid for it.
+    UnsupportedKernelError
+        The kernel cannot be described exactly, or the elements of an array cannot be counted.
+    """
+    counts, checked = _counts_at(kernel, sizes)
+    arrays = {(item.array.name, item.access.direction) for item in counts.accesses if item.array.space == "global"}
+    moved = 0.0
+    for name, direction in sorted(arrays):
+        chosen = tuple(c for c in counts.accesses if (c.array.name, c.access.direction) == (name, direction))
+        moved += float(counts.footprint_among(chosen).elements.evaluate(checked)) * chosen[0].array.itemsize
+    counts.keep()
+    return moved
+
+
+def _counts_at(kernel: Any, sizes: Mapping[str, int]) -> tuple[ScopCounts, Mapping[str, Any]]:
+    """Return a kernel's counts, and its sizes after checks."""
     from perflex.features.counting.counts import counts_of
     from perflex.features.from_loopy.extract import extract_scop
     from perflex.features.values import kernel_of
 
     scop = extract_scop(kernel_of(kernel))
-    checked = scop.checked(sizes)
-    counts = counts_of(scop)
-    kinds = {(operation.kind, operation.dtype) for one in scop.statements for operation in one.operations}
-    arrays = {(item.array.name, item.access.direction) for item in counts.accesses if item.array.space == "global"}
-    moved = 0.0
-    for name, direction in sorted(arrays):
-        chosen = tuple(c for c in counts.accesses if (c.array.name, c.access.direction) == (name, direction))
-        elements = counts.footprint_among(chosen).elements.evaluate(checked)
-        moved += float(elements) * chosen[0].array.itemsize
-    found = Work(
-        items=float(counts.work_items.evaluate(checked)),
-        operations=sum(float(counts.operation_total(*kind, None).evaluate(checked)) for kind in sorted(kinds)),
-        bytes=moved,
-    )
-    counts.keep()
-    return found
+    return counts_of(scop), scop.checked(sizes)
 
 
 def scaled(seconds: float, timed: Work, now: Work, by: Literal["items", "operations"]) -> float:
@@ -110,13 +132,14 @@ def scaled(seconds: float, timed: Work, now: Work, by: Literal["items", "operati
     Raises
     ------
     CalibrationError
-        The launch that was timed has nothing of it.
+        One of both launches has nothing of it, as a copy has no operations: it says nothing of times.
     """
     before: float = getattr(timed, by)
-    if not before > 0:
-        msg = f"the launch that was timed has no {by}, so its time cannot be scaled by them; scale it by something else"
-        raise CalibrationError(msg)
     after: float = getattr(now, by)
+    for which, count in (("that was timed", before), ("to predict", after)):
+        if not count > 0:
+            msg = f"the launch {which} has no {by}, so its time cannot be scaled by them; scale it by something else"
+            raise CalibrationError(msg)
     return seconds * after / before
 
 
@@ -135,9 +158,18 @@ class Peaks:
     operations_per_s: float
     bytes_per_s: float
 
-    def roofline(self, work: Work) -> float:
-        """Return the time in seconds at which the nearer of both peaks is reached."""
-        return max(work.operations / self.operations_per_s, work.bytes / self.bytes_per_s)
+    def roofline(self, work: Work, distinct_bytes: float) -> float:
+        """Return the time in seconds at which the nearer of both peaks is reached.
+
+        Raises
+        ------
+        CalibrationError
+            The launch has neither operations nor bytes.
+        """
+        if not (work.operations > 0 or distinct_bytes > 0):
+            msg = "the launch has neither operations nor bytes, so it has no roofline; predict it by its work-items"
+            raise CalibrationError(msg)
+        return max(work.operations / self.operations_per_s, distinct_bytes / self.bytes_per_s)
 
 
 def copy_kernel() -> MeasurementKernel:
@@ -151,7 +183,7 @@ def copy_kernel() -> MeasurementKernel:
 def copy_bandwidth(seconds: float) -> float:
     """Return bytes per second of `copy_kernel`, loads and stores, from its time in seconds."""
     kernel = copy_kernel()
-    return work_of(kernel, kernel.sizes).bytes / seconds
+    return distinct_bytes_of(kernel, kernel.sizes) / seconds
 
 
 def knowledge_of(kernels: Iterable[MeasurementKernel], variants: Iterable[MeasurementKernel]) -> Knowledge:

@@ -42,12 +42,17 @@ if TYPE_CHECKING:
 
 Knowledge: TypeAlias = Literal["short launch", "timing"]
 
-# GPUs start work-groups in waves; the last is partly filled.
+# GPUs start work-groups in waves; the last is partly filled. A multiprocessor holds 2048 work-items at most (NVIDIA,
+# compute capability 7.0, 8.0 and 9.0; 1024 or 1536 in others, which then have more waves). Never tried on a GPU.
 _WAVES = 2
 _ITEMS_PER_UNIT = 2048
 # All data this many times as large as the caches next to the cores: the time is that of later rounds; from between.
+# By trial on the families of even number of the half `develop` of tests/bench/short_launch.py, on two CPU runtimes with
+# 2 MiB next to each of two cores. So is how far from later rounds towards the first the time is at most.
 _FITS, _EXCEEDS = 2.0, 4.0
-# Caches next to one core where the system does not tell, in bytes.
+_FARTHEST = 0.5
+# Caches next to one core where the system does not tell, in bytes: 1 MiB of L2 as Intel's server processors have since
+# Skylake-SP (later ones 2 MiB, AMD's Zen 0.5 to 1 MiB). On GPUs it stands for a share of the L2, untried.
 _USUAL_NEAR_BYTES = 1 << 20
 
 
@@ -175,7 +180,7 @@ class ShortLauncher:
         """Return the weight of the first round's time: how far data come from when whole launches are repeated."""
         ratio = max(held_bytes, 1) / self._near_bytes
         share = math.log(ratio / _FITS) / math.log(_EXCEEDS / _FITS)
-        return 0.5 * min(1.0, max(0.0, share))
+        return _FARTHEST * min(1.0, max(0.0, share))
 
 
 def probe_kernel(

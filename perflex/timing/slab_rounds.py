@@ -19,26 +19,35 @@ if TYPE_CHECKING:
     from perflex.timing.launch.backend import SlabRunnable
     from perflex.timing.launch.sizes import Grid
 
+# What has no reason of its own here was chosen by trial on the families of even number of the half `develop` of
+# tests/bench/short_launch.py, on two CPU runtimes and two cores.
+#
 # A slab takes about so long: what starting and ending a launch takes is then a few percent of it.
 _SLAB_S = 2e-4
-# Slabs of a round, and the round's time: an eighth of the whole launch's within these limits.
+# Slabs of a round: a median needs three; the most is by trial. The round's time: an eighth of the whole launch's, so
+# that three rounds and the slab that was grown before take less than one whole launch, within limits by trial.
 _SLABS = (3, 8)
 _ROUND_SHARE = 1 / 8
 _ROUND_S = (8e-4, 3e-3)
+# The first, whose data come from afar, and two whose times of one slab show which was disturbed.
 _ROUNDS = 3
 # A launch for which a round of slabs would be this share of it runs whole: that costs no more and tells more.
 _WHOLE_SHARE = 0.5
-# Whole launches beside the first, and how long they take together at least.
+# Whole launches beside the first, and how long they take together at least: a median needs three; short ones scatter
+# more, and more of them still cost less than a round.
 _WHOLE_LAUNCHES = (3, 20)
 _WHOLE_S = 5e-4
-# Work-groups of a slab for each worker of a CPU: fewer leave some idle at its end. Slabs of long groups have fewer.
+# Work-groups of a slab for each worker of a CPU: fewer leave some idle at its end, by a quarter of its time at worst
+# with four. Slabs of long groups have fewer, for they would take longer than a millisecond.
 _GROUPS_EACH = 4
 _LONG_SLAB_S = 1e-3
-# Of two times of one slab, the longer was disturbed when it is longer by more than this.
+# Of two times of one slab, the longer was disturbed when it is longer by more than this: undisturbed
+# repetitions differ by 1 to 3 %.
 _STRAY = 0.1
 # Launches that others disturbed are taken again, in all so many times.
 _ATTEMPTS = 3
-# What a short launch is off by in any case, and for how much of the difference between the rounds, as logarithms.
+# What a short launch is off by in any case, and for how much of the difference between the rounds, as logarithms. By
+# trial, for 95 % intervals; tests/bench/short_launch.py says how many measured times they hold.
 _LEAST_DEVIATION = 0.11
 _DEVIATION_OF_ROUNDS = 0.25
 # In seconds: what is shorter than a timer resolves takes no time by it, and times are divided by.

@@ -191,6 +191,29 @@ def test_rank_correlation_equals_scipys_also_with_ties() -> None:
 
 
 @pytest.mark.parametrize(
+    ("predicted", "reference", "median", "rms", "bias"),
+    [
+        # Squares and sums of these are beyond all numbers, what is shown of them is not.
+        (["1e200", "1e200"], ["1", "1"], 1e200, 1e200, 1e200),
+        (["1.5e308", "1.5e308"], ["1", "1"], 1.5e308, 1.5e308, 1.5e308),
+        (["-1e200", "1e200", "5"], ["1", "1", "5"], 1e200, 1e200 * (2 / 3) ** 0.5, 0),
+        # A reference of zero makes an error infinite, and the median only where half of them are.
+        (["1", "2", "3"], ["0", "0", "3"], float("inf"), float("inf"), float("inf")),
+        (["1", "2", "6"], ["0", "2", "3"], 1, float("inf"), float("inf")),
+        (["1e300"], ["1e-300"], float("inf"), float("inf"), float("inf")),
+    ],
+)
+def test_errors_of_any_size_have_a_median_an_rms_and_a_mean(
+    predicted: list[str], reference: list[str], median: float, rms: float, bias: float
+) -> None:
+    sides = [[{"k": str(i), "v": v} for i, v in enumerate(side)] for side in (predicted, reference)]
+    found = compare_rows(sides[0], sides[1], ["k"], "v")
+    assert (found.percentile(50), found.rms) == (pytest.approx(median), pytest.approx(rms))
+    assert found.bias == pytest.approx(bias, abs=1e-9 * min(rms, 1e300))
+    assert comparison_table([found])[0]["configurations"] == str(len(predicted))
+
+
+@pytest.mark.parametrize(
     ("predicted", "keys", "quantity", "words"),
     [
         (PREDICTED, ["x", "z"], "v", "prediction has no column 'z'"),

@@ -23,12 +23,12 @@ counted operations, and a second measurement. What a method has seen of a varian
 size are judged by the larger sizes, and the others by these and by all. The measures are those of
 `perflex.studies.accuracy`. ``--calibration LABEL:TITLE=FILE`` may be given often; ``--ways plain,probe`` asks each
 calibration for predictions with a short launch, too (it then runs kernels on the device). It writes ``report.md``,
-``summary.csv``, ``families.csv`` and ``cases.csv``. How to judge other methods is said in
-`any_kernel_parts/methods.py`.
+which has a table by family for each method, ``summary.csv``, ``families.csv`` and ``cases.csv``. How to judge other
+methods is said in `any_kernel_parts/methods.py`.
 
 ``join FOLDER...`` makes one judgement of several: of some families each (``--families``), or of other methods.
-``count`` says which variants perflex's counts or its features of CPU caches refuse. That all variants compute what
-they should is tested in ``tests/models/test_any_kernel_families.py``.
+``count`` says which variants perflex's counts, those of distinct bytes, or its features of CPU caches refuse. That all
+variants compute what they should is tested in ``tests/models/test_any_kernel_families.py``.
 """
 
 from __future__ import annotations

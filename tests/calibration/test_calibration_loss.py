@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import yaml
 
 from perflex import Calibration, FeatureTable, Model, diagnose
 from perflex.calibration.calibrating import calibration_from_table
+from perflex.calibration.diagnosis.compare import aicc
 from perflex.calibration.interval import interval_at
-from perflex.errors import FileFormatError
+from perflex.errors import CalibrationError, FileFormatError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +38,10 @@ def measured(random: np.random.Generator, wrong: int = 0) -> tuple[FeatureTable,
 
 
 @pytest.mark.parametrize(("wrong", "most"), [(0, 0.975), (3, 0.99)])
-def test_intervals_hold_new_measurements(wrong: int, most: float) -> None:
+@pytest.mark.parametrize("seeds", [20, pytest.param(60, marks=pytest.mark.slow)])
+def test_intervals_hold_new_measurements(seeds: int, wrong: int, most: float) -> None:
     inside = []
-    for seed in range(60):
+    for seed in range(seeds):
         random = np.random.default_rng(seed)
         calibration = calibration_from_table(MODEL, measured(random, wrong)[0], loss="soft_l1")
         new = {name: 10 ** random.uniform(3, 7, 40) for name in MODEL.input_features()}
@@ -82,6 +86,30 @@ def test_files_without_a_loss_are_of_squares(tmp_path: Path) -> None:
     assert "loss" not in (tmp_path / "c.yaml").read_text()
     fit = Calibration.load(tmp_path / "c.yaml").fit
     assert (fit.loss, fit.loss_scale, fit.robust_deviation) == ("squared", None, None)
+
+
+@pytest.mark.parametrize("norm", [1e-300, 1e-160, 1e160, 1.7e308])
+def test_the_criterion_of_any_norm_is_a_number(norm: float) -> None:
+    fit = calibration_from_table(MODEL, measured(np.random.default_rng(1))[0], loss="squared").fit
+    one, other = (aicc(replace(fit, residual_norm=value)) for value in (1.0, norm))
+    assert other - one == pytest.approx(2 * ROWS * np.log(norm))
+
+
+@pytest.mark.parametrize("field", ["residual_norm", "robust_deviation"])
+def test_a_negative_size_of_residuals_is_refused(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "c.yaml"
+    calibration_from_table(MODEL, measured(np.random.default_rng(1))[0], loss="soft_l1").save(path)
+    content = yaml.safe_load(path.read_text())
+    content["fit"][field]["value"] = -1.0
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(FileFormatError, match=f"{field}.*must not be negative"):
+        Calibration.load(path)
+
+
+def test_a_scale_that_is_that_of_no_residual_is_refused(tmp_path: Path) -> None:
+    made = calibration_from_table(MODEL, measured(np.random.default_rng(1))[0], loss="soft_l1")
+    with pytest.raises(CalibrationError, match="the loss's scale, 1e-300"):
+        diagnose(replace(made, fit=replace(made.fit, loss_scale=1e-300)))
 
 
 @pytest.mark.parametrize(("old", "new"), [("loss: soft_l1", "loss: squared"), ("loss: soft_l1", "loss: huber")])

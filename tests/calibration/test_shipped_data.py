@@ -4,7 +4,7 @@ import pytest
 
 from perflex import calibration_names, load_calibration
 from perflex.errors import FileFormatError
-from perflex.models import load_model, model_names
+from perflex.models import load_model
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
 
@@ -37,17 +37,6 @@ def test_calibrations_load_and_predict(name):
 def test_unknown_calibrations_are_refused_with_those_there_are():
     with pytest.raises(FileFormatError, match=f"there are {calibration_names()[0]}"):
         load_calibration("none")
-
-
-@pytest.mark.parametrize("name", model_names())
-def test_models_select_more_measurement_kernels_than_they_have_parameters(name):
-    description = load_model(name)
-    kernels = [
-        kernel
-        for kernel_set in description.measurement_kernels
-        for kernel in KernelCollection(ALL_GENERATORS).generate_kernels(kernel_set.tags)
-    ]
-    assert len({kernel.name for kernel in kernels}) > len(description.parameters)
 
 
 def test_the_matmul_model_counts_all_that_both_variants_do():

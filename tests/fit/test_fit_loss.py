@@ -66,8 +66,17 @@ def rms(values: np.ndarray) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
-@pytest.mark.parametrize(("model", "moved"), [(LINEAR, 0.02), (OVERLAP, 0.05)], ids=["linear", "overlap"])
-@pytest.mark.parametrize("factors", ["doubled", "halved", "any"])
+@pytest.mark.parametrize(
+    ("factors", "model", "moved"),
+    [
+        pytest.param("doubled", LINEAR, 0.02, id="doubled-linear"),
+        pytest.param("halved", LINEAR, 0.02, id="halved-linear"),
+        pytest.param("any", LINEAR, 0.02, id="any-linear"),
+        pytest.param("doubled", OVERLAP, 0.05, id="doubled-overlap"),
+        pytest.param("halved", OVERLAP, 0.05, id="halved-overlap", marks=pytest.mark.slow),
+        pytest.param("any", OVERLAP, 0.05, id="any-overlap", marks=pytest.mark.slow),
+    ],
+)
 def test_three_wrong_rows_in_fifty_move_predictions_little(model: Model, factors: str, moved: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)

@@ -180,13 +180,14 @@ def summary_of_executed(executed: Executed) -> dict[str, int]:
 
 
 @needs_oclgrind
-def test_brute_force_is_what_oclgrind_executes():
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 60), marks=pytest.mark.slow)], ids=["few", "many"])
+def test_brute_force_is_what_oclgrind_executes(seeds):
     jobs = [
         (matmul(prefetch=False), {"n": 32}),
         (matmul(prefetch=True, dtype=np.float64), {"n": 32}),
         (triangle(), {"n": 13}),
         (guarded(), {"n": 11}),
-        *((drawn.kernel, drawn.sizes) for drawn in map(make_random_kernel, range(60))),
+        *((drawn.kernel, drawn.sizes) for drawn in map(make_random_kernel, seeds)),
     ]
     for number, ((kernel, sizes), executed) in enumerate(zip(jobs, run_jobs(jobs), strict=True)):
         counted = summary_of_counts(count(kernel, sizes, as_executed=True))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, UnsupportedKernelError
 from perflex.studies.baselines import (
     KNOWLEDGE,
     Peaks,
     Work,
     copy_bandwidth,
+    distinct_bytes_of,
     knowledge_of,
     knows_no_more,
     scaled,
@@ -23,10 +26,13 @@ from perflex.studies.demo import demo_study
 from perflex.studies.evaluation.plan import plan_of
 from perflex.studies.evaluation.studies import STUDIES
 from perflex.studies.evaluation.trivial import baseline_times
+from tests.bench.any_kernel_parts import methods
 from tests.bench.any_kernel_parts.cases import cases_of
 from tests.bench.any_kernel_parts.families import families
-from tests.bench.any_kernel_parts.judging import judge
-from tests.bench.any_kernel_parts.methods import AsEnumerated, Roofline
+from tests.bench.any_kernel_parts.joining import Judged
+from tests.bench.any_kernel_parts.judging import judge, report
+from tests.bench.any_kernel_parts.methods import AsEnumerated, Predictions, Roofline
+from uipick import ALL_GENERATORS, KernelCollection
 
 
 def updated_rows() -> lp.TranslationUnit:
@@ -53,24 +59,44 @@ def test_work_is_counted_over_all_work_items() -> None:
     # A multiply-add and a division for each of 64 * 3 elements.
     assert work.operations == 2 * 64 * 3
     # a is loaded and stored, b and c are loaded.
-    assert work.bytes == 2 * 64 * 3 * 8 + 3 * 4 + 64 * 8
+    assert distinct_bytes_of(updated_rows(), {"n": 64}) == 2 * 64 * 3 * 8 + 3 * 4 + 64 * 8
     # Work-items of a group that has no full rows count, for they are started; operations do not.
     assert work_of(updated_rows(), {"n": 65}).items == 80
     assert work_of(updated_rows(), {"n": 65}).operations == 2 * 65 * 3
 
 
 def test_a_timing_is_scaled_by_one_count() -> None:
-    small, large = Work(100, 1000, 1), Work(400, 8000, 1)
+    small, large = Work(100, 1000), Work(400, 8000)
     assert scaled(2e-3, small, large, "items") == pytest.approx(8e-3)
     assert scaled(2e-3, small, large, "operations") == pytest.approx(16e-3)
-    with pytest.raises(CalibrationError, match="has no operations, so its time cannot be scaled by them"):
-        scaled(2e-3, Work(100, 0, 1), large, "operations")
+    with pytest.raises(CalibrationError, match="that was timed has no operations, so its time cannot be scaled"):
+        scaled(2e-3, Work(100, 0), large, "operations")
+    with pytest.raises(CalibrationError, match="to predict has no operations, so its time cannot be scaled"):
+        scaled(2e-3, small, Work(100, 0), "operations")
+
+
+def test_work_needs_no_footprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Footprints of scattered subscripts take long or are refused; operations and work-items are known all the same."""
+
+    def refuse(*_: Any) -> None:
+        msg = "no footprint"
+        raise UnsupportedKernelError(msg)
+
+    monkeypatch.setattr("perflex.features.counting.counts.ScopCounts.footprint_among", refuse)
+    kernel = next(one for one in families("develop") if one.name == "gather").variants["64"]()
+    # 64 blocks of 1024 rows, four multiply-adds each.
+    assert work_of(kernel, {"n": 64}) == Work(items=64 * 1024, operations=64 * 1024 * 4)
+    with pytest.raises(UnsupportedKernelError, match="no footprint"):
+        distinct_bytes_of(kernel, {"n": 64})
 
 
 def test_the_roofline_is_the_nearer_limit() -> None:
     peaks = Peaks(operations_per_s=1e9, bytes_per_s=1e8)
-    assert peaks.roofline(Work(1, 1e6, 1e6)) == pytest.approx(1e-2)
-    assert peaks.roofline(Work(1, 1e8, 1e6)) == pytest.approx(1e-1)
+    assert peaks.roofline(Work(1, 1e6), 1e6) == pytest.approx(1e-2)
+    assert peaks.roofline(Work(1, 1e8), 1e6) == pytest.approx(1e-1)
+    assert peaks.roofline(Work(1, 0), 1e6) == pytest.approx(1e-2)
+    with pytest.raises(CalibrationError, match="neither operations nor bytes"):
+        peaks.roofline(Work(1, 0), 0)
     # 16777216 elements of 4 bytes, loaded and stored.
     assert copy_bandwidth(0.5) == 2 * 2 * 4 * 16777216
 
@@ -103,28 +129,85 @@ def test_baselines_of_a_study_know_small_sizes_alone(study: str) -> None:
     assert {core.generator for core in cores.values()} == {f"{plan.small[v].generator}_core" for v in cores}
     assert len({core.name for core in cores.values()}) == len(cores)
     seconds |= {core.name: 2e-3 for core in cores.values()}
-    times = baseline_times(plan, seconds, Peaks(1e9, 1e9))
+    made = baseline_times(plan, seconds, Peaks(1e9, 1e9))
+    times = made.seconds
+    assert made.left_out == {}
     assert times.keys() == plan.targets.keys()
-    for (variant, size), made in times.items():
+    for (variant, size), each in times.items():
         target, small, core = plan.targets[variant, size], plan.small[variant], cores[variant]
         now, before, confined = (work_of(k.kernel, k.sizes) for k in (target, small, core))
-        assert made == {
-            "roofline": max(now.operations, now.bytes) / 1e9,
+        assert each == {
+            "roofline": max(now.operations, distinct_bytes_of(target, target.sizes)) / 1e9,
             "confined launch by operations": pytest.approx(2e-3 * now.operations / confined.operations),
             "scaled by work-items": pytest.approx(1e-3 * now.items / before.items),
             "scaled by operations": pytest.approx(1e-3 * now.operations / before.operations),
         }
         assert size >= least > trial
     # Where nothing was timed, nothing is scaled.
-    assert all(made == {} for made in baseline_times(plan, {}, None).values())
+    untimed = baseline_times(plan, {}, None)
+    assert all(each == {} for each in untimed.seconds.values())
+    assert untimed.left_out == {}
 
 
 def test_operations_of_matrix_multiplication() -> None:
     plan = plan_of(demo_study((96, 160)), "f_cl_wall_time", 1.0)
     assert {kernel.sizes["n"] for kernel in plan.small.values()} == {48}
-    times = baseline_times(plan, {kernel.name: 1e-3 for kernel in plan.small.values()}, None)
+    times = baseline_times(plan, {kernel.name: 1e-3 for kernel in plan.small.values()}, None).seconds
     assert times["prefetch", 96] == {"scaled by work-items": 4e-3, "scaled by operations": 8e-3}
     assert plan.confined(plan.targets["prefetch", 96]) is None
+
+
+def test_a_baseline_without_what_it_goes_by_is_left_out_and_says_why() -> None:
+    tags = ("gmem_copy", "dtype:float32", "lsize_0:256", "width:1", "groups_fit:True")
+    (small,), (large,) = (
+        KernelCollection(ALL_GENERATORS).generate_kernels((*tags, f"nelements:{count}")) for count in (65536, 262144)
+    )
+    plan: Any = SimpleNamespace(targets={("copy", 262144): large}, small={"copy": small}, confined=lambda _: None)
+    made = baseline_times(plan, {small.name: 1e-3}, Peaks(1e9, 1e9))
+    assert made.seconds == {
+        ("copy", 262144): {"roofline": pytest.approx(2 * 4 * 262144 / 1e9), "scaled by work-items": pytest.approx(4e-3)}
+    }
+    assert set(made.left_out) == {"scaled by operations"}
+    why = f"{large.name}: the launch that was timed has no operations"
+    assert made.left_out["scaled by operations"].startswith(why)
+
+
+def test_each_variant_is_refused_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = next(one for one in families("develop") if one.name == "mvt")
+    first, *others = cases_of(family)
+    refused: list[Any] = []
+
+    def count(kernel: Any, sizes: Any) -> float:
+        refused.append((kernel, sizes))
+        if len(refused) == 1:
+            msg = "the first is refused"
+            raise UnsupportedKernelError(msg)
+        return 1e6
+
+    monkeypatch.setattr(methods, "distinct_bytes_of", count)
+    monkeypatch.setattr(methods, "_BYTES", {})
+    found = Roofline(Peaks(1e9, 1e9)).predict([first, *others, first], {})
+    assert found.refused == {first: "UnsupportedKernelError: the first is refused"}
+    assert set(found.seconds) == set(others)
+    # Neither counts nor refusals are asked for twice.
+    assert len(refused) == 1 + len(others)
+
+
+def test_tables_by_family_have_errors_order_and_a_roofline_beside() -> None:
+    chosen = [one for one in families("develop") if one.name in {"mvt", "fir"}]
+    cases = [case for family in chosen for case in cases_of(family)]
+    times = {case: 1e-3 * (1 + case.size) * (1.5 if place % 2 else 1) for place, case in enumerate(cases)}
+
+    def method(name: str, factor: float) -> Judged:
+        predicted = {case: seconds * factor for case, seconds in times.items()}
+        return Judged(name, "nothing", order_only=False, known=Predictions(predicted))
+
+    rows, points = judge("device", [AsEnumerated(), method("roofline", 0.5), method("ours", 1.25)], times)
+    text = report("develop", rows, points)
+    table = text.partition("## device: ours by family, all sizes\n\n")[2].partition("\n\n")[0].splitlines()
+    assert table[0] == "| family | factor | median | maximum | pairs right | loss | roofline: factor |"
+    assert table[2:] == [f"| `{name}` | 1.25 | 25 % | 25 % | 1.00 | 0.0 % | 2.00 |" for name in ("fir", "mvt")]
+    assert "order as enumerated by family" not in text
 
 
 def test_the_benchmark_refuses_and_counts_predictions_that_are_no_times() -> None:

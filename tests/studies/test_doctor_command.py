@@ -113,6 +113,7 @@ def test_a_short_time_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.device
+@pytest.mark.slow
 def test_a_real_device(
     capfd: pytest.CaptureFixture[str], default_device: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from perflex import ShortLauncher, TimingOptions, find_device, probe_kernel
 from perflex.errors import MeasurementError, MissingSizeError
 from perflex.testing import FakeDevice
 from perflex.timing.short_launch import near_cache_bytes
+from support.launched_kernels import two_programs
 from support.slab_device import SlabDevice, SlabKernel
 
 if TYPE_CHECKING:
@@ -37,24 +38,6 @@ def plane() -> lp.TranslationUnit:
     kernel = lp.add_dtypes(kernel, {"a": np.float32, "b": np.float32})
     kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
     return lp.split_iname(kernel, "j", 8, outer_tag="g.1", inner_tag="l.1")
-
-
-def twice() -> lp.TranslationUnit:
-    kernel = lp.make_kernel(
-        "{[i,j]: 0<=i,j<n}",
-        """
-        <> scaled[i] = 0.5*a[i] {id=first}
-        ... gbarrier {id=bar, dep=first}
-        b[j] = scaled[n-1-j] + scaled[j] {id=second, dep=bar}
-        """,
-        [lp.GlobalArg("a,b", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n>=1",
-        lang_version=VERSION,
-        name="twice",
-    )
-    kernel = lp.set_temporary_address_space(kernel, "scaled", "global")
-    kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
-    return lp.split_iname(kernel, "j", 32, outer_tag="g.0", inner_tag="l.0")
 
 
 def truth(device: SlabDevice, groups: int) -> float:
@@ -145,7 +128,7 @@ def test_arrays_that_are_updated_are_restored_before_each_round() -> None:
 
 def test_device_programs_add_up() -> None:
     device = SlabDevice(lambda _number, _cold: 2e-5)
-    probe = probe_kernel(twice(), {"n": 32 * GROUPS}, device)
+    probe = probe_kernel(two_programs(), {"n": 32 * GROUPS}, device)
     assert probe.seconds == pytest.approx(2 * truth(device, GROUPS), rel=0.03)
 
 

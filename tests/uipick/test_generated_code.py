@@ -57,6 +57,7 @@ def _rolled(kernel):
     return kernel.with_kernel(lp.untag_inames(entry, "k_inner", UnrollTag))
 
 
+@pytest.mark.slow
 def test_every_kernel_states_its_sizes_and_nothing_else():
     for kernel in _variants():
         values = {a.name for a in kernel.kernel.default_entrypoint.args if isinstance(a, lp.ValueArg)}

@@ -68,6 +68,7 @@ def test_each_kernel_is_what_its_equation_says(one, run, random, problem, radius
         assert np.count_nonzero(found == -77) == found.size - within.size  # halos stay
 
 
+@pytest.mark.slow
 def test_a_time_step_of_both_implementations_solves_the_heat_equation(one, run, random) -> None:
     """Heat3D is linear: its solution after one step is the exponential of the matrix of F times the step size."""
     linalg = pytest.importorskip("scipy.linalg")

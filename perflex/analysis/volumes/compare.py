@@ -30,7 +30,7 @@ class ComparedPair:
 
     @property
     def deviation(self) -> float:
-        """The prediction's relative error."""
+        """The prediction's relative error; infinite where the reference is zero, or the ratio beyond all numbers."""
         if self.predicted == self.reference:
             return 0.0
         return self.predicted / self.reference - 1 if self.reference else float("inf")
@@ -56,17 +56,22 @@ class TableComparison:
 
     def percentile(self, percent: float) -> float:
         """Return a percentile of the absolute relative errors; 50 is the median, 100 the worst."""
-        return float(np.percentile([abs(pair.deviation) for pair in self.pairs], percent))
+        sizes = sorted(abs(pair.deviation) for pair in self.pairs)
+        place = (len(sizes) - 1) * percent / 100
+        below, above = sizes[math.floor(place)], sizes[math.ceil(place)]
+        # Between two errors that are infinite there is no difference to interpolate.
+        return below if below == above else below * (math.ceil(place) - place) + above * (place - math.floor(place))
 
     @property
     def rms(self) -> float:
         """Root mean square of the relative errors."""
-        return float(np.sqrt(np.mean([pair.deviation**2 for pair in self.pairs])))
+        # Squares of errors that tables can have are beyond all numbers; hypot takes none.
+        return math.hypot(*(pair.deviation / math.sqrt(len(self.pairs)) for pair in self.pairs))
 
     @property
     def bias(self) -> float:
-        """Mean relative error, with its sign."""
-        return float(np.mean([pair.deviation for pair in self.pairs]))
+        """Mean relative error, with its sign; nan where errors are infinite to both sides."""
+        return sum(pair.deviation / len(self.pairs) for pair in self.pairs)
 
     @property
     def rank_correlation(self) -> float:

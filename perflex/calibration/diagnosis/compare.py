@@ -79,7 +79,8 @@ def aicc(fit: FitResult) -> float:
     norm = fit.residual_norm if robust is None else robust * math.sqrt(fit.degrees_of_freedom)
     if norm == 0:
         return -math.inf
-    return count * math.log(norm**2 / count) + 2.0 * used * count / (count - used - 1)
+    # The logarithm of the square, which may itself be beyond all numbers or below them.
+    return count * (2.0 * math.log(norm) - math.log(count)) + 2.0 * used * count / (count - used - 1)
 
 
 def compare_models(

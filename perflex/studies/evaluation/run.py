@@ -134,9 +134,14 @@ def _evaluated(
     known |= {kernel.name: each.seconds for kernel in beside if isinstance(each := measured[kernel.name], Timing)}
     copied = known.get(copy_kernel().name)
     peaks = None if copied is None else Peaks(rate, copy_bandwidth(copied))
+    trivial = [baseline_times(each.plan, known, peaks) for each in calibrated]
+    for one, made in zip(calibrated, trivial, strict=True):
+        skipped += [(f"baseline {name} of {one.plan.study.name}", why) for name, why in made.left_out.items()]
     return DeviceEvaluation(
         device=str(device),
-        studies=tuple(each.result(measured, baseline_times(each.plan, known, peaks), model) for each in calibrated),
+        studies=tuple(
+            each.result(measured, made.seconds, model) for each, made in zip(calibrated, trivial, strict=True)
+        ),
         skipped=(*skipped, *((failure.label, failure.reason) for failure in failures)),
         drift=drift(list(references.values()), outcomes[len(beside) + len(targets) :]),
         overlap=_ratio_points(table, kernels, calibrated[-1].calibrations),

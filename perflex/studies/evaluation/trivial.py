@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from perflex.studies.baselines import Work, scaled, work_of
+from perflex.errors import CalibrationError, UnsupportedKernelError
+from perflex.studies.baselines import Work, distinct_bytes_of, scaled, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,10 +34,24 @@ MEANINGS: Mapping[str, str] = {
 """What each is."""
 
 
-def baseline_times(
-    plan: Plan, seconds: Mapping[str, float], peaks: Peaks | None
-) -> dict[tuple[str, int], dict[str, float]]:
-    """Return the times in seconds that baselines predict, by variant and size.
+@dataclass(frozen=True)
+class BaselineTimes:
+    """What baselines predict for a study.
+
+    Attributes
+    ----------
+    seconds
+        Predicted times by variant and size, and by the baseline's name.
+    left_out
+        Why a baseline says nothing of one of the kernels: what it goes by is zero there, or cannot be counted.
+    """
+
+    seconds: Mapping[tuple[str, int], Mapping[str, float]]
+    left_out: Mapping[str, str]
+
+
+def baseline_times(plan: Plan, seconds: Mapping[str, float], peaks: Peaks | None) -> BaselineTimes:
+    """Return the times in seconds that baselines predict.
 
     Parameters
     ----------
@@ -50,19 +66,26 @@ def baseline_times(
 
     def work(kernel: MeasurementKernel) -> Work:
         if kernel.name not in known:
-            known[kernel.name] = work_of(kernel.kernel, kernel.sizes)
+            known[kernel.name] = work_of(kernel, kernel.sizes)
         return known[kernel.name]
 
-    found = {}
+    def predict(name: str, target: MeasurementKernel, timed: MeasurementKernel) -> float:
+        by: Literal["items", "operations"] = "items" if name == "scaled by work-items" else "operations"
+        return scaled(seconds[timed.name], work(timed), work(target), by)
+
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    left_out: dict[str, str] = {}
     for key, target in plan.targets.items():
-        now, made = work(target), {}
-        if peaks is not None:
-            made["roofline"] = peaks.roofline(now)
-        core, small = plan.confined(target), plan.small.get(key[0])
-        if core is not None and core.name in seconds:
-            made["confined launch by operations"] = scaled(seconds[core.name], work(core), now, "operations")
-        if small is not None and small.name in seconds:
-            made["scaled by work-items"] = scaled(seconds[small.name], work(small), now, "items")
-            made["scaled by operations"] = scaled(seconds[small.name], work(small), now, "operations")
-        found[key] = made
-    return found
+        found[key] = {}
+        timed = {"confined launch by operations": plan.confined(target)}
+        timed |= dict.fromkeys(("scaled by work-items", "scaled by operations"), plan.small.get(key[0]))
+        for name in BASELINES:
+            kernel = timed.get(name)
+            try:
+                if name == "roofline" and peaks is not None:
+                    found[key][name] = peaks.roofline(work(target), distinct_bytes_of(target, target.sizes))
+                elif kernel is not None and kernel.name in seconds:
+                    found[key][name] = predict(name, target, kernel)
+            except (CalibrationError, UnsupportedKernelError) as error:
+                left_out.setdefault(name, f"{target.name}: {error.message}")
+    return BaselineTimes(found, left_out)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perflex import PerflexError, PerflexWarning, estimate_ecm, load_machine
 from perflex.features import extract_scop
-from perflex.studies.baselines import work_of
+from perflex.studies.baselines import distinct_bytes_of, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +22,14 @@ def refusals(families: Sequence[Family], machine: str) -> list[str]:
     for family in families:
         for variant, make in family.variants.items():
             sizes = family.sizes[-1]
-            for what in ("counts", "caches"):
+            for what in ("counts", "distinct bytes", "caches"):
                 try:
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore", PerflexWarning)
                         if what == "counts":
                             work_of(make(), sizes)
+                        elif what == "distinct bytes":
+                            distinct_bytes_of(make(), sizes)
                         else:
                             estimate_ecm(extract_scop(make()), sizes, facts)
                 except PerflexError as error:

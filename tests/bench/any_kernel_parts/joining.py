@@ -47,6 +47,8 @@ def join(folders: Iterable[Path]) -> dict[str, tuple[list[Judged], dict[Case, fl
             ordered = order_only.get((row["device"], row["method"]), False)
             method = methods.setdefault(row["method"], Judged(row["method"], row["knowledge"], ordered))  # type: ignore[arg-type]
             times[case] = float(row["measured"])
+            method.known.seconds.pop(case, None)
+            method.known.refused.pop(case, None)
             if row["predicted"]:
                 method.known.seconds[case] = float(row["predicted"])
             else:

@@ -177,6 +177,8 @@ def report(half: str, rows: Sequence[Row], points: Sequence[Mapping[str, Any]]) 
             *_family_table(rows, device),
             "",
         ]
+        for row in _widest(rows, device):
+            lines += [f"## {device}: {row.method} by family, {row.sizes}", "", *_method_table(rows, row), ""]
     refused: dict[tuple[str, str, str, str], int] = {}
     for point in points:
         if point["refused"]:
@@ -230,3 +232,29 @@ def _family_table(rows: Sequence[Row], device: str) -> list[str]:
         ]
         body.append([name, *shown])
     return _table(["family", *(row.method for row in chosen)], body)
+
+
+def _widest(rows: Sequence[Row], device: str) -> list[Row]:
+    """Return the row of each method that predicts times, over as many sizes as it can be judged by."""
+    known = {row.method: row for row in rows if row.device == device and not row.order_only}
+    return [
+        next((row for row in rows if (row.device, row.method, row.sizes) == (device, method, ALL)), last)
+        for method, last in known.items()
+    ]
+
+
+_FAMILY_HEADINGS = ("family", "factor", "median", "maximum", "pairs right", "loss", "roofline: factor")
+
+
+def _method_table(rows: Sequence[Row], row: Row) -> list[str]:
+    """Return errors, order and mean loss of a method by family, and beside them a roofline's factor at these sizes."""
+    same = (other for other in rows if (other.device, other.sizes, other.method) == (row.device, row.sizes, "roofline"))
+    roofline = next((other.families for other in same), {})
+    body = [
+        [
+            f"`{name}`", f"{own.factor:.2f}", _percent(own.median), _percent(own.maximum), f"{own.pairs_right:.2f}",
+            _percent(own.loss_mean), f"{roofline[name].factor:.2f}" if name in roofline else "-",
+        ]
+        for name, own in sorted(row.families.items())
+    ]  # fmt: skip
+    return _table(_FAMILY_HEADINGS, body)

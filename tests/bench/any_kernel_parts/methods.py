@@ -13,12 +13,10 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from perflex import Calibration, PerflexError, PerflexWarning
-from perflex.features import extract_scop
-from perflex.studies.baselines import Work, scaled, work_of
+from perflex.studies.baselines import Work, distinct_bytes_of, scaled, work_of
 
 from .cases import kernel_of, sizes_of
 
@@ -76,40 +74,38 @@ class Method(Protocol):
         ...
 
 
-def _work(case: Case) -> Work:
-    """Return all counts of a case.
+# A refusal is kept, too: of scattered subscripts it takes half a minute to find out that distinct bytes are too many.
+_Kept = dict["Case", Any]
+_WORK: _Kept = {}
+_BYTES: _Kept = {}
+
+
+def _once(kept: _Kept, case: Case, count: Callable[[Any, Mapping[str, int]], Any]) -> Any:
+    """Return what a function counts of a case, counted once.
 
     Raises
     ------
     PerflexError
-        The case, or one of its family before it, cannot be counted. To find that out takes half a minute for scattered
-        subscripts, which all variants of a family share.
+        The case cannot be counted; others of its family may be.
     """
-    if case.family in _REFUSED:
-        raise _REFUSED[case.family]
-    if case not in _WORK:
+    if case not in kept:
         try:
-            _WORK[case] = work_of(kernel_of(case), sizes_of(case))
+            kept[case] = count(kernel_of(case), sizes_of(case))
         except PerflexError as error:
-            _REFUSED[case.family] = error
-            raise
-    return _WORK[case]
+            kept[case] = error
+    if isinstance(kept[case], PerflexError):
+        raise kept[case]
+    return kept[case]
 
 
-_WORK: dict[Case, Work] = {}
-_REFUSED: dict[str, PerflexError] = {}
+def _work(case: Case) -> Work:
+    found: Work = _once(_WORK, case, work_of)
+    return found
 
 
-@cache
-def _counted(case: Case) -> Work:
-    """Return work-items and operations; distinct bytes, which some kernels have too complex subscripts for, are not."""
-    from perflex.features.counting.counts import counts_of
-
-    scop = extract_scop(kernel_of(case))
-    counts, sizes = counts_of(scop), scop.checked(sizes_of(case))
-    kinds = {(operation.kind, operation.dtype) for one in scop.statements for operation in one.operations}
-    operations = sum(float(counts.operation_total(*kind, None).evaluate(sizes)) for kind in kinds)
-    return Work(float(counts.work_items.evaluate(sizes)), operations, math.nan)
+def _bytes(case: Case) -> float:
+    found: float = _once(_BYTES, case, distinct_bytes_of)
+    return found
 
 
 def _each(cases: Sequence[Case], predict: Callable[[Case], float]) -> Predictions:
@@ -150,7 +146,7 @@ class ScaledSmallest:
         """Predict; what it costs is a launch of each variant at the smallest size, and counting."""
         found = _each(
             [case for case in cases if case.smallest in seen],
-            lambda case: scaled(seen[case.smallest], _counted(case.smallest), _counted(case), self.by),
+            lambda case: scaled(seen[case.smallest], _work(case.smallest), _work(case), self.by),
         )
         found.refused |= {case: "the smallest size has no time" for case in cases if case.smallest not in seen}
         found.cost_s += sum(seen[case] for case in {case.smallest for case in found.seconds})
@@ -168,7 +164,7 @@ class Roofline:
 
     def predict(self, cases: Sequence[Case], seen: Times) -> Predictions:  # noqa: ARG002 - protocol
         """Predict from counts alone."""
-        return _each(cases, lambda case: self.peaks.roofline(_work(case)))
+        return _each(cases, lambda case: self.peaks.roofline(_work(case), _bytes(case)))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import loopy as lp
 import numpy as np
 import pytest
@@ -135,6 +137,78 @@ def test_triangular_loops_run_as_long_as_the_longest_of_a_vector() -> None:
     items = np.arange(96).reshape(4, 24)
     assert value(scop, "arith_wide_loop", n=96) == sum(row[:16].max() + 1 for row in items)
     assert value(scop, "arith_narrow_loop", n=96) == sum((row[16:] + 1).sum() for row in items)
+
+
+def loads(scop: Scop, pattern: str, **sizes: int) -> float:
+    """Return the loads of one pattern in vectors, whatever loops they are in; gathers as one."""
+    found = sum(value(scop, f"load_{pattern}_wide_{nesting}", **sizes) for nesting in ("straight", "short", "loop"))
+    return found / (16 if pattern == "apart" else 1)
+
+
+def triangular(domain: Any, body: str, *, width: int = 16, **dtypes: type) -> Scop:
+    """Each of n work-items in groups of `width` runs through loops whose bounds depend on one another."""
+    kernel = lp.assume(make(domain, body, dtypes), f"n mod {width} = 0 and n >= {width}")
+    return extract_scop(lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0"))
+
+
+def test_a_load_before_a_loop_that_ends_at_the_work_item() -> None:
+    scop = triangular("{[i,k]: 0<=i<n and 0<=k<=i}", "out[i] = sum(k, a[i]*b[k])", a=np.float32, b=np.float32)
+    vectors = np.arange(64).reshape(4, 16)
+    assert loads(scop, "unit", n=64) == len(vectors)
+    assert loads(scop, "uniform", n=64) == sum(items.max() + 1 for items in vectors)
+
+
+def test_a_load_before_a_loop_that_some_vectors_do_not_enter() -> None:
+    scop = triangular("{[i,k]: 0<=i<n and 20<=k<i}", "out[i] = sum(k, a[i]*b[k])", a=np.float32, b=np.float32)
+    entered = [items for items in np.arange(64).reshape(4, 16) if items.max() > 20]
+    assert loads(scop, "unit", n=64) == len(entered) == 3
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_a_load_counts_once_per_iteration_of_the_loops_it_depends_on(first: int) -> None:
+    domain = f"{{[i,j,k,l]: 0<=i<n and 0<=j<40 and {first}<=k<j and k<=l<=j+2}}"
+    body = "out[i] = sum([j,k,l], a[j,i]*b[k,i]*c[l,i]*d[i])"
+    scop = triangular(domain, body, a=np.float32, b=np.float32, c=np.float32, d=np.float32)
+    every = [(j, k, m) for j in range(40) for k in range(first, j) for m in range(k, j + 3)]
+    expected = [len(every), len({(j, k) for j, k, _ in every}), len({j for j, _, _ in every}), 1]
+    assert loads(scop, "unit", n=48) == 3 * sum(expected)
+
+
+def test_a_load_stays_in_a_triangular_loop_that_stores_its_array() -> None:
+    scop = triangular("{[i,k]: 0<=i<n and 0<=k<=i}", "a[i] = a[i] + b[k]", a=np.float32, b=np.float32)
+    assert loads(scop, "unit", n=64) == sum(items.max() + 1 for items in np.arange(64).reshape(4, 16))
+
+
+@pytest.mark.parametrize(("condition", "times"), [("k < 5", 2 * sum(min(5, j) for j in range(40))), ("n > 0", 2 * 39)])
+def test_a_load_stays_in_a_triangular_loop_under_a_condition_of_its_iterations(condition: str, times: int) -> None:
+    body = f"""
+    <float32> x = 0 {{id=x}}
+    for j, k
+        x = x + b[k] {{id=use,dep=x}}
+        if {condition}
+            x = x + a[j,i] {{id=guarded,dep=use}}
+        end
+    end
+    out[i] = x {{dep=guarded}}
+    """
+    scop = triangular("{[i,j,k]: 0<=i<n and 0<=j<40 and 0<=k<j}", body, a=np.float32, b=np.float32)
+    assert loads(scop, "unit", n=32) == times
+
+
+def test_what_a_loop_loads_that_may_be_empty_is_loaded_again_after_it() -> None:
+    body = """
+    <float32> x = 0 {id=x}
+    for j
+        for k
+            x = x + a[j,i] {id=first,dep=x}
+        end
+        x = x * a[j,i] {id=second,dep=first}
+    end
+    out[i] = x {dep=second}
+    """
+    scop = triangular(["{[i,j]: 0<=i<n and 0<=j<40}", "[j] -> {[k]: 0<=k<j-20}"], body, a=np.float32)
+    # Once in each inner loop that is entered, and once after each.
+    assert loads(scop, "unit", n=32) == 2 * (19 + 40)
 
 
 @pytest.mark.parametrize(("pitch", "gathered"), [(18, True), (17, True), (32, False)])

@@ -192,6 +192,7 @@ def check_store(store: MeasurementStore, asked: list[Any], device: Any, measured
 
 
 @pytest.mark.device
+@pytest.mark.slow
 def test_a_worker_killed_while_it_times_on_a_real_device(tmp_path: Path, default_device: Device) -> None:
     store = MeasurementStore(tmp_path / "store.sqlite")
     asked = jobs(*(64 * n for n in range(1000, 1030)))

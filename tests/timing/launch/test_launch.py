@@ -18,6 +18,7 @@ from perflex.timing.launch.opencl import OpenCLBackend
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.launch.sizes import check_limits, size_launch
 from support.building import built
+from support.launched_kernels import two_programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,25 +54,6 @@ def vector(instructions: str, **dtypes: Any) -> lp.TranslationUnit:
     return lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
 
 
-def two_launches() -> lp.TranslationUnit:
-    """Shift twice through a global temporary, with a global barrier between."""
-    kernel = lp.make_kernel(
-        "{[i,j]: 0<=i,j<n}",
-        """
-        <> scaled[i] = 0.5*a[i] {id=first}
-        ... gbarrier {id=bar, dep=first}
-        b[j] = scaled[n-1-j] + scaled[j] {id=second, dep=bar}
-        """,
-        [lp.GlobalArg("a,b", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n>=1",
-        lang_version=VERSION,
-        name="twice",
-    )
-    kernel = lp.set_temporary_address_space(kernel, "scaled", "global")
-    kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
-    return lp.split_iname(kernel, "j", 32, outer_tag="g.0", inner_tag="l.0")
-
-
 @pytest.fixture
 def backends(real_devices: list[Device]) -> Iterator[list[OpenCLBackend]]:
     opened = [OpenCLBackend(device) for device in real_devices]
@@ -102,7 +84,7 @@ def test_matmul_is_right_on_every_device(backends: list[OpenCLBackend], *, prefe
 
 
 def test_programs_of_one_kernel_run_in_order(backends: list[OpenCLBackend]) -> None:
-    kernel = two_launches()
+    kernel = two_programs()
     assert len(plan_launch(kernel).programs) == 2
     for backend in backends:
         runnable = built(backend, kernel, {"n": 1000}, "twice")

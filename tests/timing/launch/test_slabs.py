@@ -16,6 +16,7 @@ from perflex.timing.launch.request import launch_request
 from perflex.timing.launch.sizes import Grid
 from perflex.timing.launch.slabs import Slab, code_for_slabs, slab_around, spread_slabs
 from support.cuda_for_tests import fake_cupy, fake_gpu
+from support.launched_kernels import two_programs
 
 if TYPE_CHECKING:
     from perflex import Device
@@ -46,25 +47,6 @@ def updated() -> lp.TranslationUnit:
     kernel = lp.make_kernel("{[i]: 0<=i<n}", "a[i] = a[i] + 1", assumptions="n>=1", lang_version=VERSION, name="up")
     kernel = lp.add_dtypes(kernel, {"a": np.float32})
     return lp.split_iname(kernel, "i", 8, outer_tag="g.0", inner_tag="l.0")
-
-
-def twice() -> lp.TranslationUnit:
-    """Two device programs with a global barrier between."""
-    kernel = lp.make_kernel(
-        "{[i,j]: 0<=i,j<n}",
-        """
-        <> scaled[i] = 0.5*a[i] {id=first}
-        ... gbarrier {id=bar, dep=first}
-        b[j] = scaled[n-1-j] + scaled[j] {id=second, dep=bar}
-        """,
-        [lp.GlobalArg("a,b", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n>=1",
-        lang_version=VERSION,
-        name="twice",
-    )
-    kernel = lp.set_temporary_address_space(kernel, "scaled", "global")
-    kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
-    return lp.split_iname(kernel, "j", 32, outer_tag="g.0", inner_tag="l.0")
 
 
 def in_slabs(device: Device, kernel: Any, sizes: dict[str, int]) -> tuple[Any, Any]:
@@ -111,7 +93,7 @@ def test_updated_arrays_are_restored_before_the_first_slab_only(default_device: 
 
 @pytest.mark.device
 def test_each_device_program_has_slabs_of_its_own(default_device: Device) -> None:
-    backend, kernel = in_slabs(default_device, twice(), {"n": 128})
+    backend, kernel = in_slabs(default_device, two_programs(), {"n": 128})
     before = kernel.read("b")
     kernel.run_slabs([Slab(0, (0,), (4,)), Slab(1, (1,), (1,))])
     a, b = kernel.read("a"), kernel.read("b")
