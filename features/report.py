@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from perflex.errors import FeatureError, PerflexWarning
 from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
 from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.counts import ScopCounts, counts_of
@@ -77,11 +79,26 @@ def count_features(
     identifiers = list(identifiers)
     chosen = list(identifiers) or _contained(scop)
     if not identifiers and checked is not None:
-        chosen += [*_of_machine(target), *(CodeFamily().examples() if target.code is not None else ())]
+        chosen += [*_of_machine(target), *_of_code(scop, checked, target)]
     counter = _Counter(scop, checked, target, per_work_item)
     counted = [counter.count(parse_feature(identifier)) for identifier in chosen]
     counts_of(scop).keep()
     return counted
+
+
+def _of_code(scop: Scop, sizes: Mapping[str, Any], target: Target) -> list[str]:
+    """Return the features of the machine code that can be told, with a warning where some cannot."""
+    found, refused = [], ""
+    for identifier in () if target.code is None else CodeFamily().examples_for(target.code):
+        try:
+            parse_feature(identifier).value(scop, sizes, target)
+        except FeatureError as error:
+            refused = refused or error.message
+        else:
+            found.append(identifier)
+    if refused:
+        warnings.warn(refused, PerflexWarning, stacklevel=3)
+    return found
 
 
 def _of_machine(target: Target) -> list[str]:

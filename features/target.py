@@ -7,8 +7,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from perflex.compiled.nvidia.cubin import kernel_facts
 from perflex.errors import MachineError
 from perflex.machines.lookup import load_machine, machine_names
+from perflex.machines.resources import Resources, most_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     from perflex.compiled.program import CompiledProgram
     from perflex.machines.machine import Machine
-    from perflex.machines.resources import Resources
 
 # Work-items per sub-group where no device says otherwise: NVIDIA's warp, on which the paper counts.
 DEFAULT_SUB_GROUP_SIZE = 32
@@ -53,9 +54,17 @@ class Target:
     @property
     def registers_per_item(self) -> int | None:
         """32-bit registers per work-item, as stated, else as built; None where they limit nothing."""
-        if self.registers is not None or self.resources is None:
-            return self.registers
-        return self.resources.registers
+        built = self.built
+        return self.registers if self.registers is not None or built is None else built.registers
+
+    @property
+    def built(self) -> Resources | None:
+        """What the built kernel takes, as the driver told, else as its code for a GPU says; None if unknown."""
+        programs = [one.gpu for one in self.code or () if one.gpu is not None]
+        if self.resources is not None or not programs:
+            return self.resources
+        facts = [(kernel_facts(one), one.spill_bytes) for one in programs]
+        return most_of(Resources(one.registers, one.private_bytes, spilt, one.local_bytes) for one, spilt in facts)
 
     def need_machine(self, feature: str = "") -> Machine:
         """Return the machine, which there must be.

@@ -37,7 +37,7 @@ class BuildFeature(FeatureDefaults):
             The kernel was not built, or the driver does not tell.
         """
         scop.check_sizes(sizes)
-        built = target.resources
+        built = target.built
         found = None if built is None else getattr(built, _FIELDS[self.identifier])
         # Registers may be stated where nothing was built (`using_machine`).
         if built is None and self.identifier == "f_registers":

@@ -1,7 +1,8 @@
-"""Features of a kernel's machine code on a CPU: ``f_code_...``, of the whole launch.
+"""Features of a kernel's machine code: ``f_code_...``, of the whole launch.
 
 The code is disassembled, never run. How often each part of it runs follows from its control flow, from the sizes, and
-from the counts of the kernel's description (`perflex.compiled`).
+on a CPU from the counts of the kernel's description (`perflex.compiled`). On a GPU an instruction counts once for each
+sub-group that is issued it.
 """
 
 from __future__ import annotations
@@ -16,25 +17,34 @@ import numpy as np
 from perflex.compiled.callees import KINDS
 from perflex.compiled.code_values import CodeValues, group_values
 from perflex.compiled.executions import Totals
+from perflex.compiled.nvidia.classes import CLASSES
+from perflex.compiled.nvidia.counts import launch_counts
+from perflex.compiled.nvidia.flow import UnknownFlowError
 from perflex.errors import FeatureError
 from perflex.features.counting.counts import counts_of
 from perflex.features.families.feature import FeatureDefaults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from perflex.compiled.program import CompiledProgram
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
-_UNITS = {
-    "cycles": "cycle",
-    "chain_cycles": "cycle",
+# Of CPUs and GPUs.
+_COMMON = {
     "instructions": "instruction",
     "loads": "access",
     "stores": "access",
     "spills": "access",
+}
+# Of GPUs: of each work-item or work-group, and of all sub-groups.
+_TAKEN = {"registers": "register", "private_bytes": "B", "spill_bytes": "B", "local_bytes": "B"}
+_OF_GPUS = {**_TAKEN, **{name: "access" if "_" in name else "instruction" for name in CLASSES}}
+_OF_CPUS = {
+    "cycles": "cycle",
+    "chain_cycles": "cycle",
     "gathers": "element",
     "scatters": "element",
     "inserts": "instruction",
@@ -48,6 +58,7 @@ _UNITS = {
     "scalar_float32": "instruction",
     "scalar_float64": "instruction",
 }
+_UNITS = {**_COMMON, **_OF_CPUS, **_OF_GPUS}
 _IDENTIFIER = re.compile(f"f_code_({'|'.join(_UNITS)})")
 _FLOATS = ("float32", "float64")
 # Operations of instructions that are counted: a product that feeds a sum is two.
@@ -67,7 +78,9 @@ class CodeFeature(FeatureDefaults):
         In model strings.
     what
         What is counted; ``"cycles"`` are those of the busiest part of the core, ``"chain_cycles"`` what chains of
-        dependent instructions take beyond that, ``"lanes"`` the mean of floating-point instructions.
+        dependent instructions take beyond that, ``"lanes"`` the mean of floating-point instructions. ``"registers"``,
+        ``"private_bytes"`` and ``"spill_bytes"`` are those of a work-item, ``"local_bytes"`` of a work-group: the most
+        of several device programs.
     """
 
     identifier: str
@@ -84,7 +97,8 @@ class CodeFeature(FeatureDefaults):
         Raises
         ------
         FeatureError
-            The kernel was not built, or sizes are arrays: code is read for one tuple of sizes.
+            The kernel was not built, sizes are arrays (code is read for one tuple of sizes), the feature is not one of
+            the code's processor, or what a GPU's code does depends on data.
         MissingExtraError
             The disassembler is not installed.
         """
@@ -92,7 +106,8 @@ class CodeFeature(FeatureDefaults):
         if target.code is None:
             msg = (
                 f"feature {self.identifier} of kernel {scop.name!r} is known only of kernels built for a device; "
-                "gather it with a wall time, predict with a calibration, or use perflex features --device NAME"
+                "gather it with a wall time, predict with a calibration, or use perflex features --device NAME (for an "
+                "NVIDIA GPU that is not here: --code --machine NAME)"
             )
             raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
         used = {name: np.asarray(sizes[name]) for name in scop.parameters}
@@ -100,8 +115,26 @@ class CodeFeature(FeatureDefaults):
             msg = f"feature {self.identifier} is read of the code for one tuple of sizes; give numbers, not arrays"
             raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
         whole = {name: int(array) for name, array in used.items()}
+        on_gpu = any(one.gpu is not None for one in target.code)
+        if self.what not in (_OF_GPUS if on_gpu else _OF_CPUS) and self.what not in _COMMON:
+            kind = "a CPU" if on_gpu else "an NVIDIA GPU"
+            msg = f"feature {self.identifier} is known of code for {kind} only; leave it out"
+            raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
+        if self.what in _TAKEN:
+            taken = getattr(target.built, self.what)
+            if taken is None:
+                msg = f"feature {self.identifier} of kernel {scop.name!r} is not told by the compiler; leave it out"
+                raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
+            return float(taken)
         key = (tuple(sorted(whole.items())), target.code)
         code = target.code
+        if on_gpu:
+            try:
+                counts = scop.derived("code for a GPU", key, lambda: _gpu_counts(whole, code), most=_KEPT)
+            except UnknownFlowError as error:
+                msg = f"feature {self.identifier} of kernel {scop.name!r} cannot be counted: {error}; leave it out"
+                raise FeatureError(msg, feature=self.identifier, kernel=scop.name) from error
+            return counts.get(self.what, 0.0)
         found = scop.derived("machine code", key, lambda: launch_values(scop, whole, code), most=_KEPT)
         return _value(self.what, found)
 
@@ -112,6 +145,16 @@ class CodeFeature(FeatureDefaults):
     def inventory(self, _scop: Scop, /) -> list[str]:
         """Return the features of this family."""
         return list(CodeFamily().examples())
+
+
+def _gpu_counts(sizes: Mapping[str, int], code: tuple[CompiledProgram, ...]) -> dict[str, float]:
+    found: dict[str, float] = defaultdict(float)
+    for program in code:
+        if program.gpu is not None:
+            scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
+            for name, count in launch_counts(program.gpu, scalars).items():
+                found[name] += count
+    return dict(found)
 
 
 def _value(what: str, found: CodeValues) -> float:
@@ -188,6 +231,11 @@ class CodeFamily:
     def examples(self) -> tuple[str, ...]:
         """Return identifiers to suggest."""
         return tuple(f"f_code_{what}" for what in _UNITS)
+
+    def examples_for(self, code: Sequence[CompiledProgram]) -> tuple[str, ...]:
+        """Return the identifiers that have a value for this code."""
+        own = _OF_GPUS if any(one.gpu is not None for one in code) else _OF_CPUS
+        return tuple(f"f_code_{what}" for what in {**_COMMON, **own})
 
 
 def needs_code(feature: object) -> bool:

@@ -12,7 +12,7 @@ from perflex.cli.options import MachineOption, RegistersOption  # noqa: TC001 - 
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from perflex.compiled.program import CompiledProgram
     from perflex.features import CountedFeature
@@ -64,8 +64,11 @@ def features(  # noqa: PLR0913 - one argument per option
     machine: MachineOption = None,
     registers: RegistersOption = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="Build for this CPU device and read the machine code, too.")
+        str | None, typer.Option("--device", help="Build for this device and read the machine code, too.")
     ] = None,
+    code: Annotated[
+        bool, typer.Option("--code", help="Compile for --machine, an NVIDIA GPU, and read the machine code, too.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")] = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
@@ -86,8 +89,9 @@ def features(  # noqa: PLR0913 - one argument per option
     scop = extract_scop(loaded)
     given = read_sizes(sizes or ())
     terminal_of(context).warn_of_unknown_sizes(given, scop.parameters)
-    code = None if device is None else _code(loaded, given, device)
-    with using_machine(machine, registers=registers), using_code(code):
+    wanted = code or (machine is not None and _needs_code(identifier or ()))
+    found = _code(loaded, given, device, machine if wanted else None, asked=code)
+    with using_machine(machine, registers=registers), using_code(found):
         counted = count_features(
             scop,
             # None leaves counts symbolic; without parameters they are numbers anyway.
@@ -117,16 +121,38 @@ def features(  # noqa: PLR0913 - one argument per option
             output.print(line, markup=False, soft_wrap=True)
 
 
-def _code(kernel: Any, sizes: Mapping[str, int], device: str) -> tuple[CompiledProgram, ...]:
-    from perflex.features.sized_kernel import sized_kernels
-    from perflex.timing.compiled_code import compiled_code
-    from perflex.timing.measuring import chosen_device
-    from perflex.timing.results import MeasurementFailure
+def _needs_code(identifiers: Sequence[str]) -> bool:
+    from perflex.features import parse_feature
+    from perflex.features.families.code import needs_code
 
-    (found,) = compiled_code(sized_kernels([(kernel, sizes)]), chosen_device(device))
-    if isinstance(found, MeasurementFailure):
-        raise found.error
-    return found
+    return any(needs_code(parse_feature(one)) for one in identifiers)
+
+
+def _code(
+    kernel: Any, sizes: Mapping[str, int], device: str | None, machine: str | None, *, asked: bool
+) -> tuple[CompiledProgram, ...] | None:
+    from perflex.cli.arguments import ArgumentError
+    from perflex.features.sized_kernel import sized_kernels
+
+    if asked and (machine is None or device is not None):
+        msg = "--code compiles for a machine that need not be here; give --machine NAME, and no --device"
+        raise ArgumentError(msg)
+    if device is not None:
+        from perflex.timing.compiled_code import compiled_code
+        from perflex.timing.measuring import chosen_device
+        from perflex.timing.results import MeasurementFailure
+
+        (found,) = compiled_code(sized_kernels([(kernel, sizes)]), chosen_device(device))
+        if isinstance(found, MeasurementFailure):
+            raise found.error
+        return found
+    if machine is None:
+        return None
+    from perflex.machines.lookup import load_machine
+    from perflex.timing.launch.cuda_code import code_for_machine
+
+    (job,) = sized_kernels([(kernel, sizes)])
+    return code_for_machine(job, load_machine(machine))
 
 
 def _content(entry: CountedFeature) -> dict[str, object]:

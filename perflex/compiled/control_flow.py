@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,14 @@ class Block:
 
     instructions: tuple[Instruction, ...]
     followers: tuple[int, ...]
+
+
+class Followed(Protocol):
+    """A block of any processor."""
+
+    @property
+    def followers(self) -> tuple[int, ...]:
+        """Numbers of the blocks that may follow."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,7 @@ def _target(jump: Instruction, places: Mapping[int, int]) -> int | None:
     return places.get(int(text, 0)) if text[:1].isdigit() else None
 
 
-def loops_of(blocks: Sequence[Block]) -> list[Loop]:
+def loops_of(blocks: Sequence[Followed]) -> list[Loop]:
     """Return the natural loops, outer ones before inner ones.
 
     Edges to one header are one loop unless their bodies differ: then compilers made one block of two headers, and the

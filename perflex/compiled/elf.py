@@ -22,7 +22,8 @@ _NATIVE = {1, 2, 3}
 class Section:
     """A section of an ELF object: its name, type, address and bytes, and the numbers of two sections it belongs to.
 
-    Relocations are linked to their symbols, and fill places in their subject.
+    Relocations are linked to their symbols, and fill places in their subject. The size is that in memory: some sections
+    have no bytes in the file.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Section:
     content: bytes
     link: int
     subject: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def elf_object(data: bytes, start: int = 0) -> ElfObject | None:
         return None
     table = _content(data, start, headers[names])
     sections = tuple(
-        Section(_text(table, name), kind, address, _content(data, start, header), header[6], header[7])
+        Section(_text(table, name), kind, address, _content(data, start, header), header[6], header[7], header[5])
         for header in headers
         for name, kind, _, address, *_ in [header]
     )

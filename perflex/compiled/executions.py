@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.compiled.block_facts import BlockFacts
-    from perflex.compiled.control_flow import Block, Loop
+    from perflex.compiled.control_flow import Followed, Loop
 
 # Cycles that a deviation is taken to cost, so that no cheaper way is worth one: of an iteration too many or too few,
 # of an operation, a stored byte, and a loaded byte more than the kernel's description has.
@@ -87,7 +87,7 @@ class _Rows:
 
 
 def block_executions(
-    blocks: Sequence[Block],
+    blocks: Sequence[Followed],
     edges: set[tuple[int, int]],
     facts: Sequence[BlockFacts],
     trips: Sequence[tuple[Loop, int]],

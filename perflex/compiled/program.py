@@ -1,4 +1,4 @@
-"""A kernel as it was compiled for a CPU, and what is known of its arguments before a launch."""
+"""A kernel as it was compiled, and what is known of its arguments before a launch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.compiled.elf import Function
+    from perflex.compiled.nvidia.cubin import GpuCode
     from perflex.compiled.values import Value
 
 # Of Intel's runtime: what follows a kernel's arguments; local sizes are so far behind the first byte of it.
@@ -32,24 +33,27 @@ class Argument:
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """Machine code of one device program for a CPU.
+    """Machine code of one device program.
 
     Attributes
     ----------
     name
         Of the device program.
     runtime
-        ``"intel"`` or ``"pocl"``: who calls it.
+        ``"intel"`` or ``"pocl"``: who calls it; ``"cuda"`` for a GPU.
     functions
-        Its functions.
+        Its functions on a CPU.
     arguments
         In their order.
+    gpu
+        Its code for a GPU; None for a CPU.
     """
 
     name: str
     runtime: str
     functions: tuple[Function, ...]
     arguments: tuple[Argument, ...]
+    gpu: GpuCode | None = None
 
     def parts(self, local_size: Sequence[int]) -> list[tuple[Function, float]]:
         """Return the functions that a work-group runs, and which share of its work-items each of them does."""

@@ -75,6 +75,8 @@ class Machine:
         Banks of local memory and their width.
     max_items_per_unit, max_groups_per_unit, max_items_per_group
         Limits on resident work-items and work-groups of a compute unit, and on a work-group.
+    compute_capability
+        NVIDIA's version of the hardware's abilities, as 9.0: what code is compiled for.
     schedulers_per_unit
         Parts of a compute unit with a register file of their own; None for one part.
     registers_per_unit, registers_per_item_max, register_granularity
@@ -132,6 +134,7 @@ class Machine:
     max_items_per_unit: int | None = _fact("work-item")
     max_groups_per_unit: int | None = _fact("work-group")
     max_items_per_group: int | None = _fact("work-item")
+    compute_capability: float | None = _fact("1", whole=False)
     schedulers_per_unit: int | None = _fact("1")
     registers_per_unit: int | None = _fact("register")
     registers_per_item_max: int | None = _fact("register")

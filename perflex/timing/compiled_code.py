@@ -9,11 +9,12 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.caches import own_cache
 from perflex.compiled.elf import Function
+from perflex.compiled.nvidia.cubin import GpuCode
 from perflex.compiled.program import Argument, CompiledProgram
 from perflex.devices.device import Device
 from perflex.errors import DeviceError, FileFormatError, MeasurementError, PerflexError
@@ -48,7 +49,7 @@ def compiled_code(
     options: TimingOptions | None = None,
     progress: Progress | None = None,
 ) -> list[tuple[CompiledProgram, ...] | MeasurementFailure]:
-    """Build kernels on a CPU and return their machine code, without running them.
+    """Build kernels for a device and return their machine code, without running them.
 
     Code stays in perflex's cache folder, by kernel, sizes, device and driver version.
 
@@ -192,6 +193,7 @@ def _keep(job: SizedKernel, device: Device, options: TimingOptions, programs: tu
                 for function in one.functions
             ],
             "arguments": [[argument.name, argument.size, argument.is_array] for argument in one.arguments],
+            "gpu": None if one.gpu is None else {**asdict(one.gpu), "cubin": base64.b64encode(one.gpu.cubin).decode()},
         }
         for one in programs
     ]
@@ -208,4 +210,18 @@ def _program(entry: dict[str, Any]) -> CompiledProgram:
         for name, place, code, symbols in entry["functions"]
     )
     arguments = tuple(Argument(name, int(size), bool(is_array)) for name, size, is_array in entry["arguments"])
-    return CompiledProgram(entry["name"], entry["runtime"], functions, arguments)
+    return CompiledProgram(entry["name"], entry["runtime"], functions, arguments, _gpu_code(entry.get("gpu")))
+
+
+def _gpu_code(entry: dict[str, Any] | None) -> GpuCode | None:
+    if entry is None:
+        return None
+    spilt = entry["spill_bytes"]
+    return GpuCode(
+        str(entry["architecture"]),
+        base64.b64decode(entry["cubin"]),
+        str(entry["name"]),
+        tuple(map(int, entry["groups"])),
+        tuple(map(int, entry["work_group"])),
+        None if spilt is None else int(spilt),
+    )

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import MeasurementError
+from perflex.errors import MeasurementError, MissingExtraError
 from perflex.machines.resources import Resources, most_of, resources_in_log
 from perflex.timing.launch.building import BoundKernel, build_failure, check_built
+from perflex.timing.launch.cuda_code import ADDED, OPTIONS, cuda_programs
 from perflex.timing.launch.cuda_context import CudaContext
 from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.launch.slabs import AXES
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.launch.slabs import Slab
 
-_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
-# What CuPy adds to the options it is given, and what changes code among it.
-_ADDED = ("-ftz=true",)
 # A stream takes about a thousand commands before the host has to wait, which it must not while the stream is held.
 _MOST_COMMANDS = 400
 
@@ -61,12 +59,13 @@ class CudaBackend:
         return CudaRunnable(request, functions, self._context, resources)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
-        """Refuse: machine code is read of CPUs only; see `KernelBackend`."""
-        msg = (
-            f"{request.label}: the compiled code of {self.device} is not read; use f_registers, f_spill_bytes and "
-            "f_private_bytes, and a model without f_code features"
-        )
-        raise MeasurementError(msg, kernel=request.label, device=self.device)
+        """Compile what was generated and return its machine code, without loading it; see `KernelBackend`."""
+        architecture = f"sm_{self.device.compute_capability.replace('.', '')}"
+        try:
+            return cuda_programs(request.source, request.programs, request.launch, architecture, request.label)
+        except MissingExtraError as error:
+            msg = f"{request.label}: {error.message}"
+            raise MeasurementError(msg, kernel=request.label) from error
 
     def responds(self) -> bool:
         """Return whether the device still works: an illegal access loses it for the process."""
@@ -80,7 +79,7 @@ class CudaBackend:
         if source not in self._modules:
             cupy = self._context.cupy
             try:
-                module = cupy.RawModule(code=source, options=_OPTIONS, backend="nvrtc")
+                module = cupy.RawModule(code=source, options=OPTIONS, backend="nvrtc")
                 log = StringIO()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # CuPy turns compilers' remarks into warnings
@@ -107,7 +106,7 @@ class CudaBackend:
         try:
             # "sm", not "compute": registers are known of machine code only.
             architecture = f"-arch=sm_{self.device.compute_capability.replace('.', '')}"
-            nvrtc.compileProgram(program, (*_OPTIONS, *_ADDED, architecture))
+            nvrtc.compileProgram(program, (*OPTIONS, *ADDED, architecture))
             return resources_in_log(nvrtc.getProgramLog(program))
         except RuntimeError:
             return {}

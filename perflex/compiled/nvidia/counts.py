@@ -1,0 +1,177 @@
+"""How many instructions of each class a launch issues on an NVIDIA GPU, found without running it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.compiled.block_facts import BlockFacts
+from perflex.compiled.executions import Totals, block_executions
+from perflex.compiled.nvidia.classes import classes_of, touches_memory
+from perflex.compiled.nvidia.cubin import kernel_facts
+from perflex.compiled.nvidia.disassembly import disassembled
+from perflex.compiled.nvidia.flow import UnknownFlowError, blocks_of, ways_of
+from perflex.compiled.nvidia.values import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from perflex.compiled.nvidia.cubin import GpuCode
+    from perflex.compiled.nvidia.flow import GpuBlock, Ways
+
+_SUB_GROUP = 32
+# Looked at of the inner work-groups along an axis, and of the sub-groups of a work-group.
+_INNER, _SUB_GROUPS = 1, 4
+# Along axes of no more work-groups, all of them.
+_FEW = 4
+_AXES = "XYZ"
+# Cycles that a call is taken to cost, so that any other way is shorter.
+_CALL = 1e5
+
+
+@lru_cache(maxsize=64)
+def _blocks(code: GpuCode) -> tuple[GpuBlock, ...]:
+    return blocks_of(disassembled(code))
+
+
+def launch_counts(code: GpuCode, scalars: Sequence[int | None]) -> dict[str, float]:
+    """Return how many instructions all sub-groups of a launch issue, by class, and in all.
+
+    Control flow is followed for the first and the last work-item of sub-groups, whose ids are known. Where all
+    work-items do the same, one stands for all. Else those of the first and last work-group along each axis are
+    followed, and of one between, and of at most four sub-groups of each. Of branches that data decide the shorter way
+    counts.
+
+    Parameters
+    ----------
+    code
+        The compiled kernel.
+    scalars
+        Value of each argument, in their order; None for arrays, and where it is not known.
+
+    Returns
+    -------
+    dict
+        By the names of `CLASSES`, and ``instructions``, ``loads``, ``stores``, ``spills`` (accesses of private memory).
+
+    Raises
+    ------
+    UnknownFlowError
+        Trip counts, or whether memory is accessed, depend on data; or the code calls functions.
+    MissingExtraError
+        The disassembler is not installed.
+    """
+    blocks = _blocks(code)
+    executed = _Executions(blocks)
+    constants = _constants(code, scalars)
+    groups = prod(code.groups)
+    items = prod(code.work_group)
+    sub_groups = -(-items // _SUB_GROUP)
+    common = ways_of(blocks, Lane({}, {}, {}, constants))
+    if common.decided and all(trip is not None for _, trip in common.trips):
+        runs = executed.runs(common) * (groups * sub_groups)
+    else:
+        runs = np.zeros(len(blocks))
+        for group, share in _groups(code.groups):
+            for first, last, weight in _sub_groups(items, sub_groups):
+                lanes = [
+                    ways_of(blocks, Lane({}, {}, _ids(group, item, code.work_group), constants))
+                    for item in dict.fromkeys((first, last))
+                ]
+                # A sub-group runs what any of its work-items does.
+                runs += share * weight * np.maximum.reduce([executed.runs(one) for one in lanes])
+    found: dict[str, float] = defaultdict(float)
+    for times, facts in zip(runs, executed.facts, strict=True):
+        for name, count in facts.counts.items():
+            found[name] += float(times) * count
+    return found
+
+
+class _Executions:
+    """How often each block runs, by the ways that a work-item can take."""
+
+    def __init__(self, blocks: Sequence[GpuBlock]) -> None:
+        self.blocks = blocks
+        # Slow ways of divisions and roots, for numbers that are rare, call functions.
+        calls = [any(one.name == "CALL" for one in block.instructions) for block in blocks]
+        self.facts = [
+            BlockFacts(_CALL if call else 0.0, _block_counts(block)) for block, call in zip(blocks, calls, strict=True)
+        ]
+        self._known: dict[Ways, NDArray[np.float64]] = {}
+
+    def runs(self, ways: Ways) -> NDArray[np.float64]:
+        """Return the executions of each block by one work-item."""
+        if ways not in self._known:
+            self._known[ways] = self._found(ways)
+        return self._known[ways]
+
+    def _found(self, ways: Ways) -> NDArray[np.float64]:
+        trips = [(loop, trip) for loop, trip in ways.trips if trip is not None]
+        if len(trips) < len(ways.trips):
+            loop = next(loop for loop, trip in ways.trips if trip is None)
+            place = self.blocks[loop.header].instructions[0].address
+            msg = f"how often the loop at {place:#x} runs does not follow from sizes and ids"
+            raise UnknownFlowError(msg)
+        runs, _ = block_executions(self.blocks, set(ways.edges), self.facts, trips, Totals({}, {}))
+        possible = {0, *(end for _, end in ways.edges)}
+        for number, block in enumerate(self.blocks):
+            for one in block.instructions:
+                if number in possible and not runs[number] and touches_memory(one):
+                    msg = f"data decide whether {one.name} at {one.address:#x} is executed"
+                    raise UnknownFlowError(msg)
+                if one.name == "CALL" and runs[number]:
+                    msg = f"the code calls a function at {one.address:#x}, which is not followed"
+                    raise UnknownFlowError(msg)
+        return runs
+
+
+def _block_counts(block: GpuBlock) -> defaultdict[str, float]:
+    counts: defaultdict[str, float] = defaultdict(float)
+    for one in block.instructions:
+        counts["instructions"] += one.name != "NOP"
+        for name in classes_of(one):
+            counts[name] += 1
+    return counts
+
+
+def _constants(code: GpuCode, scalars: Sequence[int | None]) -> dict[int, int]:
+    """Return the known words of constant bank 0: scalar arguments."""
+    found: dict[int, int] = {}
+    for value, (place, size) in zip(scalars, kernel_facts(code).arguments, strict=True):
+        for word in range(size // 4 if value is not None else 0):
+            found[place + 4 * word] = (value or 0) >> 32 * word & 0xFFFFFFFF
+    return found
+
+
+def _ids(group: Sequence[int], item: int, work_group: Sequence[int]) -> dict[str, int]:
+    found, sides = {}, [*work_group, 1, 1, 1][:3]
+    for axis, side in enumerate(sides):
+        found[f"SR_TID.{_AXES[axis]}"] = item % side
+        item //= side
+        found[f"SR_CTAID.{_AXES[axis]}"] = group[axis] if axis < len(group) else 0
+    return found
+
+
+def _groups(extents: Sequence[int]) -> list[tuple[tuple[int, ...], float]]:
+    """Return work-groups to look at, each with how many it stands for."""
+    axes = []
+    for extent in extents:
+        inner = max(0, extent - 2) if extent <= _FEW else _INNER
+        places = [(0, 1.0), *([(extent - 1, 1.0)] if extent > 1 else [])]
+        places += [(1 + (2 * part + 1) * (extent - 2) // (2 * inner), (extent - 2) / inner) for part in range(inner)]
+        axes.append(places)
+    return [(tuple(place for place, _ in chosen), prod(share for _, share in chosen)) for chosen in product(*axes)]
+
+
+def _sub_groups(items: int, count: int) -> list[tuple[int, int, float]]:
+    """Return first and last work-item of sub-groups to look at, each with how many it stands for."""
+    looked = min(count, _SUB_GROUPS)
+    numbers = [0] if looked == 1 else [part * (count - 1) // (looked - 1) for part in range(looked)]
+    return [(_SUB_GROUP * one, min(items, _SUB_GROUP * (one + 1)) - 1, count / looked) for one in numbers]

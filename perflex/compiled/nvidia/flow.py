@@ -1,0 +1,283 @@
+"""Control flow of a kernel for an NVIDIA GPU, the ways that one work-item can take, and trip counts of its loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from perflex.compiled.control_flow import loops_of
+from perflex.compiled.nvidia.values import Lane, Shifted, Test, changed_by, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perflex.compiled.control_flow import Loop
+    from perflex.compiled.nvidia.disassembly import GpuInstruction
+    from perflex.compiled.nvidia.values import Truth
+
+_LONGEST = 10**9
+# After how many looks the ways of a kernel are as known as they get; loops inside of loops take one more each.
+_LOOKS = 12
+
+
+@dataclass(frozen=True)
+class GpuBlock:
+    """Instructions that are executed one after another, and the numbers of the blocks that may follow.
+
+    Attributes
+    ----------
+    instructions
+        The last one decides what follows.
+    followers
+        Of two, the first one where the last instruction's conditions do not hold, else the other.
+    """
+
+    instructions: tuple[GpuInstruction, ...]
+    followers: tuple[int, ...]
+
+    @property
+    def jumps(self) -> bool:
+        """Whether conditions decide what follows."""
+        return len(self.followers) > 1
+
+
+class UnknownFlowError(Exception):
+    """Control flow that does not follow from the code, the ids and the arguments."""
+
+
+def blocks_of(instructions: Sequence[GpuInstruction]) -> tuple[GpuBlock, ...]:
+    """Return the basic blocks of a kernel that can be reached; the last one is empty and stands for its end.
+
+    Raises
+    ------
+    UnknownFlowError
+        A jump leads where registers say.
+    """
+    end = len(instructions)
+    places = {one.address: number for number, one in enumerate(instructions)}
+    starts = {0, end}
+    for number, one in enumerate(instructions):
+        if _ends_block(one):
+            starts |= {number + 1, _target(one, places)} if one.name == "BRA" else {number + 1}
+    after = dict(pairwise(sorted(starts)))
+    ways = {first: _followers(instructions[last - 1], last, end, places) for first, last in after.items()}
+    reached, waiting = {end}, [0]
+    while waiting:
+        first = waiting.pop()
+        if first not in reached:
+            reached.add(first)
+            waiting += ways[first]
+    numbers = {first: number for number, first in enumerate(sorted(reached))}
+    # Code that control flow does not reach belongs to functions that are called.
+    called = [one for first, last in after.items() if first not in reached for one in instructions[first:last]]
+    changed = tuple(dict.fromkeys(name for one in called for name in changed_by(one)))
+    blocks = [
+        GpuBlock(
+            tuple(
+                replace(one, operands=changed) if one.name == "CALL" else one
+                for one in instructions[first : after[first]]
+            ),
+            tuple(numbers[one] for one in ways[first]),
+        )
+        for first in sorted(reached - {end})
+    ]
+    return (*blocks, GpuBlock((), ()))
+
+
+def _followers(last: GpuInstruction, after: int, end: int, places: Mapping[int, int]) -> list[int]:
+    """Return where control may go after a block's last instruction; the target of a jump comes last."""
+    if not _ends_block(last):
+        return [after]
+    target = _target(last, places) if last.name == "BRA" else end
+    return [after, target] if _conditions(last) and target != after else [target]
+
+
+def _ends_block(one: GpuInstruction) -> bool:
+    if one.name in {"BRX", "BRXU", "JMX", "JMXU", "JMP"}:
+        msg = f"the jump {one.name} at {one.address:#x} leads where registers say"
+        raise UnknownFlowError(msg)
+    # Taken where work-items of a sub-group have parted, to bring them together.
+    return one.name in {"BRA", "EXIT", "RET"} and "DIV" not in one.modifiers
+
+
+def _target(jump: GpuInstruction, places: Mapping[int, int]) -> int:
+    address = int(jump.operands[-1], 0)
+    if address not in places:
+        msg = f"the jump at {jump.address:#x} leads out of the kernel"
+        raise UnknownFlowError(msg)
+    return places[address]
+
+
+def _conditions(jump: GpuInstruction) -> list[str]:
+    """Return the predicates that must hold for a jump to be taken."""
+    inner = list(jump.operands[:-1]) if jump.name == "BRA" else []
+    return [text for text in [jump.predicate, *inner] if text not in {"", "PT", "UPT"}]
+
+
+def _taken(lane: Lane, block: GpuBlock) -> Truth:
+    found = [lane.truth(text) for text in _conditions(block.instructions[-1])]
+    if False in found:
+        return False
+    unknown = [one for one in found if one is not True]
+    return (unknown[0] if len(unknown) == 1 else None) if unknown else True
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What one work-item can do.
+
+    Attributes
+    ----------
+    edges
+        That it can take.
+    trips
+        Loops that it can come to, with the iterations of each entry; None where they are not known.
+    """
+
+    edges: frozenset[tuple[int, int]]
+    trips: tuple[tuple[Loop, int | None], ...]
+
+    @property
+    def decided(self) -> bool:
+        """Whether the edges and trips leave no choice."""
+        known = {edge for loop, trip in self.trips if trip is not None for edge in loop.back_edges}
+        sources = [source for source, _ in self.edges]
+        latches = {source for source, _ in known}
+        return all(sources.count(source) == 1 or source in latches for source in set(sources))
+
+
+def ways_of(blocks: Sequence[GpuBlock], begin: Lane) -> Ways:
+    """Return what a work-item can do whose registers are known so far when it begins."""
+    loops = loops_of(blocks)
+    trips: dict[Loop, int] = {}
+    leaving: dict[tuple[int, int], dict[str, int]] = {}
+    edges: dict[tuple[int, int], Lane] = {}
+    for _ in range(_LOOKS):
+        edges = _propagated(blocks, {0: begin}, leaving)
+        found = False
+        for loop in loops:
+            if loop not in trips and (told := _iterations(loop, blocks, edges)) is not None:
+                trips[loop], after = told
+                for way in _exits(loop, edges):
+                    leaving[way] = after
+                found = True
+        if not found:
+            break
+    met = tuple((loop, trips.get(loop)) for loop in loops if any(edge in edges for edge in loop.back_edges))
+    return Ways(frozenset(edges), met)
+
+
+def _propagated(
+    blocks: Sequence[GpuBlock],
+    begin: Mapping[int, Lane],
+    leaving: Mapping[tuple[int, int], Mapping[str, int]],
+    within: frozenset[int] | None = None,
+) -> dict[tuple[int, int], Lane]:
+    """Return what is known on each edge that can be taken from the first block, inside of some blocks."""
+    edges: dict[tuple[int, int], Lane] = {}
+    states = dict(begin)
+    (first,) = begin
+    waiting = {first}
+    while waiting:
+        # In the order of the code, so that most blocks are looked at once.
+        number = min(waiting)
+        waiting.remove(number)
+        block = blocks[number]
+        lane = states[number].copy()
+        for one in block.instructions:
+            lane.step(one)
+        taken = _taken(lane, block) if block.jumps else None
+        for place, follower in enumerate(block.followers):
+            if block.jumps and isinstance(taken, bool) and taken == (place == 0):
+                continue
+            edge = number, follower
+            known = lane.copy()
+            known.registers.update(leaving.get(edge, {}))
+            edges[edge] = known
+            # A loop's next iteration is another matter where one is looked at.
+            if within is not None and (follower not in within or follower == first):
+                continue
+            incoming = [edges[source, end] for source, end in edges if end == follower]
+            incoming += [begin[follower]] if follower in begin else []
+            joined = incoming[0]
+            for other in incoming[1:]:
+                joined = joined.joined(other)
+            if follower not in states or states[follower] != joined:
+                states[follower] = joined
+                waiting.add(follower)
+    return edges
+
+
+def _exits(loop: Loop, edges: Mapping[tuple[int, int], Lane]) -> list[tuple[int, int]]:
+    return [edge for edge in edges if edge[0] in loop.body and edge[1] not in loop.body]
+
+
+def _iterations(
+    loop: Loop, blocks: Sequence[GpuBlock], edges: Mapping[tuple[int, int], Lane]
+) -> tuple[int, dict[str, int]] | None:
+    """Return how many iterations each entry of a loop makes, and what registers are known to be after that.
+
+    The loop is left at its one back edge only; what decides there is a register to which each iteration adds a number.
+    """
+    back = [edge for edge in loop.back_edges if edge in edges]
+    entries = [edges[edge] for edge in loop.entries if edge in edges]
+    if len(back) != 1 or not entries or any(source != back[0][0] for source, _ in _exits(loop, edges)):
+        return None
+    start = entries[0]
+    for other in entries[1:]:
+        start = start.joined(other)
+    header = start.joined(edges[back[0]])
+    # Registers that iterations change stand for what they were when one began.
+    changed = {name for lane in (start, edges[back[0]]) for name in lane.registers if name not in header.registers}
+    inner = header.copy()
+    inner.registers |= {name: Shifted(name, 0) for name in changed}
+    body = _propagated(blocks, {loop.header: inner}, {}, loop.body)
+    lane = body.get(back[0])
+    latch = blocks[back[0][0]]
+    if lane is None or not latch.jumps:
+        return None
+    test = _taken(lane, latch)
+    if latch.followers[1] != loop.header and isinstance(test, Test):
+        test = Test(test.relation, test.signed, test.register, test.offset, test.bound, not test.negated)
+    if not isinstance(test, Test):
+        return None
+    first, last = start.registers.get(test.register), lane.registers.get(test.register)
+    if not isinstance(first, int) or not isinstance(last, Shifted) or last.register != test.register:
+        return None
+    count = _count(test, first, last.offset)
+    if count is None:
+        return None
+    after: dict[str, int] = {}
+    for name, value in lane.registers.items():
+        begun = start.registers.get(name)
+        if isinstance(value, Shifted) and value.register == name and isinstance(begun, int):
+            after[name] = (begun + value.offset * count) & 0xFFFFFFFF
+    return count, after
+
+
+def _count(test: Test, first: int, step: int) -> int | None:
+    """Return how often a loop runs that goes on while a test holds."""
+
+    def number(value: int) -> int:
+        value &= 0xFFFFFFFF
+        return value - (1 << 32) if test.signed and value >> 31 else value
+
+    bound, start = number(test.bound), number(first + test.offset)
+    relation = test.relation
+    if test.negated:
+        relation = {"LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT", "EQ": "NE", "NE": "EQ"}[relation]
+    if not compare(relation, start, bound):
+        return 1
+    if relation == "EQ":
+        return 2 if step else None
+    distance = bound - start
+    if relation == "NE":
+        # Counters wrap: those that come up to zero from below begin at large numbers where these have no sign.
+        way = (distance if step > 0 else -distance) & 0xFFFFFFFF
+        return way // abs(step) + 1 if step and not way % abs(step) else None
+    if (relation in {"LT", "LE"}) != (step > 0) or not step:
+        return None
+    inclusive = relation in {"LE", "GE"}
+    count = (abs(distance) + (1 if inclusive else 0) + abs(step) - 1) // abs(step) + 1
+    return count if count < _LONGEST else None
