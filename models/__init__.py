@@ -22,7 +22,13 @@ the reference: main memories are not as much faster as arithmetic is, and subscr
 `perflex.fit_model`: a general model has costs that some devices do not have, such as that of a memory behind caches
 which hold everything; it then takes them for zero with a warning. The defaults are ``squared`` and ``error``.
 
-``like: NAME`` takes the measurement kernels of another model, and its descriptions of parameters that are not given.
+``general: true`` says that the model is for any kernel: it has so many measurement kernels that processes count them
+side by side. ``timing: {trials: 12, budget_s: 0.15, precision: 0.03}`` says how they are timed where nobody says
+otherwise, as `perflex.TimingOptions`; any of the three may be left out. ``fixed_sizes: true`` keeps the sizes as they
+stand, whatever the device's speed, such as those made for the sizes of caches; no set may then say how they grow.
+
+``like: NAME`` takes the measurement kernels of another model, with its ``timing`` and ``fixed_sizes`` where the file
+does not state its own, and its descriptions of parameters that are not given.
 
 The output may be ``f_cl_wall_time`` alone; the device is added when the model is calibrated.
 """
@@ -34,17 +40,27 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotatio
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta
 
 from perflex.errors import FileFormatError, PerflexError
 from perflex.expression.model import Model
 from perflex.models.sizes import SizeRule  # noqa: TC001 - msgspec reads the annotations
-from perflex.yaml_file import Fields, read_yaml
+from perflex.yaml_file import Fields, Positive, read_yaml
 
 if TYPE_CHECKING:
     from perflex.yaml_file import Section
 
-__all__ = ["FitSettings", "KernelSet", "ModelDescription", "ParameterDescription", "load_model", "model_names"]
+__all__ = [
+    "FitSettings",
+    "KernelSet",
+    "ModelDescription",
+    "ParameterDescription",
+    "TimingSettings",
+    "load_model",
+    "model_names",
+]
 
 _FORMAT = "perflex-model/1"
 _SUFFIXES = (".yaml", ".yml")
@@ -74,6 +90,14 @@ class FitSettings(Fields, frozen=True):
     on_undetermined: Literal["error", "warn"] = "error"
 
 
+class TimingSettings(Fields, frozen=True):
+    """How a ready model's kernels are timed where nothing else is said; None for what the file does not say."""
+
+    trials: Annotated[int, Meta(ge=1)] | None = None
+    budget_s: Positive | None = None
+    precision: Annotated[float, Meta(ge=0, lt=1)] | None = None
+
+
 class _ModelFile(Fields, frozen=True, kw_only=True):
     name: str
     description: str
@@ -83,6 +107,9 @@ class _ModelFile(Fields, frozen=True, kw_only=True):
     parameters: dict[str, ParameterDescription] | None = None
     measurement_kernels: tuple[KernelSet, ...] | None = None
     fit: FitSettings = FitSettings()
+    general: bool = False
+    fixed_sizes: bool | None = None
+    timing: TimingSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +130,12 @@ class ModelDescription:
         The sets of measurement kernels to calibrate it with.
     fit
         How it is fitted where nothing else is said.
+    general
+        Whether it is for any kernel.
+    fixed_sizes
+        Whether its measurement kernels keep their sizes on devices of any speed.
+    timing
+        How its measurement kernels are timed where nothing else is said.
     """
 
     name: str
@@ -112,6 +145,9 @@ class ModelDescription:
     parameters: Mapping[str, ParameterDescription]
     measurement_kernels: tuple[KernelSet, ...]
     fit: FitSettings = field(default_factory=FitSettings)
+    general: bool = False
+    fixed_sizes: bool = False
+    timing: TimingSettings = field(default_factory=TimingSettings)
 
     def model(self, output: str | None = None) -> Model:
         """Return the model, with another output feature if one is given.
@@ -171,12 +207,20 @@ def _read(top: Section) -> ModelDescription:
     if not (given.keys() <= set(model.params()) <= known.keys()):
         msg = f"the parameters must be those of the expression: {', '.join(model.params())}"
         raise top.error(msg, "parameters")
+    kernels = (*(like.measurement_kernels if like is not None else ()), *(file.measurement_kernels or ()))
+    fixed = (like is not None and like.fixed_sizes) if file.fixed_sizes is None else file.fixed_sizes
+    if fixed and any(kernel_set.scale for kernel_set in kernels):
+        msg = "sizes that are fixed do not grow with a device's speed; leave out fixed_sizes, or scale of each set"
+        raise top.error(msg, "fixed_sizes")
     return ModelDescription(
         file.name,
         file.description,
         file.output,
         file.expression,
         {name: known[name] for name in model.params()},
-        (*(like.measurement_kernels if like is not None else ()), *(file.measurement_kernels or ())),
+        kernels,
         file.fit,
+        file.general,
+        fixed,
+        file.timing or (TimingSettings() if like is None else like.timing),
     )

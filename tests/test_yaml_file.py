@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from perflex.errors import FileFormatError
-from perflex.yaml_file import Fields, Positive, read_yaml, write_yaml
+from perflex.yaml_file import Fields, Positive, parse_yaml, read_yaml, write_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,3 +64,8 @@ def test_a_tag_that_its_text_does_not_fit_is_refused(tmp_path: Path, value: str)
     path.write_text(f"schema: test/1\nname: {value}\n", encoding="utf-8")
     with pytest.raises(FileFormatError, match="line 2"):
         read_yaml(path, "test/1")
+
+
+def test_half_a_character_is_no_yaml() -> None:
+    with pytest.raises(FileFormatError, match="is no YAML"):
+        parse_yaml("a: \ud800", "x/1", "text")

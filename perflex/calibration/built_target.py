@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,25 @@ if TYPE_CHECKING:
     from perflex.features.target import Target
 
 
-def built_target(features: Sequence[str], kernel: Any, sizes: Mapping[str, Any], target: Target, output: str) -> Target:
+Knowledge: TypeAlias = Literal["nothing", "code", "short launch", "timing"]
+
+
+def model_knowledge(features: Sequence[str]) -> Knowledge:
+    """Return what predictions by these features know of a kernel: its compiled code, or nothing but its counts."""
+    from perflex.features import parse_feature
+    from perflex.features.families.code import needs_code
+
+    return "code" if any(needs_code(parse_feature(name)) for name in features) else "nothing"
+
+
+def built_target(
+    features: Sequence[str],
+    kernel: Any,
+    sizes: Mapping[str, Any],
+    target: Target,
+    output: str,
+    facts: Mapping[str, Any] | None = None,
+) -> Target:
     """Return the target with the kernel's machine code where a feature needs it, else as it is.
 
     Parameters
@@ -30,13 +48,13 @@ def built_target(features: Sequence[str], kernel: Any, sizes: Mapping[str, Any],
         Value of each size parameter.
     target
         What features are counted for.
-    output
-        The wall-time feature of the calibration, which names the device.
+    output, facts
+        The wall-time feature of the calibration, and what it holds of its device.
 
     Raises
     ------
     FeatureError
-        The kernel cannot be built for the calibration's device here, or sizes are arrays.
+        The kernel cannot be built, the calibration's device is not here, or sizes are arrays.
     MissingSizeError
         A size parameter has no value.
     """
@@ -46,8 +64,8 @@ def built_target(features: Sequence[str], kernel: Any, sizes: Mapping[str, Any],
     needing = next((name for name in features if needs_code(parse_feature(name))), None)
     if needing is None or target.code is not None:
         return target
+    from perflex.calibration.its_device import device_of_calibration
     from perflex.timing.compiled_code import compiled_code
-    from perflex.timing.measuring import chosen_device
     from perflex.timing.results import MeasurementFailure
 
     unit, given = with_own_sizes(kernel, sizes)
@@ -56,7 +74,7 @@ def built_target(features: Sequence[str], kernel: Any, sizes: Mapping[str, Any],
         raise FeatureError(msg, feature=needing)
     (job,) = sized_kernels([(unit, given)])
     try:
-        (found,) = compiled_code([job], chosen_device(None, output))
+        (found,) = compiled_code([job], device_of_calibration(output, facts or {}))
     except PerflexError as error:
         raise _not_built(needing, job.group, error.message) from error
     if isinstance(found, MeasurementFailure):

@@ -79,7 +79,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     device
         A device, or parts of its name; by default the one that the model's output feature names, or the default device.
     timing
-        How kernels are timed.
+        How kernels are timed; by default as a ready model's file says.
     relative
         Minimise relative errors (the paper's scaling by the output) rather than absolute ones.
     nonnegative
@@ -127,9 +127,11 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         As `gather_feature_values`.
     """
     usual = FitSettings()
+    # Under a budget a kernel may come back for more timings, so it gets few at a time.
+    options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
     if isinstance(model, str):
         ready = ready_model(model, device)
-        model, device, timing = ready.model, ready.device, timing or ready.timing
+        model, device, options = ready.model, ready.device, timing or ready.timing(options)
         usual = ready.description.fit
         kernels = ready.kernels() if kernels is None else kernels
     _require_measurable(model)
@@ -140,8 +142,6 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
         raise CalibrationError(msg)
     where: TimedDevice = chosen_device(device, model.output_feature)
-    # Under a budget a kernel may come back for more timings, so it gets few at a time.
-    options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
     # Workers elsewhere time on CPUs of their own.
     needs_own = machine is None and measure_executor is None
     cpu = own_cpu(where, model.input_features()) if needs_own else None

@@ -51,7 +51,7 @@ class Calibration(CalibrationRecord):
             calibration's.
         probe
             Whether to launch small parts of the kernel instead of evaluating the model (`probe_kernel`): True on the
-            device that the model's output names, or a device, or parts of its name. Sizes are then numbers.
+            device that the calibration belongs to, or a device, or parts of its name. Sizes are then numbers.
 
         Returns
         -------
@@ -73,10 +73,11 @@ class Calibration(CalibrationRecord):
         MachineError
             A feature needs a machine that is not known, or lacks a fact of it.
         CalibrationError, DeviceError, MeasurementError
-            Only with `probe`: the output is no time or sizes are arrays, there is no such device, or the launch fails.
+            Only with `probe`: the output is no time, sizes are arrays or a machine is given; the device is not here;
+            the launch fails.
         """
         if probe is not False:
-            return probed_kernel(self.model.output_feature, kernel, sizes, probe).seconds
+            return probed_kernel(self, kernel, sizes, probe, machine).seconds
         values = self.feature_values(kernel, sizes, machine=machine)
         predicted = self.model.evaluate(self.fit, values)
         warn_of_prediction(self.doubts(kernel, sizes, values, machine=machine))
@@ -138,7 +139,7 @@ class Calibration(CalibrationRecord):
             Only with `probe`, as for `predict`.
         """
         if probe is not False:
-            return probed_interval(probed_kernel(self.model.output_feature, kernel, sizes, probe), confidence)
+            return probed_interval(probed_kernel(self, kernel, sizes, probe, machine), confidence)
         values = self.feature_values(kernel, sizes, machine=machine)
         found = interval_at(self, values, confidence).doubted(*kernel_doubts(self, kernel, sizes, self.target(machine)))
         warn_of_prediction(found.doubts)
@@ -169,9 +170,8 @@ class Calibration(CalibrationRecord):
 
         Numbers, or arrays where sizes are arrays; ``model.evaluate`` and ``model.terms`` take them.
         """
-        target = built_target(
-            self.model.input_features(), kernel, sizes, self.target(machine), self.model.output_feature
-        )
+        features, output = self.model.input_features(), self.model.output_feature
+        target = built_target(features, kernel, sizes, self.target(machine), output, self.device)
         return self.model.feature_values(kernel, sizes, target)
 
     def target(self, machine: str | Path | Machine | None = None) -> Target:

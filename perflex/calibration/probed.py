@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from perflex.calibration.interval import PredictionInterval
+from perflex.calibration.its_device import device_of_calibration
 from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.timing.measuring import chosen_device
@@ -17,50 +18,59 @@ from perflex.timing.short_launch import probe_kernel
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex.calibration.record import CalibrationRecord
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.short_launch import Probe
 
-# Whether to launch, or where: True is the device that the calibration's output names.
+# Whether to launch, or where: True is the device that the calibration belongs to.
 ProbeOn: TypeAlias = "bool | str | TimedDevice"
 
 
-def probing_device(output: str, probe: ProbeOn) -> TimedDevice:
+def probing_device(calibration: CalibrationRecord, probe: ProbeOn) -> TimedDevice:
     """Return where short launches run.
 
     Parameters
     ----------
-    output
-        The output feature of the calibration's model.
+    calibration
+        The calibration.
     probe
-        True for the device that it names; a device, or parts of its name.
+        True for the device that it belongs to; a device, or parts of its name.
 
     Raises
     ------
     CalibrationError
-        The output is no wall time.
+        The output of the calibration's model is no wall time.
     DeviceError
-        No working device fits, or several do.
+        The calibration's device is not here, no working device fits, or several do.
     """
+    output = calibration.model.output_feature
     if not is_wall_time(output):
         msg = f"a short launch tells a time, and the model's output {output} is none; predict without probe"
         raise CalibrationError(msg, feature=output)
-    return chosen_device(None if probe is True else probe, output)  # type: ignore[arg-type]
+    if isinstance(probe, bool):
+        return device_of_calibration(output, calibration.device)
+    return chosen_device(probe)
 
 
-def probed_kernel(output: str, kernel: Any, sizes: Mapping[str, Any], probe: ProbeOn) -> Probe:
+def probed_kernel(
+    calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, Any], probe: ProbeOn, machine: object = None
+) -> Probe:
     """Return what a short launch says of a kernel.
 
     Raises
     ------
     CalibrationError
-        Sizes are arrays, or the output is no wall time.
+        Sizes are arrays, the output of the calibration's model is no wall time, or a machine is given.
     DeviceError, MeasurementError, MissingSizeError
-        As for `probe_kernel`.
+        As for `probe_kernel`, and the calibration's device is not here.
     """
+    if machine is not None:
+        msg = "a short launch needs no machine, for it evaluates no model; leave out machine or probe"
+        raise CalibrationError(msg)
     if any(np.ndim(value) for value in sizes.values()):
         msg = "a short launch has one value for each size, not an array of them; probe one after another"
         raise CalibrationError(msg)
-    return probe_kernel(getattr(kernel, "kernel", kernel), sizes, probing_device(output, probe))
+    return probe_kernel(getattr(kernel, "kernel", kernel), sizes, probing_device(calibration, probe))
 
 
 def probed_interval(probe: Probe, confidence: float) -> PredictionInterval:

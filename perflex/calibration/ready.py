@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
@@ -11,18 +11,16 @@ from perflex.devices.wall_time import device_of, is_device_specific, is_wall_tim
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.timing.measuring import chosen_device
-from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.models import ModelDescription
     from perflex.store.records import Recorder
     from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.options import TimingOptions
     from uipick import MeasurementKernel
 
 GENERAL = "general"
-# Many kernels, each for a short time: what is wrong of one of them the others outweigh.
-GENERAL_TIMING = TimingOptions(trials=12, budget_s=0.15, precision=0.03)
 
 
 @dataclass(frozen=True)
@@ -37,27 +35,30 @@ class ReadyModel:
         With the device's wall time as output.
     device
         Where it is calibrated.
-    timing
-        How its kernels are timed where nothing else is said; None for the defaults of `TimingOptions`.
     """
 
     description: ModelDescription
     model: Model
     device: TimedDevice
-    timing: TimingOptions | None
 
-    @property
-    def is_general(self) -> bool:
-        """Whether it is one for any kernel."""
-        return self.description.name.startswith(f"{GENERAL}_")
+    def timing(self, usual: TimingOptions) -> TimingOptions:
+        """Return how its kernels are timed where nothing else is said: as its file says, else as usual."""
+        stated = self.description.timing
+        trials = usual.trials if stated.trials is None else stated.trials
+        return replace(
+            usual,
+            trials=trials,
+            min_trials=min(usual.min_trials, trials),
+            budget_s=usual.budget_s if stated.budget_s is None else stated.budget_s,
+            precision=usual.precision if stated.precision is None else stated.precision,
+        )
 
     def scale(self, recorder: Recorder | None = None) -> float:
         """Return the device's speed in multiples of what the kernels' sizes suit, from a short measurement.
 
-        On CPUs general models' kernels keep their sizes, which are made for the sizes of caches. Arguments and
-        errors as `multiply_add_rate`.
+        1 without a measurement where its file fixes the sizes. Arguments and errors as `multiply_add_rate`.
         """
-        if self.description.name.startswith("general_cpu"):
+        if self.description.fixed_sizes:
             return 1.0
         return multiply_add_rate(self.device, recorder) / REFERENCE_RATE
 
@@ -93,8 +94,7 @@ def ready_model(name: str, device: str | TimedDevice | None = None) -> ReadyMode
         stated = (not device and is_device_specific(description.output)) or not is_wall_time(description.output)
         where = device_of(description.output) if stated else chosen_device(device)
         output = description.output if stated else _output(where)
-    timing = GENERAL_TIMING if description.name.startswith(f"{GENERAL}_") else None
-    return ReadyModel(description, description.model(output), where, timing)
+    return ReadyModel(description, description.model(output), where)
 
 
 def _output(device: TimedDevice) -> str:

@@ -54,18 +54,21 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     device: Annotated[str, typer.Option("-D", "--device", help="Parts of a device's name.")] = "",
     trials: Annotated[
         int | None,
-        typer.Option("--trials", min=1, help="Most undisturbed timings of one kernel; default: 60, of general 12."),
+        typer.Option("--trials", min=1, help="Most undisturbed timings of one kernel; default: the model's, else 60."),
     ] = None,
     precision: Annotated[
         float | None,
-        typer.Option("--precision", min=0.0, help="A kernel's time is known well enough; default: 0.02 (2 %)."),
+        typer.Option(
+            "--precision", min=0.0, help="A kernel's time is known well enough; default: the model's, else 0.02 (2 %)."
+        ),
     ] = None,
     budget: Annotated[
         str,
         typer.Option("--budget", help="Device time for all timings, such as 30s or 2min; the kernels that tell most."),
     ] = "",
     per_kernel: Annotated[
-        float | None, typer.Option("--budget-per-kernel", min=0.001, help="Device time in s; default: 0.5.")
+        float | None,
+        typer.Option("--budget-per-kernel", min=0.001, help="Device time in s; default: the model's, else 0.5."),
     ] = None,
     store: Annotated[
         str, typer.Option("--store", help="File that keeps the samples, or off; default: PERFLEX_STORE, or the cache.")
@@ -141,7 +144,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
         require_repeatable(calibration, str(out))
     calibration.save(out)
     _show(terminal, calibration, scale, out)
-    if ready.is_general and not terminal.quiet:
+    if ready.description.general and not terminal.quiet:
         words = (
             "next: perflex predict {out} KERNEL.py:function n=1024 --confidence 0.95 (or perflex rank, for variants)"
         )
@@ -154,7 +157,7 @@ def _timing_options(
     """Return how kernels are timed: as the command line says, else as suits the model."""
     from perflex.timing.options import TimingOptions
 
-    usual = ready.timing or TimingOptions(budget_s=0.5)
+    usual = ready.timing(TimingOptions(budget_s=0.5))
     trials = usual.trials if trials is None else trials
     return replace(
         usual,
@@ -177,7 +180,7 @@ def _show(terminal: Terminal, calibration: Calibration, scale: float, out: Path)
 def _workers(address: str, ready: ReadyModel) -> Iterator[tuple[Executor | None, Executor | None]]:
     """Give where kernels are counted and their code is generated, and where they are timed, for the block.
 
-    Both are a Dask cluster where there is an address. The general model has so many kernels that processes of this
+    Both are a Dask cluster where there is an address. A general model has so many kernels that processes of this
     machine count them; they have nothing to do while kernels are timed.
     """
     if address:
@@ -185,7 +188,7 @@ def _workers(address: str, ready: ReadyModel) -> Iterator[tuple[Executor | None,
 
         with dask_executor(address) as cluster:
             yield cluster, cluster
-    elif ready.is_general:
+    elif ready.description.general:
         # Not forked: drivers and their threads may be at work in this process.
         with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
             yield pool, None

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.calibration.calibration import Calibration
+    from perflex.cli.terminal import Terminal
+    from perflex.search.pruning.ranking import RankedVariant
 
 _FILE = typer.Argument(help="A calibration file.")
 
@@ -36,59 +38,88 @@ def predict(
 ) -> None:
     """Predict a kernel's run time at given sizes, and show what it is made of."""
     from perflex.calibration.calibration import Calibration
-    from perflex.calibration.interval import interval_at
     from perflex.cli.arguments import load_kernel
 
     loaded = Calibration.load(calibration)
     unit = load_kernel(kernel)
     terminal = terminal_of(context)
-    found: list[dict[str, Any]] = []
-    for chosen in _combinations(sizes or ()):
-        if probe:
-            found.append(_probed(loaded, unit, chosen, confidence))
-            continue
+    chosen = _combinations(sizes or ())
+    if probe:
+        found = _probed(loaded, unit, chosen, confidence, machine)
+    else:
         # What the model leaves out is said for each size: accesses may depend on it.
         with terminal.warnings_shown():
-            values = loaded.feature_values(unit, chosen, machine=machine)
-        found.append(
-            {
-                "sizes": chosen,
-                "predicted_s": float(loaded.model.evaluate(loaded.params, values)),
-                "doubts": list(loaded.doubts(unit, chosen, values, machine=machine)),
-                "terms": {text: float(v) for text, v in loaded.model.terms(loaded.params, values).items()},
-            }
-        )
-        if confidence is not None:
-            interval = interval_at(loaded, values, confidence)
-            found[-1] |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
-            found[-1] |= {"extrapolated": interval.extrapolated}
+            found = [_predicted(loaded, unit, each, confidence, machine) for each in chosen]
     if as_json:
         print_json(found)
         return
     for entry in found:
-        at = ", ".join(f"{name}={value}" for name, value in entry["sizes"].items()) or "no sizes"
-        within = f" ({_time(entry['low_s'])} to {_time(entry['high_s'])})" if confidence is not None else ""
-        mark = " (doubtful)" if entry["doubts"] else ""
-        terminal.output.print(f"{at}: {_time(entry['predicted_s'])}{within}{mark}", markup=False, soft_wrap=True)
-        for doubt in entry["doubts"]:
-            terminal.output.print(f"  doubtful: {doubt}", markup=False, soft_wrap=True)
-        if not terminal.quiet:
-            for text, seconds in sorted(entry["terms"].items(), key=lambda item: -item[1]):
-                share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0
-                terminal.output.print(f"  {100 * share:5.1f} %  {_shortened(text)}", markup=False, soft_wrap=True)
+        _show(terminal, entry)
 
 
-def _probed(loaded: Calibration, unit: Any, sizes: Mapping[str, int], confidence: float | None) -> dict[str, Any]:
-    """Return what a short launch says of a kernel, as `predict` prints it."""
-    from perflex.calibration.probed import probed_interval, probed_kernel
+def _predicted(
+    loaded: Calibration, unit: Any, sizes: Mapping[str, int], confidence: float | None, machine: str | None
+) -> dict[str, Any]:
+    """Return what the model says of a kernel, as `predict` prints it."""
+    from perflex.calibration.built_target import model_knowledge
+    from perflex.calibration.interval import interval_at
 
-    probe = probed_kernel(loaded.model.output_feature, unit, sizes, probe=True)
-    cost = {"knowledge": probe.knowledge, "device_s": probe.device_s, "cost_s": probe.cost_s}
-    entry: dict[str, Any] = {"sizes": sizes, "predicted_s": probe.seconds, "doubts": [], "terms": {}, **cost}
+    values = loaded.feature_values(unit, sizes, machine=machine)
+    entry = {
+        "sizes": sizes,
+        "predicted_s": float(loaded.model.evaluate(loaded.params, values)),
+        "knowledge": model_knowledge(loaded.model.input_features()),
+        "doubts": list(loaded.doubts(unit, sizes, values, machine=machine)),
+        "terms": {text: float(v) for text, v in loaded.model.terms(loaded.params, values).items()},
+    }
     if confidence is not None:
-        interval = probed_interval(probe, confidence)
-        entry |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence, "extrapolated": False}
+        interval = interval_at(loaded, values, confidence)
+        entry |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
+        entry |= {"extrapolated": interval.extrapolated}
     return entry
+
+
+def _probed(
+    loaded: Calibration, unit: Any, sizes: Sequence[Mapping[str, int]], confidence: float | None, machine: str | None
+) -> list[dict[str, Any]]:
+    """Return what short launches say of a kernel at some sizes, as `predict` prints it."""
+    from perflex.calibration.probed import probed_interval, probing_device
+    from perflex.cli.arguments import ArgumentError
+    from perflex.features.sized_kernel import sized_kernels
+    from perflex.timing.short_launch import ShortLauncher
+
+    if machine is not None:
+        msg = "--probe launches the kernel and evaluates no model, which is all that --machine is for; leave one out"
+        raise ArgumentError(msg)
+    found: list[dict[str, Any]] = []
+    with ShortLauncher(probing_device(loaded, probe=True)) as launcher:
+        for job in sized_kernels([(unit, each) for each in sizes]):
+            probe = launcher.probe(job)
+            entry: dict[str, Any] = {"sizes": dict(job.sizes), "predicted_s": probe.seconds, "doubts": [], "terms": {}}
+            entry |= {"knowledge": probe.knowledge, "device_s": probe.device_s, "cost_s": probe.cost_s}
+            if confidence is not None:
+                interval = probed_interval(probe, confidence)
+                entry |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
+                entry |= {"extrapolated": False}
+            found.append(entry)
+    return found
+
+
+def _show(terminal: Terminal, entry: Mapping[str, Any]) -> None:
+    at = ", ".join(f"{name}={value}" for name, value in entry["sizes"].items()) or "no sizes"
+    within = f" ({_time(entry['low_s'])} to {_time(entry['high_s'])})" if "low_s" in entry else ""
+    mark = " (doubtful)" if entry["doubts"] else ""
+    terminal.output.print(f"{at}: {_time(entry['predicted_s'])}{within}{mark}", markup=False, soft_wrap=True)
+    for doubt in entry["doubts"]:
+        terminal.output.print(f"  doubtful: {doubt}", markup=False, soft_wrap=True)
+    if terminal.quiet:
+        return
+    if "cost_s" in entry:
+        cost = f"{_time(entry['cost_s'])} in all, {_time(entry['device_s'])} of it on the device"
+        terminal.output.print(f"  by a {entry['knowledge']}: {cost}", markup=False, soft_wrap=True)
+    for text, seconds in sorted(entry["terms"].items(), key=lambda item: -item[1]):
+        share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0
+        terminal.output.print(f"  {100 * share:5.1f} %  {_shortened(text)}", markup=False, soft_wrap=True)
 
 
 def rank(
@@ -113,13 +144,22 @@ def rank(
     with terminal_of(context).warnings_shown():
         places = ordered(variants, Calibration.load(calibration), sizes, machine=machine, probe=probe)
     if as_json:
-        rows = [{"rank": p.rank, "name": p.name, "predicted_s": p.predicted, "ratio": p.ratio} for p in places]
-        print_json(rows)
+        print_json([_row(place) for place in places])
         return
     output = terminal_of(context).output
     for place in places:
         line = f"{place.rank}. {place.name}: {_time(place.predicted)} ({place.ratio:.2f} x)"
+        if place.failure:
+            line = f"{place.rank}. {place.name}: not known, its short launch failed: {place.failure}"
+        elif probe:
+            line = f"{line}, by a {place.knowledge}"
         output.print(line, markup=False, soft_wrap=True)
+
+
+def _row(place: RankedVariant) -> dict[str, Any]:
+    row = {"rank": place.rank, "name": place.name, "predicted_s": place.predicted, "ratio": place.ratio}
+    row |= {"knowledge": place.knowledge}
+    return row | ({"failure": place.failure} if place.failure else {})
 
 
 def _is_kernel(word: str) -> bool:

@@ -201,8 +201,6 @@ def _is_zero(value: Any) -> Any:
     return np.where(np.equal(value, 0.0), 1.0, 0.0)[()]
 
 
-# What `perflex.expression.held` stands for in compiled expressions.
-HELD_NUMERIC: dict[str, Callable[..., Any]] = {"largest": _maximum, "is_zero": _is_zero}
 _OF_NUMBERS: dict[str, Callable[..., Any]] = {"exp": np.exp, "log": np.log, "largest": _maximum}
 _OF_SYMBOLS: dict[str, Callable[..., Any]] = {"exp": _sympy("exp"), "log": _sympy("log"), "largest": _held("largest")}
 

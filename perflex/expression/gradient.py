@@ -1,45 +1,26 @@
 """Derivatives of an expression tree by its parameters: the chain rule, node by node, in numbers.
 
-Sympy differentiates functions by their arguments only, once for each function and number of arguments. To let it
-differentiate whole expressions takes seconds where a function of many parameters has dozens of them in an argument.
+Functions are differentiated by their arguments only (`perflex.expression.dual`), whatever stands in these: a function
+of many parameters has dozens of them in an argument.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import sympy
 
-from perflex.expression.functions import FUNCTIONS, HELD_NUMERIC
+from perflex.expression.dual import Dual
+from perflex.expression.functions import FUNCTIONS
 from perflex.expression.tree import Call, Name, Number, Power, Product, Sum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from perflex.expression.tree import Node, Value
 
 # The value of a node, and its derivatives by the parameters below it.
 Slopes = tuple[Any, dict[str, Any]]
-
-
-def compiled(arguments: Sequence[Any], expressions: Sequence[Any]) -> Callable[..., Any]:
-    """Return a function of arrays that computes sympy expressions of the given symbols."""
-    own = {"Min": FUNCTIONS["min"].numeric, "Max": FUNCTIONS["max"].numeric, **HELD_NUMERIC}
-    modules: list[Any] = [own, "numpy"]
-    # A written-out overlap repeats its arguments; common subexpressions are computed once.
-    function: Callable[..., Any] = sympy.lambdify(list(arguments), list(expressions), modules=modules, cse=True)
-    return function
-
-
-@lru_cache(maxsize=64)
-def _partial(function: str, arity: int) -> Callable[..., Any]:
-    """Return the derivatives of a function of model strings by each of its arguments."""
-    # Real: otherwise the derivative of abs is left in terms of real and imaginary parts.
-    arguments = [sympy.Symbol(f"x{index}", real=True) for index in range(arity)]
-    value = FUNCTIONS[function].symbolic(*arguments)
-    return compiled(arguments, [sympy.diff(value, argument) for argument in arguments])
 
 
 def gradient(node: Node, values: Mapping[str, Value]) -> Slopes:
@@ -67,11 +48,7 @@ def gradient(node: Node, values: Mapping[str, Value]) -> Slopes:
         case Power():
             return _of_power(gradient(node.base, values), gradient(node.exponent, values))
         case Call():
-            arguments = [gradient(argument, values) for argument in node.arguments]
-            given = [value for value, _ in arguments]
-            partial = _partial(node.function, len(given))(*given) if any(slopes for _, slopes in arguments) else given
-            inner = [(by, slopes) for by, (_, slopes) in zip(partial, arguments, strict=True)]
-            return FUNCTIONS[node.function].numeric(*given), _combined(inner)
+            return _of_call(node.function, [gradient(argument, values) for argument in node.arguments])
         case _:
             msg = f"no derivative is defined for {type(node).__name__}"
             raise TypeError(msg)
@@ -108,3 +85,12 @@ def _of_power(base: Slopes, exponent: Slopes) -> Slopes:
     if bends:
         parts.append((power * np.log(value), bends))
     return power, _combined(parts)
+
+
+def _of_call(function: str, arguments: Sequence[Slopes]) -> Slopes:
+    """Return the value and the derivatives of a function of model strings."""
+    given = [Dual(value, {place: 1.0}) if slopes else value for place, (value, slopes) in enumerate(arguments)]
+    called = FUNCTIONS[function].numeric(*given)
+    if not isinstance(called, Dual):
+        return called, {}
+    return called.value, _combined([(slope, arguments[place][1]) for place, slope in called.slopes.items()])

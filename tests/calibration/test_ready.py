@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from perflex import Calibration, Model, calibrate, using_machine
+from perflex import Calibration, Model, TimingOptions, calibrate, using_machine
 from perflex.calibration.own_machine import own_cpu
-from perflex.calibration.ready import GENERAL_TIMING, ready_model
+from perflex.calibration.ready import ready_model
 from perflex.errors import CalibrationError, FileFormatError
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
@@ -29,15 +29,37 @@ def fake() -> FakeDevice:
 def test_general_is_the_model_of_the_devices_kind(default_device: Any) -> None:
     on_gpu = ready_model("general", fake())
     assert on_gpu.description.name == "general_gpu"
-    assert on_gpu.is_general
-    assert on_gpu.timing == GENERAL_TIMING
+    assert on_gpu.timing(TimingOptions()) == TimingOptions(trials=12, budget_s=0.15, precision=0.03)
     on_cpu = ready_model("general", replace(default_device, kind="cpu"))
     assert on_cpu.description.name == "general_cpu"
     # Made for the sizes of caches, its kernels keep theirs.
     assert on_cpu.scale() == 1.0
-    assert not ready_model("madd_only", fake()).is_general
+    usual = TimingOptions(budget_s=0.5)
+    assert ready_model("madd_only", fake()).timing(usual) == usual
     with pytest.raises(FileFormatError, match="did you mean 'general_"):
         ready_model("general_xpu", fake())
+
+
+def test_a_general_model_of_a_user_is_treated_like_the_shipped_ones(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("""\
+schema: perflex-model/1
+name: mine
+description: Groups.
+output: f_cl_wall_time
+expression: p_group * f_thread_groups
+parameters:
+  p_group: {meaning: starting a group, unit: s}
+measurement_kernels:
+  - tags: [empty, "ngroups:16,64"]
+general: true
+fixed_sizes: true
+timing: {trials: 3}
+""")
+    assert ready_model(str(path), fake()).scale() == 1.0
+    calibration = calibrate(str(path), device=fake())
+    assert calibration.options["trials"] == 3
+    assert calibration.options["min_trials"] == 3
 
 
 def test_a_model_without_kernels_is_refused() -> None:

@@ -171,6 +171,38 @@ def test_expressions_that_simplify_to_nonsense(expression: str) -> None:
         model.evaluate({"p_a": 1.0}, {"f_x": 2.0})
 
 
+# What the last one divides by vanishes in exact arithmetic only, not in doubles.
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "1 / (0 * f_x) + p_a",
+        "sqrt(f_x - f_x - 1) * p_a",
+        "saturate(p_a, f_x, f_x - f_x)",
+        "p_a / (f_x - f_x / 3 - f_x / 3 - f_x / 3)",
+    ],
+)
+def test_nonsense_is_found_whatever_the_numbers(expression: str) -> None:
+    with pytest.raises(ModelSyntaxError, match="no real number"):
+        Model(OUTPUT, expression).evaluate({"p_a": 1.0}, {"f_x": 0.7})
+
+
+def test_values_and_slopes_need_no_sympy() -> None:
+    code = """if True:
+        import sys
+        from perflex import Model
+        text = "p_a * f_thread_items / f_thread_groups"
+        text += " + smooth_max(p_a, p_b * f_thread_items, p_sharp) * log(1 + f_thread_items)"
+        model = Model("f_cl_wall_time", text)
+        params, values = {"p_a": 1.0, "p_b": 2.0, "p_sharp": 3.0}, {"f_thread_items": 8.0, "f_thread_groups": 2.0}
+        print(model.evaluate(params, values))
+        model.compiled.derivatives({**values, **params}, 1)
+        print("sympy" in sys.modules)
+        """
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert float(shown[0]) == pytest.approx(4 + (1 + 16**4) ** 0.25 * np.log(9))
+    assert shown[1] == "False"
+
+
 def test_unknown_features_are_refused_when_the_model_is_made() -> None:
     with pytest.raises(UnknownFeatureError, match="did you mean f_op_float32_madd"):
         Model(OUTPUT, "p_a * f_op_flaot32_madd")

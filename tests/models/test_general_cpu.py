@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from perflex import Model
+from perflex import Model, TimingOptions, calibrate, gather_feature_values
 from perflex.features import Target, extract_scop, parse_feature
 from perflex.models import load_model
+from perflex.models.kernel_sets import measurement_kernels
+from perflex.testing import FakeDevice
 from sample_kernels import matmul, pointwise
 
 MODEL = Model("f_cl_wall_time", load_model("general_cpu").expression)
+# Costs of any size from 0.1 to 1 ns; the greater ones of what happens once.
+TRUE = {name: 1e-10 * (1 + 7 * number % 10) for number, name in enumerate(MODEL.params())} | {
+    "p_launch": 5e-6,
+    "p_group": 1e-7,
+    "p_l2": 2e-11,
+    "p_far": 8e-11,
+    "p_sharp": 3.0,
+}
 KERNELS = {
     "tiled": matmul(prefetch=True),
     "plain": matmul(prefetch=False, fit=False),
@@ -30,3 +40,18 @@ def test_all_work_has_a_cost(name: str, lanes: int) -> None:
 def test_costs_are_named_and_described() -> None:
     description = load_model("general_cpu")
     assert set(MODEL.params()) == set(description.parameters)
+
+
+@pytest.mark.slow
+def test_known_costs_come_back() -> None:
+    kernels = measurement_kernels(load_model("general_cpu"))
+    table = gather_feature_values(MODEL.input_features(), kernels, sub_group_size=16, machine="Gold-6248")
+    seconds = MODEL.evaluate(TRUE, {name: table.column(name) for name in MODEL.input_features()})
+    times = dict(zip(table.kernels, seconds, strict=True))
+    device = FakeDevice(lambda label, _: times[label], sub_group_size=16)
+    timing = TimingOptions(trials=1, min_trials=1)
+    found = calibrate("general_cpu", kernels, device=device, machine="Gold-6248", timing=timing)
+    assert found.fit.loss == "soft_l1"
+    assert not found.dropped
+    assert not found.fit.undetermined
+    assert dict(found.params) == pytest.approx(TRUE, rel=1e-3)

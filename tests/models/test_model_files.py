@@ -10,7 +10,14 @@ import pytest
 import perflex.features
 from perflex import Model
 from perflex.errors import FileFormatError
-from perflex.models import FitSettings, KernelSet, ParameterDescription, load_model, model_names
+from perflex.models import (
+    FitSettings,
+    KernelSet,
+    ParameterDescription,
+    TimingSettings,
+    load_model,
+    model_names,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +57,44 @@ def test_how_a_model_is_fitted_stands_in_its_file(tmp_path: Path) -> None:
     assert chosen.fit == FitSettings("soft_l1", "warn")
     with pytest.raises(FileFormatError, match="on_undetermined"):
         load_model(written(tmp_path, TEXT + "fit: {on_undetermined: ignore}\n"))
+
+
+def test_a_general_models_file_says_how_its_kernels_are_timed(tmp_path: Path) -> None:
+    plain = load_model(written(tmp_path, TEXT))
+    assert (plain.general, plain.fixed_sizes, plain.timing) == (False, False, TimingSettings())
+    stated = "general: true\nfixed_sizes: true\ntiming: {trials: 12, precision: 0.03}\n"
+    own = load_model(written(tmp_path, TEXT + stated))
+    assert (own.general, own.fixed_sizes, own.timing) == (True, True, TimingSettings(12, None, 0.03))
+    for name in ("general_cpu", "general_cpu_code", "general_gpu"):
+        assert load_model(name).general
+        assert load_model(name).timing == TimingSettings(12, 0.15, 0.03)
+        assert load_model(name).fixed_sizes == (name != "general_gpu")
+
+
+def test_measurement_kernels_of_another_model_are_sized_and_timed_as_there(tmp_path: Path) -> None:
+    alike = load_model(written(tmp_path, TEXT + "like: general_cpu\n"))
+    assert alike.fixed_sizes
+    assert alike.timing == load_model("general_cpu").timing
+    assert not alike.general
+    other = load_model(written(tmp_path, TEXT + "like: general_cpu\nfixed_sizes: false\ntiming: {trials: 5}\n"))
+    assert not other.fixed_sizes
+    assert other.timing == TimingSettings(trials=5)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("general: 1", "true or false must stand here"),
+        ("timing: {trials: 0}", "timing.trials: it must be a number >= 1"),
+        ("timing: {precision: 1.0}", "timing.precision"),
+        ("timing: {budget_s: 0}", "timing.budget_s: it must be a number > 0"),
+        ("timing: {warmups: 2}", "there is no such field; known here: budget_s, precision, trials"),
+        ("fixed_sizes: true\nlike: fdiff_linear", "sizes that are fixed do not grow"),
+    ],
+)
+def test_how_kernels_are_timed_is_checked(tmp_path: Path, line: str, says: str) -> None:
+    with pytest.raises(FileFormatError, match=re.escape(says)):
+        load_model(written(tmp_path, f"{TEXT}{line}\n"))
 
 
 def test_a_users_file(tmp_path: Path) -> None:

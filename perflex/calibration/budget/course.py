@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.budget.basis import cheapest_basis
+from perflex.calibration.budget.basis import cheapest_basis, undetermined
 from perflex.calibration.budget.choose import ChosenRows, choose
 from perflex.calibration.budget.information import elasticities, information_share
 from perflex.calibration.budget.spending import expected_device_time, one_block
@@ -71,6 +71,8 @@ class SequentialDesign:
         Device time in seconds, all batches together.
     relative, nonnegative, loss
         As `perflex.calibrate`.
+    strict
+        Whether parameters that no choice of kernels determines are an error; else they are left out.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class SequentialDesign:
         relative: bool,
         nonnegative: bool,
         loss: Loss,
+        strict: bool = True,
     ) -> None:
         self.model = model
         self.pool = pool
@@ -91,6 +94,7 @@ class SequentialDesign:
         self.relative = relative
         self.nonnegative = nonnegative
         self.loss = loss
+        self.strict = strict
         self.parameters: dict[str, float] = {}
         self.misfit = _FIRST_MISFIT
         roles = find_roles(model.tree)
@@ -163,6 +167,8 @@ class SequentialDesign:
         names = self.model.params()
         # As in a fit, an edge on which nothing depends stops nobody.
         effective = [j for j, n in enumerate(names) if n not in self._shapes or np.abs(scaled[:, j]).max() > _NO_EFFECT]
+        if not self.strict:
+            effective = _determined(scaled, effective, names)
         # Predictions are as wrong as the model; erring on the slow side keeps within the budget.
         slow = predicted * (1 + min(self.misfit, 1.0))
         return (
@@ -273,3 +279,11 @@ class SequentialDesign:
             report(min(steps, round(steps * spent)), steps, f"batch {number}, {len(batch.rows)} kernels: {what}")
 
         return show
+
+
+def _determined(rows: Array, columns: Sequence[int], names: Sequence[str]) -> list[int]:
+    """Return the columns without those that no choice of rows determines; of several that go together one is left."""
+    left, none = list(columns), np.zeros((0, len(columns)))
+    while missing := undetermined(rows[:, left], none[:, : len(left)], range(len(rows)), [names[j] for j in left]):
+        left.remove(names.index(missing[-1]))
+    return left

@@ -117,7 +117,7 @@ def measure_within_budget(
     Raises
     ------
     CalibrationError
-        The budget is not positive, or no choice within it determines every parameter; they are named.
+        The budget is not positive, or no choice within it determines every parameter that kernels determine.
     NoMatchError, MissingSizeError, ExecutorError
         As `gather_feature_values`.
     """
@@ -132,7 +132,14 @@ def measure_within_budget(
     with recording(str(measuring.device), counted.kernels, measuring.recorder) as keeps:
         pool = KernelPool(counted, jobs, measuring.device, None if keeps is None else RecordOnly(keeps))
         design = SequentialDesign(
-            model, pool, measuring.timing, budget_s, relative=relative, nonnegative=nonnegative, loss=loss
+            model,
+            pool,
+            measuring.timing,
+            budget_s,
+            relative=relative,
+            nonnegative=nonnegative,
+            loss=loss,
+            strict=not measuring.may_lack,
         )
         design.parameters = rough_parameters(model, counted, guess or {})
         batches, ended = design.run(measuring.progress)

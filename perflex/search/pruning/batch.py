@@ -43,7 +43,7 @@ def measure_variants(
     candidates, numbers
         The variants, and which of them.
     calibration
-        Whose model's output says on which device, if `device` does not.
+        On whose device, if `device` does not say.
     device, progress, timing
         As for `gather_feature_values`.
 
@@ -52,14 +52,16 @@ def measure_variants(
     MeasurementError
         All fail.
     DeviceError
-        There is no such device.
+        There is no such device, or the calibration's is not here.
     """
+    from perflex.calibration.its_device import device_of_calibration
     from perflex.timing.measuring import chosen_device, measure
     from perflex.timing.results import MeasurementFailure
 
     if not numbers:
         return {}
-    found = chosen_device(device, calibration.model.output_feature)
+    output = calibration.model.output_feature
+    found = device_of_calibration(output, calibration.device) if device is None else chosen_device(device)
     names = candidates.names
     jobs = [SizedKernel(kernel_of(candidates.kernel(n)), sizes_of(candidates, n), names[n]) for n in numbers]
     times: dict[str, float] = {}

@@ -166,7 +166,7 @@ def prune(  # noqa: PLR0913 - one parameter per choice
     low, high = _intervals(calibration, columns, predicted)
     order = None
     if probe is not False:
-        probed = _probed(found, predicted, index, keep, probing_device(calibration.model.output_feature, probe))
+        probed = _probed(found, predicted, index, keep, probing_device(calibration, probe))
         low, high = (_by_probes(probed, bound, sign) for bound, sign in ((low, -1), (high, 1)))
         predicted, order = probed.predicted, probed.order
     costs = model_costs(calibration.model, calibration.params, columns, lambda name: _kind_of(name, found, columns))

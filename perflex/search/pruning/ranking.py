@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.calibration.built_target import model_knowledge
 from perflex.calibration.probed import probing_device
 from perflex.search.spaces.candidates import candidates_of, columns_of
 from perflex.search.spaces.extraction import ExtractedSpace
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from perflex.calibration.built_target import Knowledge
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.probed import ProbeOn
     from perflex.machines.machine import Machine
     from perflex.search.spaces.space import VariantSpace
+    from perflex.timing.short_launch import Probe
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,11 @@ class RankedVariant:
         What each top-level term of the model contributes, in the same unit.
     kernel
         The variant itself: what was given, or its settings in a space.
+    knowledge
+        What the time rests on: ``"nothing"`` of the variant but counts, its compiled ``"code"``, a ``"short launch"``,
+        or a ``"timing"`` of the whole launch.
+    failure
+        Why its short launch failed; empty where it did not.
     """
 
     rank: int
@@ -48,6 +56,8 @@ class RankedVariant:
     ratio: float
     terms: Mapping[str, float] = field(repr=False)
     kernel: Any = field(repr=False, compare=False)
+    knowledge: Knowledge = "nothing"
+    failure: str = ""
 
 
 def rank(
@@ -97,10 +107,13 @@ def rank(
     found = candidates_of(variants, calibration, sizes, machine=machine, refuse=True)
     columns = columns_of(found, calibration.model.input_features())
     count, names = len(found), found.names
+    probes: Mapping[int, Probe] = {}
+    failures: Mapping[int, str] = {}
+    knowledge = model_knowledge(calibration.model.input_features())
     predicted = np.broadcast_to(calibration.model.evaluate(calibration.params, columns), (count,))
     if probe is not False:
-        device = probing_device(calibration.model.output_feature, probe)
-        predicted = probe_candidates(found, range(count), predicted, device).predicted
+        launched = probe_candidates(found, range(count), predicted, probing_device(calibration, probe))
+        predicted, probes, failures = launched.predicted, launched.probes, launched.failures
     terms = {
         text: np.broadcast_to(value, (count,))
         for text, value in calibration.model.terms(calibration.params, columns).items()
@@ -116,6 +129,8 @@ def rank(
             ratio=float(predicted[number]) / fastest if fastest else float("nan"),
             terms={text: float(value[number]) for text, value in terms.items()},
             kernel=found.settings[number] if isinstance(found, ExtractedSpace) else found.kernel(number),
+            knowledge=probes[number].knowledge if number in probes else knowledge,
+            failure=failures.get(number, ""),
         )
         for place, number in enumerate(order, start=1)
     ]

@@ -1,0 +1,52 @@
+"""The device of this machine that a calibration belongs to; never another one in its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perflex.devices.listing import describe, list_devices
+from perflex.devices.wall_time import device_of, is_device_specific
+from perflex.errors import DeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.devices.device import Device
+
+# By these a device is known again; drivers are updated.
+_SAME = ("name", "platform", "api")
+
+
+def device_of_calibration(output: str, facts: Mapping[str, Any]) -> Device:
+    """Return the device of this machine that a calibration belongs to.
+
+    Parameters
+    ----------
+    output
+        The wall-time feature that the calibration predicts, which may name the device.
+    facts
+        What the calibration holds of its device; without a name, the output alone decides.
+
+    Raises
+    ------
+    DeviceError
+        That device is not here, or does not work.
+    """
+    wanted = {key: str(facts[key]) for key in _SAME if facts.get(key)}
+    if "name" not in wanted:
+        return device_of(output)
+    # Of several that are alike the default one comes first.
+    infos = sorted(list_devices(), key=lambda info: not info.default)
+    usable = [info.device for info in infos if info.usable]
+    if is_device_specific(output):
+        # Names in outputs are parts of a device's name, which others may have, too.
+        usable = [device_of(output)]
+    for device in usable:
+        if all(str(getattr(device, key)) == value for key, value in wanted.items()):
+            return device
+    platform = f" ({wanted['platform']})" if "platform" in wanted else ""
+    msg = (
+        f"the calibration is of {wanted['name']}{platform}, which is not among the devices that work here: "
+        f"{describe(list_devices())}; calibrate one of these, or name the device to use instead"
+    )
+    raise DeviceError(msg, device=wanted["name"])

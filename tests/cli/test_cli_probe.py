@@ -1,0 +1,122 @@
+"""``perflex predict`` and ``rank`` with ``--probe``: what they say of short launches, and of launches that fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import perflex.calibration.probed
+from perflex import load_calibration
+from perflex.__main__ import main
+from perflex.errors import MeasurementError
+from support.slab_device import SlabBackend, SlabDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
+KERNEL = f"{EXAMPLE}:naive"
+
+
+class Counted(SlabDevice):
+    """Counts how often it is opened."""
+
+    opened = 0
+
+    def backend(self) -> SlabBackend:
+        type(self).opened += 1
+        return super().backend()
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[SlabDevice], None]:
+    """Make a device that of all calibrations."""
+
+    def place(device: SlabDevice) -> None:
+        monkeypatch.setattr(perflex.calibration.probed, "device_of_calibration", lambda *_: device)
+
+    return place
+
+
+@pytest.fixture
+def calibration(tmp_path: Path) -> str:
+    path = tmp_path / "matmul.yaml"
+    load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl").save(path)
+    return str(path)
+
+
+def law(_number: int, _cold: bool) -> float:
+    return 1e-4
+
+
+def test_what_a_launch_told_and_cost_is_said(
+    calibration: str, capfd: pytest.CaptureFixture[str], on: Callable[[SlabDevice], None]
+) -> None:
+    on(Counted(law))
+    Counted.opened = 0
+    words = ["predict", calibration, KERNEL, "n=512,1024", "--probe", "--confidence", "0.9"]
+    assert main(words) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert Counted.opened == 1
+    lines = out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "n=512",
+        "  by a short launch",
+        "n=1024",
+        "  by a short launch",
+    ]
+    assert " in all, " in lines[1]
+    assert lines[1].endswith(" of it on the device")
+    assert main([*words, "--json"]) == 0
+    first, second = json.loads(capfd.readouterr().out)
+    assert (first["sizes"], second["sizes"]) == ({"n": 512}, {"n": 1024})
+    assert first["knowledge"] == "short launch"
+    assert first["device_s"] > 0
+    assert second["low_s"] < second["predicted_s"] < second["high_s"]
+    assert main(["predict", calibration, KERNEL, "n=512", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)[0]["knowledge"] == "nothing"
+
+
+def test_a_machine_is_not_for_launches(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", calibration, KERNEL, "n=512", "--probe", "--machine", "EPYC-7452"]) == 2
+    assert "--probe launches the kernel and evaluates no model" in capfd.readouterr().err
+
+
+def test_a_variant_whose_launch_fails_is_last_with_the_reason(
+    calibration: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], on: Callable[[SlabDevice], None]
+) -> None:
+    # The device knows kernels by their names.
+    text = EXAMPLE.read_text(encoding="utf-8").replace(
+        "kernel = lp.split_iname(naive()", "kernel = lp.split_iname(broken()"
+    )
+    broken = text[text.index("def naive") : text.index("def prefetching")]
+    broken = broken.replace("def naive", "def broken").replace("lang_version", 'name="broken", lang_version')
+    file = tmp_path / "variants.py"
+    file.write_text(f"{text}\n\n{broken}", encoding="utf-8")
+
+    def failing(name: str, number: int, cold: bool) -> float:
+        if name == "broken":
+            msg = f"{name} does not run"
+            raise MeasurementError(msg)
+        return law(number, cold)
+
+    on(SlabDevice(failing, named=True))
+    words = ["rank", calibration, f"{file}:prefetching", f"{file}:naive", "n=512", "--probe"]
+    assert main(words) == 0
+    out, err = capfd.readouterr()
+    first, last = out.splitlines()
+    assert first.startswith(f"1. {file}:naive: ")
+    assert first.endswith("(1.00 x), by a short launch")
+    assert last.startswith(f"2. {file}:prefetching: not known, its short launch failed: ")
+    assert last.endswith("does not run")
+    assert "inf" not in out
+    assert "the variant is not probed" in err
+    assert main([*words, "--json"]) == 0
+    best, worst = json.loads(capfd.readouterr().out)
+    assert (best["knowledge"], worst["predicted_s"]) == ("short launch", None)
+    assert worst["failure"].endswith("does not run")
+    assert "failure" not in best
