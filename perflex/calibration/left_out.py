@@ -148,6 +148,74 @@ def _distances(shares: Array, others: Array) -> Array:
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class LeftOutKernels:
+    """Each measurement kernel as predicted without its generator; arrays of shape ``(r,)``.
+
+    Attributes
+    ----------
+    owners
+        Its generator.
+    predicted
+        In the output's unit.
+    errors
+        ln(measured / predicted); nan where it could not be predicted.
+    distances
+        Of its costs from the nearest kernel's of another generator (`TermShares.distances`); nan likewise.
+    rests
+        Whether a quarter of its time or more is of costs that no other generator has.
+    """
+
+    owners: NDArray[np.str_]
+    predicted: Array
+    errors: Array
+    distances: Array
+    rests: NDArray[np.bool_]
+
+    @property
+    def predictable(self) -> NDArray[np.bool_]:
+        """Which could be predicted."""
+        return np.isfinite(self.errors) & np.isfinite(self.distances)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which could be predicted, and rest on costs that others have, too: those that tell of new kernels."""
+        return self.predictable & ~self.rests
+
+
+def left_out_kernels(model: Model, fit: FitResult, table: FeatureTable) -> LeftOutKernels:
+    """Return all kernels as predicted by fits to those of all other generators.
+
+    Parameters
+    ----------
+    model, fit, table
+        The model, its fit, and what was fitted.
+    """
+    owners = np.array(generators_of(table.kernels, table))
+    problem = posed_as_fitted(model, table, fit)
+    roles = roles_with_costs_for_rates(model.tree)
+    coordinates = coordinates_of(problem, roles, nonnegative=bool(fit.nonnegative), given=fit.bounds)
+    mixtures = TermShares(model, fit, problem.inputs, len(table))
+    predicted, distances, unknown = (np.full(len(table), np.nan) for _ in range(3))
+    for name in dict.fromkeys(owners.tolist()):
+        own = owners == name
+        if own.all():
+            break
+        try:
+            x = minimum_near(problem, coordinates, vector(fit), ~own)
+        except (ArithmeticError, np.linalg.LinAlgError):  # such a generator is not predicted
+            continue
+        shares = mixtures.at(problem.inputs, len(table), x)
+        with np.errstate(all="ignore"):
+            predicted[own] = problem.predict(x)[own]
+        distances[own] = _distances(shares[own], shares[~own])
+        mass = (mixtures.shares[~own] ** 2).sum(axis=0)
+        unknown[own] = mixtures.shares[own][:, mass < _LEAST_MASS].sum(axis=1)
+    with np.errstate(all="ignore"):
+        errors = np.log(problem.output / predicted)
+    return LeftOutKernels(owners, predicted, errors, distances, unknown > _MOST_UNKNOWN)
+
+
 def left_out_errors(model: Model, fit: FitResult, table: FeatureTable | None) -> LeftOutErrors | None:
     """Return the errors of generators that are left out one by one.
 
@@ -164,33 +232,16 @@ def left_out_errors(model: Model, fit: FitResult, table: FeatureTable | None) ->
     """
     if table is None or not fit.scaled:
         return None
-    owners = np.array(generators_of(table.kernels, table))
-    generators = len(set(owners))
-    if generators < FEWEST_GENERATORS or len(owners) < _LEAST_KERNELS * generators:
+    generators = len(set(generators_of(table.kernels, table)))
+    if generators < FEWEST_GENERATORS or len(table) < _LEAST_KERNELS * generators:
         return None
-    problem = posed_as_fitted(model, table, fit)
-    roles = roles_with_costs_for_rates(model.tree)
-    coordinates = coordinates_of(problem, roles, nonnegative=bool(fit.nonnegative), given=fit.bounds)
-    mixtures = TermShares(model, fit, problem.inputs, len(table))
-    errors, distances, unknown = (np.full(len(table), np.nan) for _ in range(3))
-    for name in dict.fromkeys(owners.tolist()):
-        own = owners == name
-        try:
-            x = minimum_near(problem, coordinates, vector(fit), ~own)
-        except (ArithmeticError, np.linalg.LinAlgError):  # such a generator is not predicted
-            continue
-        shares = mixtures.at(problem.inputs, len(table), x)
-        with np.errstate(all="ignore"):
-            errors[own] = np.log(problem.output / problem.predict(x))[own]
-        distances[own] = _distances(shares[own], shares[~own])
-        mass = (mixtures.shares[~own] ** 2).sum(axis=0)
-        unknown[own] = mixtures.shares[own][:, mass < _LEAST_MASS].sum(axis=1)
-    known = np.isfinite(errors) & np.isfinite(distances)
-    used = known & (unknown <= _MOST_UNKNOWN)
-    if len(set(owners[used])) < FEWEST_GENERATORS:
+    found = left_out_kernels(model, fit, table)
+    used, excluded = found.known, int((found.predictable & found.rests).sum())
+    owners, errors = found.owners[used], found.errors[used]
+    if len(set(owners)) < FEWEST_GENERATORS:
         return None
-    trend = _trend(errors[used], np.log(problem.output[used]), owners[used])
-    return _summary(np.abs(errors[used]), distances[used], owners[used], int((known & ~used).sum()), trend)
+    trend = _trend(errors, np.log(found.predicted[used]) + errors, owners)
+    return _summary(np.abs(errors), found.distances[used], owners, excluded, trend)
 
 
 def _summary(sizes: Array, distances: Array, owners: NDArray[np.str_], excluded: int, trend: float) -> LeftOutErrors:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibrated_range import CalibratedRange, Extrapolation
     from perflex.calibration.generator_term import GeneratorTerm
-    from perflex.calibration.left_out import LeftOutErrors, TermShares
+    from perflex.calibration.left_out import LeftOutErrors, LeftOutKernels, TermShares
     from perflex.calibration.prediction_variance import PredictionVariance
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
@@ -101,6 +101,13 @@ class CalibrationRecord:
         from perflex.calibration.left_out import left_out_errors
 
         return left_out_errors(self.model, self.fit, self.table) if self.left_out is None else self.left_out
+
+    @cached_property
+    def left_out_kernels(self) -> LeftOutKernels | None:
+        """Each measurement kernel as predicted without its generator; None where the rows are not known."""
+        from perflex.calibration.left_out import left_out_kernels
+
+        return None if self.table is None else left_out_kernels(self.model, self.fit, self.table)
 
     @cached_property
     def term_shares(self) -> TermShares | None:

@@ -2,6 +2,11 @@
 
 Steps of Levenberg and Marquardt from normal equations, which lose half of the digits that `perflex.fit.bounded` keeps:
 enough to predict with, not for parameters that are handed out.
+
+For `general_cpu`, predictions of left-out generators were compared with those of full refits on two runtimes: of 448
+kernels of 37 generators none and 0.9 % differ by more than 5 %, by 12 % at most, in a tenth to a thirtieth of the time
+(``tests/bench/general_coverage.py refits``). Two generators have no full refit, because the others leave a parameter
+undetermined; here it stays where it was.
 """
 
 from __future__ import annotations

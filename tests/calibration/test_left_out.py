@@ -10,8 +10,16 @@ import pytest
 
 from perflex import Calibration, FeatureTable, Model
 from perflex.calibration.calibrating import calibration_from_table
+from perflex.calibration.held_out import held_out_by_generator
 from perflex.calibration.interval import interval_at
-from perflex.calibration.left_out import FEWEST_GENERATORS, LEVELS, LeftOutErrors, TermShares, left_out_errors
+from perflex.calibration.left_out import (
+    FEWEST_GENERATORS,
+    LEVELS,
+    LeftOutErrors,
+    TermShares,
+    left_out_errors,
+    left_out_kernels,
+)
 from perflex.calibration.uncertainty import vector
 from perflex.errors import FileFormatError
 
@@ -84,6 +92,23 @@ def test_a_cost_that_one_generator_has_is_no_test() -> None:
     found = calibration_from_table(MODEL, replace(table, values=np.column_stack([seconds, counts])), loss="soft_l1")
     assert found.left_out is not None
     assert (found.left_out.generators, found.left_out.excluded) == (GENERATORS - 1, EACH)
+
+
+def test_kernels_are_predicted_as_by_refits_without_their_generator() -> None:
+    calibration = calibrated(2)
+    found, table = calibration.left_out_kernels, calibration.table
+    assert found is not None
+    assert table is not None
+    refits = held_out_by_generator(MODEL, table, start=calibration.fit, loss=calibration.fit.loss)
+    full = np.concatenate([part.errors for part in refits])
+    np.testing.assert_allclose(np.exp(-found.errors), 1 + full, rtol=0.01)
+    np.testing.assert_allclose(found.predicted * np.exp(found.errors), table.column(OUTPUT))
+    assert found.known.all()
+
+
+def test_one_generator_leaves_nothing_to_predict_it_by() -> None:
+    found = left_out_kernels(MODEL, calibrated(2).fit, replace(table_of(2), groups=("one",) * GENERATORS * EACH))
+    assert not found.known.any()
 
 
 def test_limits_are_wider_where_costs_are_mixed_unlike_those_measured() -> None:

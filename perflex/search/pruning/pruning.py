@@ -103,9 +103,9 @@ def prune(  # noqa: PLR0913 - one parameter per choice
         How many: a number, a share such as 0.1, or a `Promise`, which keeps the smallest set that holds it.
     measured
         Seconds of variants that were measured, by name: a first batch, chosen by chance. A promise then rests on how
-        well the variants themselves are predicted. Without one it rests on generators of measurement
-        kernels that are held out, and is worth as much as they resemble the variants; where they cannot be held out, or
-        are too few, it is refused. The fastest of them is kept, slower ones are dropped.
+        well the variants themselves are predicted. Without one it rests on how differently measurement kernels of one
+        generator are mispredicted by a fit to all others, and is worth as much as they resemble the variants; where too
+        few can be left out, it is refused. The fastest of them is kept, slower ones are dropped.
 
         Of a described space, the numbers of the configurations whose known times may be used, e.g. of its `sample`;
         all others then judge the result. By default all that are known.
