@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from perflex.compiled.instructions import Instruction
     from perflex.compiled.program import CompiledProgram
 
-# Instructions that a core has in flight: entries of the reorder buffer (Golden Cove; Intel 64 optimization manual).
-_IN_FLIGHT = 512
+# Instructions that wait for others in a core: entries of its scheduler for arithmetic (Golden Cove, Sunny Cove alike).
+_IN_FLIGHT = 97
 
 
 @dataclass

@@ -17,6 +17,7 @@ _SHUFFLE = re.compile(
 )
 # Elements that go into or out of a vector one by one: what compilers make of gathers and scatters without instructions.
 _INSERT = re.compile(r"v?(insertps|pinsr[dq]|pextr[dq]|extractps|mov[lh]p[sd])$")
+_PRODUCT = re.compile(r"v?p(?:mul|madd)")
 _CONVERT = re.compile(r"v?cvt")
 _MOVE = re.compile(r"v?(mov(ap|up|s|dqa|dqu|d|q|nt)|lddqu|p?maskmov)")
 
@@ -82,6 +83,11 @@ def is_move(one: Instruction) -> bool:
 def is_conversion(one: Instruction) -> bool:
     """Return whether an instruction converts elements to another type."""
     return _CONVERT.match(one.name) is not None
+
+
+def is_product(one: Instruction) -> bool:
+    """Return whether an instruction multiplies integers in vectors."""
+    return _PRODUCT.match(one.name) is not None
 
 
 def is_vector(one: Instruction) -> bool:

@@ -27,6 +27,12 @@ _DIVISIONS = {
     ("sqrt", "float64"): {0: 4.5, 16: 4.5, 32: 9.0, 64: 18.0},
 }
 _DIVISION_LATENCY = {"float32": 11.0, "float64": 14.0}
+# Products of integers in vectors: parts that they are made of, each of which takes a vector unit, and cycles to the
+# result. Others than these are one part of 5 cycles.
+_PRODUCTS = {"vpmulld": (2.0, 10.0), "vpmullq": (3.0, 15.0)}
+_PRODUCT_LATENCY = 5.0
+# Cycles between integer divisions of single elements, by bytes of the divisor, and from one to what waits for it.
+_INTEGER_DIVISIONS = {8: (10.0, 15.0), 4: (6.0, 12.0)}
 _LOAD_LATENCY, _VECTOR_LOAD_LATENCY, _FORWARD_LATENCY = 5.0, 7.0, 5.0
 # A gather or scatter takes so many cycles for each element, and for itself: as measured for the generator lmem_load on
 # a Sapphire Rapids core (7.5 cycles for 16 elements of 4 B, 4.2 for 8 of 8 B).
@@ -84,8 +90,9 @@ def _add(ports: Ports, one: Instruction) -> None:
             return
     if one.name == "lea" or not mix.is_vector(one):
         slow = 1.0 if one.name.startswith(("imul", "mul", "pext", "pdep", "k")) else 0.2
-        ports.integer += 6.0 / 5 if one.name in {"div", "idiv"} else slow
-        ports.divider += 6.0 if one.name in {"div", "idiv"} else 0.0
+        divided = _integer_division(one)
+        ports.integer += slow if divided is None else 6.0 / 5
+        ports.divider += 0.0 if divided is None else divided[0]
         return
     division = mix.division_of(one)
     if division is not None:
@@ -94,7 +101,17 @@ def _add(ports: Ports, one: Instruction) -> None:
         ports.shuffle += 1.0
     # Copies between registers are done by renaming.
     if not mix.is_move(one):
-        ports.vector += 0.5 if one.width == 64 or mix.arithmetic_of(one) else 1 / 3
+        parts = _PRODUCTS.get(one.name, (1.0, 0.0))[0]
+        ports.vector += parts * (0.5 if one.width == 64 or mix.arithmetic_of(one) or mix.is_product(one) else 1 / 3)
+
+
+def _integer_division(one: Instruction) -> tuple[float, float] | None:
+    """Return the cycles between integer divisions, and to the result; None of other instructions."""
+    if one.name not in {"div", "idiv"}:
+        return None
+    operand = one.operands[0]
+    wide = operand.startswith("qword") or (operand.startswith("r") and not operand.endswith(("d", "w", "b")))
+    return _INTEGER_DIVISIONS[8 if wide else 4]
 
 
 def chain_cycles(instructions: Sequence[Instruction]) -> float:
@@ -171,6 +188,11 @@ def _latency(one: Instruction) -> float:  # noqa: PLR0911 - a return for each cl
     # Copies between registers are done by renaming.
     if mix.is_move(one):
         return 0.0
+    if mix.is_product(one):
+        return _PRODUCTS.get(one.name, (1.0, _PRODUCT_LATENCY))[1]
     if mix.is_vector(one):
         return 3.0 if mix.is_shuffle(one) and one.width > 16 else 1.0
-    return 3.0 if one.name.startswith("imul") else 1.0
+    divided = _integer_division(one)
+    if divided is not None:
+        return divided[1]
+    return 3.0 if one.name.startswith(("imul", "mul")) else 1.0

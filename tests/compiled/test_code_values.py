@@ -97,6 +97,29 @@ def test_chains_take_the_latency_of_what_depends_on_itself(code: str, cycles: fl
     assert chain_cycles(disassembled(Function("f", 0, bytes.fromhex(code)))) == pytest.approx(cycles)
 
 
+@pytest.mark.parametrize(
+    ("code", "cycles"),
+    [
+        ("62f27d4840c2", 10.0),
+        ("62f2fd4840c2", 15.0),
+        ("62f1fd48f4c2", 5.0),
+        ("c5fdd5c2", 5.0),
+    ],
+)
+def test_chains_of_products_of_integers(code: str, cycles: float) -> None:
+    # vpmulld zmm, vpmullq zmm, vpmuludq zmm, vpmullw ymm: uops.info, Ice Lake.
+    assert chain_cycles(disassembled(Function("f", 0, bytes.fromhex(code)))) == pytest.approx(cycles)
+
+
+@pytest.mark.parametrize(
+    ("code", "cycles"),
+    [("62f27d4840c2", 1.0), ("62f2fd4840c2", 1.5), ("62f1fd48f4c2", 0.5), ("48f7f9", 10.0), ("f7f9", 6.0)],
+)
+def test_products_and_divisions_of_integers_keep_ports_busy(code: str, cycles: float) -> None:
+    # vpmulld zmm, vpmullq zmm, vpmuludq zmm, idiv rcx, idiv ecx: uops.info, Ice Lake and Alder Lake P.
+    assert port_cycles(disassembled(Function("f", 0, bytes.fromhex(code)))) == pytest.approx(cycles)
+
+
 @pytest.mark.skipif(not (shutil.which("gcc") and shutil.which("objdump")), reason="needs gcc and objdump")
 def test_instructions_are_those_of_objdump(tmp_path: Path) -> None:
     source, target = tmp_path / "f.c", tmp_path / "f.o"
