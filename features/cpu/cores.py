@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -46,9 +46,10 @@ def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lan
     Returns
     -------
     dict
-        By level in lower case and ``mem``: ``bytes_<level>``, both ways and with write-allocates, and
-        ``pieces_<level>``, contiguous pieces that they come in. And ``pages``: touches of a page that the TLB has
-        forgotten.
+        By level in lower case and ``mem``: ``bytes_<level>``, both ways and with write-allocates, ``pieces_<level>``,
+        contiguous pieces that they come in, and ``stored_<level>``, those of them that stores write back. And
+        ``pages``: touches of a page that the TLB has forgotten; ``bytes_tlb``: bytes that cross where the data touched
+        since are more than the TLBs map.
 
     Raises
     ------
@@ -68,22 +69,29 @@ def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lan
     cores = machine.cores or 1
     fill = max((launch.items[0] for launch in scop.launches if launch.items), default=1)
     width = lanes if fill >= lanes else 1
-    found = _crossing(scop, sizes, levels, cores, width)
+    # What the TLB of a core maps is a cache, too: of lines for the bytes beyond it, of pages for their number.
+    mapped = replace(levels[0], name="TLB", size_bytes=_TLB_ENTRIES * _PAGE_BYTES, ways=None, hashed=None)
+    *found, beyond = _crossing(scop, sizes, (*levels, mapped), cores, width)
     names = [*(level.name.lower() for level in levels[1:]), "mem"]
     values: dict[str, Any] = {}
-    for name, (volume, pieces) in zip(names, found, strict=True):
-        values |= {f"bytes_{name}": volume, f"pieces_{name}": pieces}
-    pages = replace(
-        levels[0], name="TLB", size_bytes=_TLB_ENTRIES * _PAGE_BYTES, line_bytes=_PAGE_BYTES, ways=None, hashed=None
-    )
-    touched, _ = _crossing(scop, sizes, (pages,), cores, width)[0]
-    return values | {"pages": touched / _PAGE_BYTES}
+    for name, crossed in zip(names, found, strict=True):
+        values |= {f"bytes_{name}": crossed.volume, f"pieces_{name}": crossed.pieces, f"stored_{name}": crossed.stored}
+    pages = _crossing(scop, sizes, (replace(mapped, line_bytes=_PAGE_BYTES),), cores, width)[0]
+    return values | {"pages": pages.volume / _PAGE_BYTES, "bytes_tlb": beyond.volume}
+
+
+class _Crossed(NamedTuple):
+    """Bytes that cross a boundary, the contiguous pieces they come in, and those of them that are written back."""
+
+    volume: Any
+    pieces: Any
+    stored: Any
 
 
 def _crossing(
     scop: Scop, sizes: Mapping[str, Any], levels: Sequence[CacheLevel], cores: int, lanes: int
-) -> list[tuple[Any, Any]]:
-    """Return bytes and pieces that cross beyond each level."""
+) -> list[_Crossed]:
+    """Return what crosses beyond each level."""
     given, chosen, _ = spread_sizes(scop, sizes, {})
     nests = nests_of_kernel(scop, lanes, (), {})
     reuse = Reuse(nests, NestValues(given, chosen), levels[0].line_bytes)
@@ -95,12 +103,14 @@ def _crossing(
         # A cache that cores share is for those that work; the others of a larger device do not bring theirs in.
         used = np.minimum(working, level.shared_by) / min(cores, level.shared_by)
         share = everything * used / working
-        volume: Any = 0.0
-        pieces: Any = 0.0
-        for part in parts:
-            for crossed, piece in _of_part(part, level, cores, share, allocate=levels[0].write_allocate):
-                volume, pieces = volume + crossed, pieces + crossed / piece
-        found.append((volume, pieces))
+        each = [
+            crossed
+            for part in parts
+            for crossed in _of_part(part, level, cores, share, allocate=levels[0].write_allocate)
+        ]
+        found.append(
+            _Crossed(*(sum(values) for values in zip(*each, strict=True))) if each else _Crossed(0.0, 0.0, 0.0)
+        )
     return found
 
 
@@ -115,8 +125,8 @@ def _working(scop: Scop, sizes: Mapping[str, Any], cores: int) -> Any:
     return np.minimum(groups, cores)
 
 
-def _of_part(part: Part, level: CacheLevel, cores: int, everything: Any, *, allocate: bool) -> list[tuple[Any, Any]]:
-    """Return bytes beyond a cache, and bytes of a piece, of each group of accesses."""
+def _of_part(part: Part, level: CacheLevel, cores: int, everything: Any, *, allocate: bool) -> list[_Crossed]:
+    """Return what crosses beyond a cache of each group of accesses."""
     sampled = part.weights is not None
     whole = everything[..., None] if sampled and isinstance(everything, np.ndarray) else everything
     traffic = Traffic(
@@ -131,13 +141,16 @@ def _of_part(part: Part, level: CacheLevel, cores: int, everything: Any, *, allo
     for entry, crossed in traffic.by_group(part.plans, write_allocate=allocate):
         both = crossed.loads + crossed.evicts
         piece = _piece_bytes(part.reuse.footprints[entry.nest], part.reuse.nests.nests[entry.nest], entry)
+        values = (both, both / piece, crossed.evicts / piece)
         if sampled:
-            # Pieces first: the mean of a ratio is not the ratio of means.
-            both, pieces = np.sum(part.weights * both, axis=-1), np.sum(part.weights * both / piece, axis=-1)
-            piece = np.where(pieces > 0, both / np.maximum(pieces, 1e-30), 1.0)
-            both, piece = (value if np.ndim(value) else float(value) for value in (both, piece))
-        found.append((both, piece))
+            values = tuple(_mean(part.weights, value) for value in values)
+        found.append(_Crossed(*values))
     return found
+
+
+def _mean(weights: Any, values: Any) -> Any:
+    mean = np.sum(weights * values, axis=-1)
+    return mean if np.ndim(mean) else float(mean)
 
 
 def _piece_bytes(footprints: Footprints, nest: Nest, entry: GroupPlan) -> Any:

@@ -19,7 +19,8 @@ compilers that vectorise innermost loops only all that is in a sequential loop. 
 ``store_unit store_apart``     likewise; a store to one element by all lanes is as one to neighbours; also ``store``
 ``private``                    accesses of arrays of the work-item's own
 ``chain``                      operations in loops that wait for one another (of variables in one loop, the longest),
-                               but for the first 32 each time the loop is entered: they overlap with what was before
+                               but for the first 32 each time the loop is entered: they overlap with what was before;
+                               a sum, shift or the like of integers waits a quarter as long as others, and counts so
 ``iteration entry``            of loops that are not unrolled: their iterations, and how often they begin
 ``address guard``              integer instructions for addresses, and conditions tested
 ``item barrier``               work-items begun and barriers met

@@ -1,8 +1,11 @@
-"""Traffic on all cores of a CPU: ``f_traffic_bytes_<level>``, ``f_traffic_pieces_<level>`` and ``f_traffic_pages``.
+"""Traffic on all cores of a CPU: ``f_traffic_<what>_<level>``, ``f_traffic_pages`` and ``f_traffic_bytes_tlb``.
 
 Unlike ``f_ecm_vol_<level>``, which is one core's that runs the whole kernel, the work-groups are dealt out to all
-cores, and data that fit their caches together stay there. Pieces are what hardware prefetchers follow: the contiguous
-bytes that an access touches before it jumps. Pages are those that the TLB has forgotten when they are touched again.
+cores, and data that fit their caches together stay there. ``bytes`` go both ways; ``pieces`` are what hardware
+prefetchers follow: the contiguous bytes that an access touches before it jumps; ``stored`` are the pieces that stores
+write back: each waits for its line. Pages are those that the TLB has forgotten when they are touched again, and
+``bytes_tlb`` the bytes that cross where the data touched since are more than it maps: they stream from pages that are
+looked up anew.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ if TYPE_CHECKING:
     from perflex.features.target import Target
 
 _PREFIX = "f_traffic_"
-_IDENTIFIER = re.compile(_PREFIX + r"(pages|(?:bytes|pieces)_[a-z][a-z0-9]*)")
-_EXAMPLES = tuple(f"{_PREFIX}{what}_{level}" for what in ("bytes", "pieces") for level in ("l2", "l3", "mem"))
-_UNITS = {"bytes": "B", "pieces": "piece", "pages": "page"}
+_IDENTIFIER = re.compile(_PREFIX + r"(pages|(?:bytes|pieces|stored)_[a-z][a-z0-9]*)")
+_EXAMPLES = tuple(f"{_PREFIX}{what}_{level}" for what in ("bytes", "pieces", "stored") for level in ("l2", "l3", "mem"))
+_TLB = (f"{_PREFIX}pages", f"{_PREFIX}bytes_tlb")
+_UNITS = {"bytes": "B", "pieces": "piece", "stored": "piece", "pages": "page"}
 _KEPT = 64
 
 
@@ -70,7 +74,7 @@ class TrafficFeature(FeatureDefaults):
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family, if the kernel touches memory."""
         touches = any(scop.array(access.array).space != "private" for one in scop.statements for access in one.accesses)
-        return [*_EXAMPLES, f"{_PREFIX}pages"] if touches else []
+        return [*_EXAMPLES, *_TLB] if touches else []
 
     def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
         """Return whether the kernel touches memory."""
@@ -106,4 +110,4 @@ class TrafficFamily:
 
     def examples(self) -> tuple[str, ...]:
         """Return identifiers to suggest."""
-        return (*_EXAMPLES, f"{_PREFIX}pages")
+        return (*_EXAMPLES, *_TLB)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from perflex.features.instructions.nest import CountedNest
-    from perflex.features.scop.scop import Scop, Statement
+    from perflex.features.scop.scop import Operation, Scop, Statement
     from perflex.features.simd.places import Nesting
 
 
@@ -39,6 +39,9 @@ _REGISTERS = 32
 # Operations at the beginning of a chain during which processors still execute what was before it: of the order of their
 # reorder buffers, some hundred instructions, over the instructions of an iteration.
 _OVERLAPPED = Fraction(32)
+# Simple operations of integers take one cycle, those of floating-point numbers four (x86-64 since 2015; uops.info).
+_SIMPLE_OF_INTEGERS = {"add", "bit", "shift", "min", "max", "abs"}
+_SIMPLE_LATENCY = Fraction(1, 4)
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def _statement(
         kind = ("op", operation.kind, operation.dtype)
         yield Work(kind, weight * operation.count, statement.domain, statement.launch, inside, size)
     if statement.recurrence is not None and inside == "loop":
-        steps = sum(operation.count for operation in statement.recurrence.operations)
+        steps = sum(operation.count * _latency(operation) for operation in statement.recurrence.operations)
         loop = nest.around(number)[loops[-1] + 1]
         kind = ("chain", str(loop.path), statement.recurrence.variable)
         yield Work(kind, weight * steps, statement.domain, statement.launch, inside)
@@ -134,6 +137,12 @@ def _statement(
         kept, loads = (most, loads) if loads <= _REGISTERS else (still, 1)
         domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
         yield Work(kind, weight * loads, domain, statement.launch, _nesting(nest, number, left), array.itemsize)
+
+
+def _latency(operation: Operation) -> Fraction:
+    """Return for how long others wait for an operation, in times of a floating-point one."""
+    simple = operation.kind in _SIMPLE_OF_INTEGERS and not operation.dtype.startswith(("float", "complex"))
+    return _SIMPLE_LATENCY if simple else Fraction(1)
 
 
 def _is_first_update(scop: Scop, statement: Statement) -> bool:

@@ -238,6 +238,23 @@ def test_only_the_longest_of_several_chains_in_a_loop_counts() -> None:
     assert value(scop, "chain_wide", n=32, m=100) == 2 * (2 * 100 - 32)
 
 
+def test_simple_operations_of_integers_wait_a_quarter_as_long() -> None:
+    body = """
+    <uint32> x = v[i] {id=x}
+    x = x ^ (x << 7) {id=a,dep=x}
+    x = x ^ (x >> 9) {id=b,dep=a}
+    x = x*1664525 + 1013904223 {id=c,dep=b}
+    out[i] = x {dep=c}
+    """
+    kernel = make("{[i,k]: 0<=i<n and 0<=k<m}", body, {"v": np.uint32, "out": np.uint32})
+    for name in "abc":
+        kernel = lp.add_inames_to_insn(kernel, "k", f"id:{name}")
+    kernel = lp.assume(kernel, "n mod 16 = 0 and n, m >= 1")
+    scop = extract_scop(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"))
+    # Two shifts and two exclusive ors, one cycle each, and a multiply-add, counted as one of floating-point numbers.
+    assert value(scop, "chain_wide", n=32, m=100) == 2 * (100 * (4 / 4 + 1) - 32)
+
+
 def test_what_a_kernel_has_is_listed() -> None:
     scop = scaled(16)
     names = parse_feature("f_simd_arith_wide_straight").inventory(scop)

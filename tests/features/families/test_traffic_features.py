@@ -47,6 +47,7 @@ def test_pieces_of_a_copy(wide: int, high: int) -> None:
     expected = 3 * pieces_by_enumeration(rows, columns, wide, high)
     # At the ends of rows some pieces join, which the formula leaves out.
     assert value(scop, "pieces_l2", n=rows, m=columns) == pytest.approx(expected, rel=0.05)
+    assert value(scop, "stored_l2", n=rows, m=columns) == pytest.approx(expected / 3, rel=0.05)
 
 
 def test_data_that_fit_the_caches_together_stay_there() -> None:
@@ -89,10 +90,19 @@ def test_pages_are_forgotten_where_a_column_has_more_than_the_tlb() -> None:
     assert few < 0.1 * 1024 * vectors
 
 
+def test_bytes_stream_beyond_what_the_tlb_maps() -> None:
+    scop = copied(64, 4)
+    # The pages of 8 MiB stay mapped; with 20 cores, those of 160 MiB. Second levels are smaller.
+    assert value(scop, "bytes_tlb", ONE_CORE, n=1024, m=512) == 0  # 4 MiB
+    assert value(scop, "bytes_l3", ONE_CORE, n=1024, m=512) > 0
+    assert value(scop, "bytes_tlb", ONE_CORE, n=2048, m=1024) == pytest.approx(3 * 4 * 2048 * 1024)  # 16 MiB
+    assert value(scop, "bytes_tlb", n=4096, m=4096) == 0  # 128 MiB
+
+
 def test_arrays_of_sizes_are_counted_as_numbers_are() -> None:
     scop = copied(16, 16)
     sizes = {"n": np.array([256, 512]), "m": np.array([1024, 512])}
-    for name in ("bytes_l2", "pieces_l2", "pages"):
+    for name in ("bytes_l2", "pieces_l2", "stored_l2", "bytes_tlb", "pages"):
         found = parse_feature(f"f_traffic_{name}").value(scop, sizes, TARGET)
         assert found.tolist() == [value(scop, name, n=256, m=1024), value(scop, name, n=512, m=512)]
 
