@@ -13,6 +13,7 @@ import numpy as np
 from perflex.calibration.acceptance import median_repeatability, warn_of_doubts
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.gathering import Measuring, gather, target_on
+from perflex.calibration.learned import require_learners
 from perflex.calibration.left_out import left_out_errors
 from perflex.calibration.own_machine import own_cpu
 from perflex.calibration.ready import ready_model
@@ -66,6 +67,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     measure_executor: Executor | None = None,
     loss: Loss | None = None,
     on_undetermined: Literal["error", "warn"] | None = None,
+    learn: bool = False,
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
 
@@ -110,13 +112,18 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     on_undetermined
         What to do where the kernels do not determine a parameter, as for `fit_model`; by default what a ready model's
         file says, else ``"error"``. What no kernel contains is refused before anything is timed.
+    learn
+        Learn what the model leaves out of the measurement kernels' times, from what predicted times are made of; used
+        in predictions where that lowers the error of left-out generators (`Calibration.learned`). Needs scikit-learn:
+        ``pip install 'perflex[learn]'``.
 
     Returns
     -------
     Calibration
         Parameters with units and uncertainties, the device's facts, and how they were obtained. Where the times repeat
         so badly that ``perflex calibrate`` would not write its file, a `PerflexWarning` says so; ``save`` writes it.
-        Another one says so where a quarter of the samples or more were disturbed, or of the kernels rest on such.
+        Another one says so where a quarter of the samples or more were disturbed, or of the kernels rest on such, and
+        where nothing can be learned because there are fewer than twenty generators.
 
     Raises
     ------
@@ -125,7 +132,11 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         at least not within the budget.
     DeviceError, MachineError, NoMatchError, MissingSizeError, StoreError
         As `gather_feature_values`.
+    MissingExtraError
+        Only with `learn`: scikit-learn is not installed.
     """
+    if learn:
+        require_learners()
     usual = FitSettings()
     # Under a budget a kernel may come back for more timings, so it gets few at a time.
     options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
@@ -177,7 +188,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     found = _made(model, table, fit, device=where, timing=options)
     found = replace(found, options={**found.options, **spent}, cpu=cpu)
     warn_of_doubts(found)
-    return found
+    return found.with_learning() if learn else found
 
 
 def _require_measurable(model: Model) -> None:

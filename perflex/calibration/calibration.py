@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.built_target import built_target
@@ -10,6 +13,7 @@ from perflex.calibration.doubts import kernel_doubts, range_doubts, warn_of_pred
 from perflex.calibration.interval import interval_at
 from perflex.calibration.probed import probed_interval, probed_kernel
 from perflex.calibration.record import CalibrationRecord
+from perflex.errors import PerflexWarning
 from perflex.features.values import target_of
 from perflex.machines.host import host_machine
 from perflex.yaml_file import read_yaml, write_yaml
@@ -72,6 +76,8 @@ class Calibration(CalibrationRecord):
             The kernel cannot be described exactly.
         MachineError
             A feature needs a machine that is not known, or lacks a fact of it.
+        MissingExtraError
+            Predictions use what was learned of the residuals (`learned`), and scikit-learn is not installed.
         CalibrationError, DeviceError, MeasurementError
             Only with `probe`: the output is no time, sizes are arrays or a machine is given; the device is not here;
             the launch fails.
@@ -79,7 +85,7 @@ class Calibration(CalibrationRecord):
         if probe is not False:
             return probed_kernel(self, kernel, sizes, probe, machine).seconds
         values = self.feature_values(kernel, sizes, machine=machine)
-        predicted = self.model.evaluate(self.fit, values)
+        predicted = self.evaluate(values)
         warn_of_prediction(self.doubts(kernel, sizes, values, machine=machine))
         return predicted
 
@@ -135,8 +141,8 @@ class Calibration(CalibrationRecord):
             The kernel cannot be described exactly.
         MachineError
             A feature needs a machine that is not known, or lacks a fact of it.
-        DeviceError, MeasurementError
-            Only with `probe`, as for `predict`.
+        MissingExtraError, DeviceError, MeasurementError
+            As for `predict`.
         """
         if probe is not False:
             return probed_interval(probed_kernel(self, kernel, sizes, probe, machine), confidence)
@@ -168,7 +174,7 @@ class Calibration(CalibrationRecord):
     ) -> dict[str, Any]:
         """Return the value of each input feature, as predictions take it; arguments, warnings and errors as `predict`.
 
-        Numbers, or arrays where sizes are arrays; ``model.evaluate`` and ``model.terms`` take them.
+        Numbers, or arrays where sizes are arrays; ``evaluate`` and ``model.terms`` take them.
         """
         features, output = self.model.input_features(), self.model.output_feature
         target = built_target(features, kernel, sizes, self.target(machine), output, self.device)
@@ -178,6 +184,33 @@ class Calibration(CalibrationRecord):
         """Return what predictions count features for; `machine` and errors as `predict`."""
         otherwise = self.machine if self.cpu is None else host_machine(self.cpu)
         return target_of(self.model.input_features(), self.sub_group_size, machine, otherwise=otherwise)
+
+    def with_learning(self) -> Calibration:
+        """Return the same with what can be learned of its residuals, used where that helps (`learned`).
+
+        Nothing is measured: it is learned from the measurement kernels, and judged by generators that are left out.
+        For the general models that takes half a minute.
+
+        Warns
+        -----
+        PerflexWarning
+            Generators cannot be left out: there are fewer than twenty, they have less than two kernels on average, or
+            errors were not fitted relatively. Then nothing is learned.
+
+        Raises
+        ------
+        MissingExtraError
+            scikit-learn is not installed: ``pip install 'perflex[learn]'``.
+        """
+        from perflex.calibration.learned import learn_residuals
+
+        learned = learn_residuals(self.model, self.fit, self.table)
+        if learned is None:
+            reason = "leaving out generators needs a relative fit, and twenty of them with two kernels each or more"
+            warnings.warn(f"nothing was learned of the residuals: {reason}", PerflexWarning, stacklevel=2)
+        # Another version of it may learn otherwise.
+        versions = {**self.versions, "scikit-learn": version("scikit-learn")}
+        return replace(self, learned=learned, versions=versions)
 
     def save(self, path: Path | str) -> None:
         """Write the calibration to a YAML file, replacing it in one step.

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from perflex.calibration.cpu_entry import CpuEntry
+from perflex.calibration.learned_entry import LearnedEntry
 from perflex.calibration.left_out_entry import LeftOutEntry
 from perflex.errors import PerflexError
 from perflex.expression.model import Model
@@ -131,6 +132,7 @@ class _CalibrationFile(Fields, frozen=True, kw_only=True, omit_defaults=True):
     fit: _Fit
     # Files of earlier versions, and of few generators, have none.
     left_out: LeftOutEntry | None = None
+    learned: LearnedEntry | None = None
     measurement_kernels: _Kernels
     # Last, so that a file cut off anywhere lacks it.
     complete: bool
@@ -169,6 +171,7 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
             covariance=_Covariance("product of the two parameters' units", fit.covariance.tolist()),
         ),
         left_out=None if calibration.left_out is None else LeftOutEntry.of(calibration.left_out),
+        learned=None if calibration.learned is None else LearnedEntry.of(calibration.learned),
         measurement_kernels=_kernels(calibration),
         complete=True,
     )
@@ -274,6 +277,7 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
         "dropped": tuple((entry.kernel, entry.reason) for entry in file.measurement_kernels.dropped),
         "table": _read_table(top, file, model),
         "left_out": None if file.left_out is None else file.left_out.errors(),
+        "learned": None if file.learned is None else file.learned.residuals(),
     }
 
 

@@ -87,7 +87,8 @@ def interval_at(
 
     With twenty generators or more of two kernels each on average, fitted relatively, nothing is assumed of errors: the
     logarithms of the limits are quantiles of how far off generators were that were left out, wider where costs are
-    mixed unlike theirs (`perflex.calibration.left_out`).
+    mixed unlike theirs (`perflex.calibration.left_out`). Where predictions are corrected by what was learned of the
+    residuals, those errors are, too, by learners that have not seen the generator.
 
     A parameter at its bound is known to be small, not to be zero: it counts with the mean square that the
     measurements leave it above zero. (Where a file keeps no measured values, it counts as zero, residuals are taken to
@@ -117,12 +118,16 @@ def interval_at(
     require_spare(fit)
     predicted = np.asarray(calibration.model.evaluate(fit, values), dtype=np.float64)
     shape, gradient = predicted.shape, gradient_at(calibration.model, fit, values, predicted)
+    factor = np.asarray(calibration.correction(values), dtype=np.float64)
     predicted = predicted.ravel()
     place = calibration.place_of(values)
     _require_determined(calibration, gradient, predicted, () if place is None else place.depends_on)
     growth = np.zeros_like(predicted) if place is None else place.growth
     left_out = calibration.known_left_out
     if left_out is not None and (predicted > 0).all():
+        predicted = predicted * factor.ravel()
+        # What parameters add to a time is corrected with it; shares stay as they are.
+        gradient = gradient * factor.reshape(-1, 1)
         low, high, middle = _from_left_out(calibration, left_out, gradient, predicted, growth, confidence)
     else:
         variances, _ = calibration.prediction_variance.at(values)

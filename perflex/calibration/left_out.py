@@ -148,29 +148,67 @@ def _distances(shares: Array, others: Array) -> Array:
     return found
 
 
+class Refits:
+    """Fits to parts of the rows, begun where the fit to all ended; arguments as `left_out_rows`, all known.
+
+    Attributes
+    ----------
+    logs
+        Logarithms of measured times, shape ``(m,)``.
+    mixtures
+        The shares of costs by the fit to all rows.
+    """
+
+    def __init__(self, model: Model, fit: FitResult, table: FeatureTable) -> None:
+        self._problem = posed_as_fitted(model, table, fit)
+        roles = roles_with_costs_for_rates(model.tree)
+        self._coordinates = coordinates_of(self._problem, roles, nonnegative=bool(fit.nonnegative), given=fit.bounds)
+        self._x = vector(fit)
+        self.logs: Array = np.log(self._problem.output)
+        self.mixtures = TermShares(model, fit, self._problem.inputs, len(table))
+
+    def without(self, rows: NDArray[np.bool_]) -> tuple[Array, Array] | None:
+        """Return ln(measured / predicted) and the shares of all rows by the fit without some; None where it fails."""
+        try:
+            x = minimum_near(self._problem, self._coordinates, self._x, ~rows)
+        except (ArithmeticError, np.linalg.LinAlgError):  # such a generator is not predicted
+            return None
+        with np.errstate(all="ignore"):
+            residuals: Array = np.log(self._problem.output / self._problem.predict(x))
+        return residuals, self.mixtures.at(self._problem.inputs, len(self.logs), x)
+
+
 @dataclass(frozen=True, eq=False)
 class LeftOutKernels:
-    """Each measurement kernel as predicted without its generator; arrays of shape ``(r,)``.
+    """Each measurement kernel as predicted without its generator; arrays of shape ``(m,)``.
 
     Attributes
     ----------
     owners
         Its generator.
-    predicted
-        In the output's unit.
+    logs
+        Logarithm of its measured time.
     errors
         ln(measured / predicted); nan where it could not be predicted.
     distances
         Of its costs from the nearest kernel's of another generator (`TermShares.distances`); nan likewise.
     rests
         Whether a quarter of its time or more is of costs that no other generator has.
+    refits
+        What fits without some kernels say of all of them.
     """
 
     owners: NDArray[np.str_]
-    predicted: Array
+    logs: Array
     errors: Array
     distances: Array
     rests: NDArray[np.bool_]
+    refits: Refits
+
+    @property
+    def predicted(self) -> Array:
+        """What was predicted, in the output's unit; nan where nothing was."""
+        return np.exp(self.logs - self.errors)
 
     @property
     def predictable(self) -> NDArray[np.bool_]:
@@ -182,6 +220,14 @@ class LeftOutKernels:
         """Which could be predicted, and rest on costs that others have, too: those that tell of new kernels."""
         return self.predictable & ~self.rests
 
+    def summary(self, errors: Array | None = None) -> LeftOutErrors:
+        """Return how far the kernels lie off, or what is given as their errors."""
+        errors = self.errors if errors is None else errors
+        used, owners = self.known, self.owners[self.known]
+        trend = _trend(errors[used], self.logs[used], owners)
+        excluded = int((self.predictable & self.rests).sum())
+        return _summary(np.abs(errors[used]), self.distances[used], owners, excluded, trend)
+
 
 def left_out_kernels(model: Model, fit: FitResult, table: FeatureTable) -> LeftOutKernels:
     """Return all kernels as predicted by fits to those of all other generators.
@@ -192,32 +238,30 @@ def left_out_kernels(model: Model, fit: FitResult, table: FeatureTable) -> LeftO
         The model, its fit, and what was fitted.
     """
     owners = np.array(generators_of(table.kernels, table))
-    problem = posed_as_fitted(model, table, fit)
-    roles = roles_with_costs_for_rates(model.tree)
-    coordinates = coordinates_of(problem, roles, nonnegative=bool(fit.nonnegative), given=fit.bounds)
-    mixtures = TermShares(model, fit, problem.inputs, len(table))
-    predicted, distances, unknown = (np.full(len(table), np.nan) for _ in range(3))
+    refits = Refits(model, fit, table)
+    shares_in_all = refits.mixtures.shares
+    errors, distances, unknown = (np.full(len(table), np.nan) for _ in range(3))
     for name in dict.fromkeys(owners.tolist()):
         own = owners == name
-        if own.all():
-            break
-        try:
-            x = minimum_near(problem, coordinates, vector(fit), ~own)
-        except (ArithmeticError, np.linalg.LinAlgError):  # such a generator is not predicted
+        found = None if own.all() else refits.without(own)
+        if found is None:
             continue
-        shares = mixtures.at(problem.inputs, len(table), x)
-        with np.errstate(all="ignore"):
-            predicted[own] = problem.predict(x)[own]
+        residuals, shares = found
+        errors[own] = residuals[own]
         distances[own] = _distances(shares[own], shares[~own])
-        mass = (mixtures.shares[~own] ** 2).sum(axis=0)
-        unknown[own] = mixtures.shares[own][:, mass < _LEAST_MASS].sum(axis=1)
-    with np.errstate(all="ignore"):
-        errors = np.log(problem.output / predicted)
-    return LeftOutKernels(owners, predicted, errors, distances, unknown > _MOST_UNKNOWN)
+        mass = (shares_in_all[~own] ** 2).sum(axis=0)
+        unknown[own] = shares_in_all[own][:, mass < _LEAST_MASS].sum(axis=1)
+    return LeftOutKernels(owners, refits.logs, errors, distances, unknown > _MOST_UNKNOWN, refits)
 
 
 def left_out_errors(model: Model, fit: FitResult, table: FeatureTable | None) -> LeftOutErrors | None:
-    """Return the errors of generators that are left out one by one.
+    """Return how far generators lie off that are left out one by one; arguments, and when None, as `left_out_rows`."""
+    found = left_out_rows(model, fit, table)
+    return None if found is None else found.summary()
+
+
+def left_out_rows(model: Model, fit: FitResult, table: FeatureTable | None) -> LeftOutKernels | None:
+    """Predict each generator by a fit to the others, where errors of generators say something of new kernels.
 
     Parameters
     ----------
@@ -226,9 +270,9 @@ def left_out_errors(model: Model, fit: FitResult, table: FeatureTable | None) ->
 
     Returns
     -------
-    LeftOutErrors or None
-        None for absolute fits, where fewer than `FEWEST_GENERATORS` can be predicted, and where they have less than two
-        kernels on average.
+    LeftOutKernels or None
+        None where there are fewer than twenty generators or two kernels each, where the fit was not relative, or where
+        the rows are not known.
     """
     if table is None or not fit.scaled:
         return None
@@ -236,12 +280,7 @@ def left_out_errors(model: Model, fit: FitResult, table: FeatureTable | None) ->
     if generators < FEWEST_GENERATORS or len(table) < _LEAST_KERNELS * generators:
         return None
     found = left_out_kernels(model, fit, table)
-    used, excluded = found.known, int((found.predictable & found.rests).sum())
-    owners, errors = found.owners[used], found.errors[used]
-    if len(set(owners)) < FEWEST_GENERATORS:
-        return None
-    trend = _trend(errors, np.log(found.predicted[used]) + errors, owners)
-    return _summary(np.abs(errors), found.distances[used], owners, excluded, trend)
+    return None if len(set(found.owners[found.known])) < FEWEST_GENERATORS else found
 
 
 def _summary(sizes: Array, distances: Array, owners: NDArray[np.str_], excluded: int, trend: float) -> LeftOutErrors:

@@ -11,8 +11,12 @@ from perflex.timing.results import TimingSummary
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from perflex.calibration.calibrated_range import CalibratedRange, Extrapolation
     from perflex.calibration.generator_term import GeneratorTerm
+    from perflex.calibration.learned import LearnedCorrection, LearnedResiduals
     from perflex.calibration.left_out import LeftOutErrors, LeftOutKernels, TermShares
     from perflex.calibration.prediction_variance import PredictionVariance
     from perflex.expression.model import Model
@@ -59,6 +63,8 @@ class CalibrationRecord:
     left_out
         How far kernels of generators that were left out lie from their predictions; None where there are few
         generators, and in files of earlier versions (`known_left_out` then computes it).
+    learned
+        What was learned of the residuals, and whether predictions use it; None where nothing was.
     """
 
     model: Model
@@ -73,6 +79,7 @@ class CalibrationRecord:
     cpu: ReportedCpu | None = None
     table: FeatureTable | None = None
     left_out: LeftOutErrors | None = None
+    learned: LearnedResiduals | None = None
 
     @property
     def params(self) -> Mapping[str, float]:
@@ -97,10 +104,39 @@ class CalibrationRecord:
 
     @cached_property
     def known_left_out(self) -> LeftOutErrors | None:
-        """How far kernels of left-out generators lie off: `left_out`, or computed once; None with few generators."""
+        """How far kernels of left-out generators lie off: as predictions are, or computed once; None with few."""
         from perflex.calibration.left_out import left_out_errors
 
+        if self.learned is not None and self.learned.helps:
+            return self.learned.left_out
         return left_out_errors(self.model, self.fit, self.table) if self.left_out is None else self.left_out
+
+    def evaluate(self, values: Mapping[str, Any]) -> float | NDArray[np.float64]:
+        """Return the prediction at feature values: the model's, corrected by what was learned where that is used.
+
+        Parameters
+        ----------
+        values
+            A number or array per input feature.
+
+        Raises
+        ------
+        MissingExtraError
+            What was learned is used, and scikit-learn is not installed.
+        """
+        return self.model.evaluate(self.fit, values) * self.correction(values)
+
+    def correction(self, values: Mapping[str, Any]) -> float | NDArray[np.float64]:
+        """Return the factor by which learning corrects the model, 1 where it is not used; as `evaluate`."""
+        return 1.0 if self._corrected is None else self._corrected.factors(values)
+
+    @cached_property
+    def _corrected(self) -> LearnedCorrection | None:
+        if self.learned is None or not self.learned.helps or self.table is None:
+            return None
+        from perflex.calibration.learned import LearnedCorrection
+
+        return LearnedCorrection(self.model, self.fit, self.table, self.learned)
 
     @cached_property
     def left_out_kernels(self) -> LeftOutKernels | None:
@@ -154,4 +190,5 @@ class CalibrationRecord:
         driver = self.device.get("driver", "")
         heading = f"{self.model}\non {name}{f' ({driver})' if driver else ''}, {self.date or 'no date'}"
         floor = "" if self.noise_floor is None else f"\nnoise floor {100 * self.noise_floor:.2g} %"
-        return f"{heading}\n{self.fit!r}{floor}"
+        learned = "" if self.learned is None else f"\n{self.learned}"
+        return f"{heading}\n{self.fit!r}{floor}{learned}"

@@ -95,10 +95,18 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     fixed_sizes: Annotated[
         bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
     ] = False,
+    learn: Annotated[
+        bool,
+        typer.Option("--learn", help="Learn what the model leaves out; used if it helps left-out generators."),
+    ] = False,
     accept_noise: AcceptNoiseOption = False,
     machine: MachineOption = None,
 ) -> None:
-    """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file."""
+    """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file.
+
+    Examples: perflex calibrate general -o general.yaml; with learned residuals (pip install 'perflex[learn]'):
+    perflex calibrate general --learn -o general.yaml
+    """
     from perflex.calibration.acceptance import require_repeatable
     from perflex.calibration.calibrating import calibrate as run
     from perflex.calibration.ready import ready_model
@@ -138,6 +146,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 recorder=recorder,
                 executor=workers,
                 measure_executor=cluster,
+                learn=learn,
             )
     # Outside of what is recorded: a run that is begun again measures anew, and does not go on with disturbed times.
     if not accept_noise:
@@ -230,6 +239,8 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
         lines.append(_spending(calibration))
     lines += _timing(calibration)
     lines += noise_floor_lines(calibration)
+    if calibration.learned is not None:
+        lines.append(str(calibration.learned))
     if scale != 1.0:
         lines.append(f"sizes suit a device {scale:.2g} times as fast as the model file's (--fixed-sizes keeps them)")
     lines += [f"left out: {label}: {reason}" for label, reason in calibration.dropped]

@@ -65,12 +65,13 @@ def _predicted(
     from perflex.calibration.interval import interval_at
 
     values = loaded.feature_values(unit, sizes, machine=machine)
+    factor = loaded.correction(values)
     entry = {
         "sizes": sizes,
-        "predicted_s": float(loaded.model.evaluate(loaded.params, values)),
+        "predicted_s": float(loaded.evaluate(values)),
         "knowledge": model_knowledge(loaded.model.input_features()),
         "doubts": list(loaded.doubts(unit, sizes, values, machine=machine)),
-        "terms": {text: float(v) for text, v in loaded.model.terms(loaded.params, values).items()},
+        "terms": {text: float(v * factor) for text, v in loaded.model.terms(loaded.params, values).items()},
     }
     if confidence is not None:
         interval = interval_at(loaded, values, confidence)

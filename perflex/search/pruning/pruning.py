@@ -158,7 +158,7 @@ def prune(  # noqa: PLR0913 - one parameter per choice
         variants, calibration, sizes, machine=machine, executor=executor, store=store, progress=progress
     )
     columns = columns_of(found, calibration.model.input_features())
-    predicted = np.broadcast_to(calibration.model.evaluate(calibration.params, columns), (len(found),))
+    predicted = np.broadcast_to(calibration.evaluate(columns), (len(found),))
     _require_positive(predicted, found)
     index, seconds = _batch(found, {} if measured is None else measured)
     times = np.full(len(found), np.nan)

@@ -40,7 +40,8 @@ class RankedVariant:
     ratio
         Predicted time as a multiple of the fastest variant's.
     terms
-        What each top-level term of the model contributes, in the same unit.
+        What each top-level term of the model contributes, in the same unit; where predictions are corrected by what was
+        learned, multiplied by the same factor.
     kernel
         The variant itself: what was given, or its settings in a space.
     knowledge
@@ -110,12 +111,12 @@ def rank(
     probes: Mapping[int, Probe] = {}
     failures: Mapping[int, str] = {}
     knowledge = model_knowledge(calibration.model.input_features())
-    predicted = np.broadcast_to(calibration.model.evaluate(calibration.params, columns), (count,))
+    predicted = np.broadcast_to(calibration.evaluate(columns), (count,))
     if probe is not False:
         launched = probe_candidates(found, range(count), predicted, probing_device(calibration, probe))
         predicted, probes, failures = launched.predicted, launched.probes, launched.failures
     terms = {
-        text: np.broadcast_to(value, (count,))
+        text: np.broadcast_to(value * calibration.correction(columns), (count,))
         for text, value in calibration.model.terms(calibration.params, columns).items()
     }
     order = np.argsort(predicted, kind="stable").tolist()

@@ -60,9 +60,12 @@ def keep_unmeasured(predicted: Array, calibration: Calibration | None, promise: 
     Raises
     ------
     CalibrationError
-        The calibration keeps no measured values, or too few of its generators have several kernels of similar times
-        that the others can predict.
+        Learning corrects the predictions; or the calibration keeps no measured values; or too few of its generators
+        have several kernels of similar times that the others can predict.
     """
+    if calibration is not None and calibration.learned is not None and calibration.learned.helps:
+        msg = f"no promise is known for predictions that learning corrects; {_INSTEAD}"
+        raise CalibrationError(msg)
     found = None if calibration is None else calibration.left_out_kernels
     if found is None:
         msg = "the calibration's file keeps no measured values; calibrate again, or give measured variants"

@@ -271,7 +271,7 @@ def _check_who_measures(space: object, device: object, measure: object, calibrat
 
 def _prior(calibration: Calibration, extracted: ExtractedSpace) -> np.ndarray[Any, np.dtype[np.float64]]:
     columns = columns_of(extracted, calibration.model.input_features())
-    predicted = calibration.model.evaluate(calibration.params, columns)
+    predicted = calibration.evaluate(columns)
     return np.array(np.broadcast_to(predicted, (len(extracted),)), dtype=np.float64)
 
 
