@@ -69,6 +69,7 @@ def values(counts: np.ndarray) -> dict[str, np.ndarray]:
     return dict(zip(FEATURES, counts.T, strict=True))
 
 
+@pytest.mark.slow  # the fixture learns
 def test_a_smooth_function_of_a_share_is_learned_and_used(smooth: Calibration) -> None:
     learned = smooth.learned
     assert learned is not None
@@ -82,6 +83,7 @@ def test_a_smooth_function_of_a_share_is_learned_and_used(smooth: Calibration) -
     assert "learning helped and is used" in repr(smooth)
 
 
+@pytest.mark.slow  # the fixture learns
 def test_intervals_are_narrower_and_hold(smooth: Calibration) -> None:
     random = np.random.default_rng(7)
     new = counts_of(random, 400)
@@ -95,6 +97,7 @@ def test_intervals_are_narrower_and_hold(smooth: Calibration) -> None:
     assert one.predicted == pytest.approx(found.predicted[0])
 
 
+@pytest.mark.slow  # the fixture learns
 def test_predictions_and_order_use_it(smooth: Calibration) -> None:
     variants = {name: work(text) for name, text in {"sums": "x[i] + x[i]", "both": "(x[i] + 2) * x[i]"}.items()}
     at = {"n": 4096}
@@ -137,6 +140,7 @@ def test_noise_is_refused() -> None:
     assert sum(refused) >= 19
 
 
+@pytest.mark.slow  # the fixture learns
 def test_the_file_keeps_it(smooth: Calibration, tmp_path: Path) -> None:
     path = tmp_path / "learned.yaml"
     smooth.save(path)
@@ -154,6 +158,7 @@ def test_the_file_keeps_it(smooth: Calibration, tmp_path: Path) -> None:
             Calibration.load(path)
 
 
+@pytest.mark.slow  # the fixture learns
 def test_without_scikit_learn(smooth: Calibration, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'perflex\[learn\]'"):

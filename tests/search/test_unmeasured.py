@@ -34,7 +34,7 @@ def calibrated(chance: np.random.Generator, generators: int = 39, within: float 
     errors = np.array([errors_of(chance, EACH, within) for _ in range(generators)])
     owners = np.repeat([f"make{number}" for number in range(generators)], EACH)
     found = left_out(owners, times.ravel(), errors.ravel(), np.ones(owners.size, dtype=bool))
-    return SimpleNamespace(left_out_kernels=found)  # type: ignore[return-value]
+    return SimpleNamespace(left_out_kernels=found, learned=None)  # type: ignore[return-value]
 
 
 def outcomes(wanted: Promise, variants: int, trials: int, within: float = 0.3) -> tuple[float, float]:
