@@ -111,6 +111,7 @@ def _contained(scop: Scop) -> list[str]:
     found += parse_feature("f_chain_float32_add").inventory(scop)
     found += parse_feature("f_diverged_float32_add").inventory(scop)
     found += [access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
+    found += parse_feature("f_atomic_global").inventory(scop)
     found += parse_feature("f_thread_groups").inventory(scop)
     found += parse_feature("f_mem_footprint").inventory(scop)
     return list(dict.fromkeys(found))

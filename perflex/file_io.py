@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import stat
 import tempfile
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -67,6 +70,41 @@ def read_text(path: Path | str, *, most: int = MOST_BYTES) -> str:
     except UnicodeDecodeError as error:
         msg = f"{path} is not a text file: byte {error.start} is no UTF-8; it is damaged or foreign"
         raise FileFormatError(msg, path=Path(path)) from error
+
+
+def read_packed_text(path: Path | str, *, most: int = MOST_BYTES) -> str:
+    """Return the content of a regular file in UTF-8, unpacked where its name ends in ``.gz``.
+
+    Parameters
+    ----------
+    path
+        The file.
+    most
+        How many bytes it may have, packed and unpacked.
+
+    Raises
+    ------
+    FileFormatError
+        As `read_text`; or it cannot be unpacked, or not to so few bytes.
+    """
+    return unpacked_text(read_bytes(path, most=most), Path(path), most=most)
+
+
+def unpacked_text(content: bytes, path: Path, *, most: int = MOST_BYTES) -> str:
+    """Return the text in what was read of a file; arguments and errors as `read_packed_text`."""
+    try:
+        if path.name.endswith(".gz"):
+            with gzip.open(io.BytesIO(content)) as stream:
+                # One byte more than allowed shows what unpacks to too much, without unpacking all of it.
+                content = stream.read(most + 1)
+        if len(content) > most:
+            msg = f"{path} unpacks to more than {most} bytes; split it"
+            raise FileFormatError(msg, path=path)
+        # Spreadsheets begin their tables with a mark of the encoding.
+        return content.decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        msg = f"cannot read {path}: {error}"
+        raise FileFormatError(msg, path=path) from error
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -26,6 +26,7 @@ PUBLIC_MODULES = {"perflex", "perflex.errors", "perflex.features", "perflex.mode
 GROUND = {
     "caches.py",
     "child_process.py",
+    "csv_file.py",
     "errors.py",
     "file_io.py",
     "guard.py",
@@ -47,6 +48,8 @@ MANY_PARAMETERS = {
     "features/gpu/estimate.py:estimate_volumes": _CHOICE,
     "perflex/calibration/calibrating.py:calibrate": _CHOICE,
     "perflex/calibration/gathering.py:gather_feature_values": _CHOICE,
+    "perflex/cli/transfer.py:transfer": _COMMAND,
+    "perflex/fit/fitting.py:fit_model": _CHOICE,
     "perflex/cli/block.py:block": _COMMAND,
     "perflex/cli/calibrate.py:calibrate": _COMMAND,
     "perflex/cli/features.py:features": _COMMAND,

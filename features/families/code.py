@@ -64,7 +64,7 @@ _FLOATS = ("float32", "float64")
 # Operations of instructions that are counted: a product that feeds a sum is two.
 _OPERATIONS = {"add": 1, "mul": 1, "min": 1, "max": 1, "madd": 2, "fma": 2}
 # What compilers make neither arithmetic of vectors nor calls of; every other operation may be inlined as any amount.
-_PLAIN = {*_OPERATIONS, "div", "sqrt", "abs", "cmp", "bit", "shift", "floordiv", "mod", "sign", "conj"}
+_PLAIN = {*_OPERATIONS, "div", "sqrt", "abs", "cmp", "bit", "shift", "floordiv", "mod", "sign", "conj", "convert"}
 _KEPT = 64
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from perflex.errors import PerflexWarning
 from perflex.features.families.ecm import EcmFeature
 from perflex.features.families.feature import Amount, FeatureDefaults, NamedFamily
+from perflex.features.families.peaks import PeakFeature
 from perflex.features.families.traffic import TrafficFeature
 from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.su_stencil import recognise_stencil
@@ -173,4 +174,4 @@ MACHINE_FAMILY = NamedFamily(_UNITS, MachineFeature)
 
 def needs_machine(feature: object) -> bool:
     """Return whether a feature has no value without a machine."""
-    return isinstance(feature, (MachineFeature, EcmFeature, TrafficFeature))
+    return isinstance(feature, (MachineFeature, EcmFeature, TrafficFeature, PeakFeature))

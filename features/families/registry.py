@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perflex.errors import UnknownFeatureError
+from perflex.features.families.atomics import ATOMIC_FAMILY
 from perflex.features.families.blocks import BlockFamily
 from perflex.features.families.build import BUILD_FAMILY
 from perflex.features.families.chains import ChainFamily
@@ -21,6 +22,7 @@ from perflex.features.families.launches import LAUNCH_FAMILY
 from perflex.features.families.machine import MACHINE_FAMILY
 from perflex.features.families.memory import MemoryAccessFamily
 from perflex.features.families.operations import OperationFamily
+from perflex.features.families.peaks import PEAK_FAMILY
 from perflex.features.families.simd import SIMD_FAMILY
 from perflex.features.families.traffic import TrafficFamily
 
@@ -38,7 +40,9 @@ _families: list[FeatureFamily] = [
     MemoryAccessFamily(),
     FootprintFamily(),
     LAUNCH_FAMILY,
+    ATOMIC_FAMILY,
     MACHINE_FAMILY,
+    PEAK_FAMILY,
     INSTRUCTION_FAMILY,
     EcmFamily(),
     SIMD_FAMILY,

@@ -77,6 +77,7 @@ _SIMPLE = {
     "sign",
     "conj",
     "atomic",
+    "convert",
 }
 _OPERATIONS = ("arith", "int", "idiv", *dict.fromkeys(_FUNCTIONS.values()), "call")
 _ACCESSES = {

@@ -318,7 +318,7 @@ class ExpressionReader:
             with self.only(branch):
                 self.read(chosen)
 
-    # Features have no word for conversions and negations: only what is converted or negated counts.
+    # Conversions count in Scops written by hand only (`convert`); of a cast or negation, its operand counts.
     def _map_type_cast(self, expr: Any) -> None:
         self.read(expr.child)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import operands
 
 if TYPE_CHECKING:
@@ -39,7 +40,17 @@ def size_parameters(kernel: Any, options: CountingOptions) -> tuple[str, ...]:
     names |= {name for text in _stated_texts(options) for name in re.findall(r"[A-Za-z_]\w*", text)}
     values = {name: kernel.arg_dict[name] for name in names if isinstance(kernel.arg_dict.get(name), ValueArg)}
     # isl's parameters are integers; a floating-point argument decides no count.
-    return tuple(sorted(name for name, value in values.items() if value.dtype.is_integral()))
+    return tuple(sorted(name for name, value in values.items() if _type(kernel, value).is_integral()))
+
+
+def _type(kernel: Any, argument: Any) -> Any:
+    if argument.dtype is None:
+        msg = (
+            f"argument {argument.name!r} of kernel {kernel.name!r} decides counts and has no type; "
+            f'declare it, e.g. loopy.ValueArg("{argument.name}", numpy.int32)'
+        )
+        raise UnsupportedKernelError(msg, kernel=kernel.name, argument=argument.name)
+    return argument.dtype
 
 
 def _stated_texts(options: CountingOptions) -> Iterator[str]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.features.gpu.boxes import Atoms
+from perflex.features.gpu.forms import Form
 from perflex.features.gpu.images import Imager
 from perflex.features.gpu.intervals import Intervals
-from perflex.features.gpu.resolved import Form
 from perflex.features.polynomials.computed_once import computed_once
 
 if TYPE_CHECKING:

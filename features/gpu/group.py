@@ -29,8 +29,10 @@ class Instructions:
 
     Attributes
     ----------
-    array, direction, itemsize
+    array, direction
         What is accessed.
+    itemsize
+        Bytes that a work-item moves with an instruction.
     count
         Number of such accesses.
     addresses
@@ -82,7 +84,7 @@ def instructions(
             yield Instructions(
                 access.array,
                 access.direction,
-                access.itemsize,
+                issued.itemsize,
                 count,
                 filled.reshape(len(weights), -1, lanes),
                 weights,
@@ -103,7 +105,7 @@ def _kinds(
         # Accesses a multiple of the period apart have equal sectors and conflicts: one stands for all.
         residues, first, numbers = np.unique((form.constant + shifts) % PERIOD, return_index=True, return_counts=True)
         for residue, at, number in zip(residues.tolist(), first.tolist(), numbers.tolist(), strict=True):
-            same = (access.array, access.direction, form.terms, form.floors, issued.loops, residue)
+            same = (access.array, access.direction, form.terms, form.floors, issued.itemsize, issued.loops, residue)
             counts[kinds.setdefault(same, (issued, int(shifts[at])))] += number
     return counts
 

@@ -15,7 +15,8 @@ from perflex.features.polynomials.connected import connected
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from perflex.features.gpu.resolved import Form, ResolvedLaunch, ResolvedPiece
+    from perflex.features.gpu.forms import Form
+    from perflex.features.gpu.resolved import ResolvedLaunch, ResolvedPiece
 
 Points = dict[int, np.ndarray]
 # Numbers for each work-group take up to 64 bytes at once: a gibibyte.

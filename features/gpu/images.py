@@ -19,7 +19,8 @@ from perflex.features.polynomials.connected import connected
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.features.gpu.resolved import Form, Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
+    from perflex.features.gpu.forms import Form
+    from perflex.features.gpu.resolved import Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
 
 # Eight bytes each: 32 MB for every form that is evaluated on all of them.
 _MOST_POINTS = 4_000_000

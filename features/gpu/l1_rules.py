@@ -36,6 +36,9 @@ _RDNA_LINE = 128
 _RDNA_TAGS = 4
 _RDNA_WIDE = 8
 _WORD = 4
+# GPGPU-Sim: bytes of a sector, banks.
+_SECTOR = 32
+_SECTOR_BANKS = 4
 
 
 def nvidia_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
@@ -119,17 +122,28 @@ def rdna2_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
     return cycles
 
 
+def sector_bank_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:  # noqa: ARG001 - as the other rules
+    """Return the cycles of each iteration's instructions where four banks deliver a sector per cycle each.
+
+    So does the cache that GPGPU-Sim simulates (configuration QV100); arguments as `cdna2_cycles`.
+    """
+    cycles: np.ndarray = bank_conflicts(addresses, _SECTOR_BANKS, _SECTOR, _SECTOR).sum(axis=-1)
+    return cycles
+
+
 _RULES: Mapping[str, Cycles] = {
     "nvidia": nvidia_cycles,
     "nvidia_volta": volta_cycles,
     "amd_cdna2": cdna2_cycles,
     "amd_rdna2": rdna2_cycles,
+    "sector_banks": sector_bank_cycles,
 }
 _PERIODS: Mapping[str, int] = {
     "nvidia": _NVIDIA_LINE,
     "nvidia_volta": _NVIDIA_LINE,
     "amd_cdna2": _CDNA_TAGS * _CDNA_LINE,
     "amd_rdna2": _RDNA_TAGS * _RDNA_LINE,
+    "sector_banks": _SECTOR_BANKS * _SECTOR,
 }
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.gpu.forms import Form
 from perflex.features.polynomials.computed_once import computed_once
 from perflex.features.scop.address_maps import address_maps
 from perflex.features.scop.register_reuse import remaining_loads
+from perflex.features.scop.vectors import vector_elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,62 +26,6 @@ Ranges = tuple[tuple[int, int], ...]
 _FAR = 1 << 40
 # Coupled constraints may narrow a range by ever less; whatever they still exclude is left out point by point.
 _MOST_ROUNDS = 4
-
-
-@dataclass(frozen=True)
-class Form:
-    """A quasi-affine function of instances: ``(constant + sum of coefficient * dimension or floor) / denominator``.
-
-    Attributes
-    ----------
-    constant, denominator
-        As above; the division leaves no rest.
-    terms
-        (dimension, coefficient).
-    floors
-        (function, coefficient): the function is rounded down.
-    """
-
-    constant: int
-    terms: tuple[tuple[int, int], ...]
-    floors: tuple[tuple[Form, int], ...] = ()
-    denominator: int = 1
-
-    @computed_once
-    def dims(self) -> frozenset[int]:
-        """Dimensions it depends on."""
-        return frozenset(dim for dim, _ in self.terms).union(*(form.dims for form, _ in self.floors))
-
-    @computed_once
-    def floor_dims(self) -> frozenset[int]:
-        """Dimensions that are not merely added."""
-        if self.denominator != 1:
-            return self.dims
-        return frozenset[int]().union(*(form.dims for form, _ in self.floors))
-
-    def coefficient(self, dim: int) -> int:
-        """Return the coefficient of a dimension that is merely added."""
-        return dict(self.terms).get(dim, 0)
-
-    def bounds(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Return limits of its values, which floors that cancel may make too wide."""
-        low = high = self.constant
-        spans = [(ranges[dim], coefficient) for dim, coefficient in self.terms]
-        spans += [(form.bounds(ranges), coefficient) for form, coefficient in self.floors]
-        for (start, end), coefficient in spans:
-            low += coefficient * (start if coefficient > 0 else end)
-            high += coefficient * (end if coefficient > 0 else start)
-        # Rounding down is monotone: limits of the quotient are the quotients of the limits.
-        return low // self.denominator, high // self.denominator
-
-    def values(self, points: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Return its values at points given by arrays for each dimension, which broadcast."""
-        total: np.ndarray = np.asarray(self.constant, dtype=np.int64)
-        for dim, coefficient in self.terms:
-            total = total + coefficient * points[dim]
-        for form, coefficient in self.floors:
-            total = total + coefficient * form.values(points)
-        return total if self.denominator == 1 else total // self.denominator
 
 
 @dataclass(frozen=True)
@@ -147,6 +93,8 @@ class Issued:
         Byte address relative to the array's first element, without the loops below.
     offsets
         Bytes to add to it, one for each instruction.
+    itemsize
+        Bytes that a work-item moves with one of them.
     loops
         Number of innermost loops for whose iterations it is executed but once.
     """
@@ -154,7 +102,19 @@ class Issued:
     access: ResolvedAccess
     address: Form
     offsets: np.ndarray
+    itemsize: int
     loops: int = 0
+
+    def in_vectors(self, elements: int, lanes: tuple[int, int], dim: int) -> Issued:
+        """Return the instructions that move so many neighbours each, along a last dimension with these values."""
+        width = elements * self.access.itemsize
+        address, offsets = self.address, self.offsets
+        if not self.loops:
+            address = replace(address, terms=tuple(term for term in address.terms if term[0] != dim))
+            moved = self.access.itemsize * np.arange(lanes[0], lanes[1] + 1, dtype=np.int64)
+            offsets = (offsets[:, None] + moved).ravel()
+        starts = np.unique((address.constant + offsets) // width) * width - address.constant
+        return Issued(self.access, address, starts, width, max(1, self.loops))
 
 
 @dataclass(frozen=True)
@@ -300,13 +260,18 @@ def _resolved(
         if ranges is None:
             return None
     left = tuple(form for form in constraints if form.bounds(ranges)[0] < 0)
-    issued = tuple(
+    issued = [
         _issued(access, piece.accesses[at], remaining[at], piece.dims)
         if at in remaining
-        else Issued(access, access.address, np.zeros(1, dtype=np.int64))
+        else Issued(access, access.address, np.zeros(1, dtype=np.int64), access.itemsize)
         for at, access in enumerate(accesses)
-    )
-    return ResolvedPiece(piece.statement, ranges, left, accesses, issued, piece.schedule)
+    ]
+    vectors = vector_elements(scop)
+    for at, access in enumerate(piece.accesses):
+        elements = vectors.get((piece.number, access.number), 1)
+        if elements > 1:
+            issued[at] = issued[at].in_vectors(elements, ranges[-1], piece.dims - 1)
+    return ResolvedPiece(piece.statement, ranges, left, accesses, tuple(issued), piece.schedule)
 
 
 def _issued(access: ResolvedAccess, found: AccessMap, remaining: Remaining, dims: int) -> Issued:
@@ -319,7 +284,7 @@ def _issued(access: ResolvedAccess, found: AccessMap, remaining: Remaining, dims
     )
     scale = np.array(access.strides, dtype=np.int64) * access.itemsize
     address = Form(full.constant, terms, full.floors, full.denominator)
-    return Issued(access, address, (remaining.elements - own) @ scale, remaining.loops)
+    return Issued(access, address, (remaining.elements - own) @ scale, access.itemsize, remaining.loops)
 
 
 def _access(

@@ -4,7 +4,8 @@ What is counted is what a compiler makes of the source, by these rules; no count
 
 * an arithmetic operation is one instruction of its type's class (``fp32`` with half precision, ``fp64``, ``int`` with
   truth values), also a division or a function, of which compilers make several; complex ones are several;
-* an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``, but loads of values that
+* an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``, of a vector type one for
+  each 16 bytes (`perflex.features.scop.vectors`), but loads of values that
   are in registers already are none, by the rule of `perflex.features.scop.register_reuse`; private arrays are
   registers;
 * address arithmetic is ``int``, by the rule of `perflex.features.instructions.addresses`;
@@ -30,11 +31,13 @@ from perflex.features.instructions.addresses import address_work
 from perflex.features.instructions.nest import nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.register_reuse import remaining_by_access
+from perflex.features.scop.vectors import lanes_of, vector_elements
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from perflex.features.counting.counts import ScopCounts
     from perflex.features.instructions.nest import CountedNest
     from perflex.features.scop.scop import Scop, Statement
 
@@ -75,6 +78,45 @@ def instruction_class(dtype: str) -> str:
     return _CLASS_OF.get(dtype, "int")
 
 
+def unrolled_overhead(scop: Scop, sub_group_size: int) -> tuple[QuasiPolynomial, QuasiPolynomial]:
+    """Return the instructions of addresses and counters, and the branches, of innermost loops without barriers.
+
+    Compilers that unroll such a loop by n execute about one in n of them. Loops that are unrolled as a whole have none.
+    """
+
+    def compute() -> tuple[list[tuple[Fraction, Any, int]], list[tuple[Fraction, Any, int]]]:
+        parts: list[tuple[Fraction, Any, int]] = []
+        branches: list[tuple[Fraction, Any, int]] = []
+        with ISL_LOCK:
+            for nest in nests_of(scop):
+                barriers = [one.loops for one in scop.barriers if one.launch == nest.launch]
+                names = {path: scop.statements[n].loops for n, paths in nest.paths.items() for path in paths}
+                outer = {path[:-1] for path in nest.loops}
+                inner = {
+                    path
+                    for path, loop in nest.loops.items()
+                    if path not in outer
+                    and not loop.unrolled
+                    and all(met[: loop.depth] != names[path][: loop.depth] for met in barriers)
+                }
+                for times, loop in address_work(scop, nest):
+                    if loop.path in inner and times:
+                        parts.append((times * loop.weight, loop.iterations, nest.launch))
+                loops = [nest.loops[path] for path in nest.loops if path in inner]
+                parts += [(2 * loop.weight, loop.iterations, nest.launch) for loop in loops]
+                branches += [(loop.weight, loop.iterations, nest.launch) for loop in loops]
+        return parts, branches
+
+    counts = counts_of(scop)
+    first, second = (
+        QuasiPolynomial.total(
+            counts.executions(domain, launch, sub_group_size) * times for times, domain, launch in found
+        )
+        for found in scop.derived("unrolled overhead", (), compute)
+    )
+    return first, second
+
+
 def instructions_of(
     scop: Scop, sub_group_size: int | None, *, register_reuse: bool = True
 ) -> dict[str, QuasiPolynomial]:
@@ -84,6 +126,16 @@ def instructions_of(
     source is an instruction.
     """
     counts = counts_of(scop)
+    # Each is a sum of dozens of counts, which isl takes tenths of a second to add up.
+    totals = counts.cached(
+        "instructions", (sub_group_size, register_reuse), lambda: _totals(scop, counts, sub_group_size, register_reuse)
+    )
+    return dict(zip(INSTRUCTION_CLASSES, totals, strict=True))
+
+
+def _totals(
+    scop: Scop, counts: ScopCounts, sub_group_size: int | None, register_reuse: bool
+) -> tuple[QuasiPolynomial, ...]:
     found = {kind: QuasiPolynomial.constant(0) for kind in INSTRUCTION_CLASSES}
     for (kind, launch), parts in _merged(scop, register_reuse).items():
         for times, domain in parts:
@@ -95,7 +147,7 @@ def instructions_of(
             else:
                 number = counts.executions(domain, launch, sub_group_size)
             found[kind] = found[kind] + number * times
-    return found
+    return tuple(found[kind] for kind in INSTRUCTION_CLASSES)
 
 
 def _merged(scop: Scop, register_reuse: bool) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
@@ -115,7 +167,7 @@ def _merged(scop: Scop, register_reuse: bool) -> dict[tuple[str, int], list[tupl
 
 
 def _everything(scop: Scop, register_reuse: bool) -> Iterator[Executed]:
-    remaining = _remaining(scop) if register_reuse else {}
+    remaining = remaining_or_all(scop) if register_reuse else {}
     for nest in nests_of(scop):
         for number in nest.paths:
             if not only_tests(scop, scop.statements[number]):
@@ -131,7 +183,8 @@ def _everything(scop: Scop, register_reuse: bool) -> Iterator[Executed]:
         yield Executed("control", barrier.weight(), barrier.domain, barrier.launch)
 
 
-def _remaining(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]:
+def remaining_or_all(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]:
+    """Return what remains of accesses when values stay in registers; nothing is known of those that it lacks."""
     try:
         return remaining_by_access(scop)
     # What is not known to be one element is not known to be the same one: it is loaded anew.
@@ -142,6 +195,7 @@ def _remaining(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]:
 def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tuple[int, int]]) -> Iterator[Executed]:
     statement = scop.statements[number]
     weight = statement.weight()
+    vectors = vector_elements(scop)
     for operation in statement.operations:
         # The update itself is an access; an atomic is one instruction with it.
         if operation.kind == "atomic":
@@ -154,6 +208,10 @@ def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tupl
         loads, kept = remaining.get((number, place), (1, 0))
         if space == "private" or not loads:
             continue
+        elements = vectors.get((number, place), 1)
+        if elements > 1:
+            # One that is made for each element is one for all neighbours that it moves at once.
+            loads, kept = -(-(loads if kept else lanes_of(scop, statement)) // elements), max(1, kept)
         dims = statement.domain.dim(isl.dim_type.set)
         # Loops that values are kept over are innermost: one execution for all of their iterations.
         domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)

@@ -128,12 +128,14 @@ class QuasiPolynomial(ParsedWhenRead):
 
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
         deferred = self.deferred + other.deferred
+        # What is still text is parsed here: within the limit, isl may end in the middle of it with a syntax error.
+        left, right = self.isl_object, other.isl_object
         try:
             with limited(SUM_LIMIT):
-                return QuasiPolynomial(self.isl_object.add(other.isl_object), deferred)
+                return QuasiPolynomial(left.add(right), deferred)
         except TooManyOperationsError:
             # Hundreds of pieces on each side; their values add up as well.
-            return QuasiPolynomial(self.isl_object, (*deferred, (QuasiPolynomial(other.isl_object), ())))
+            return QuasiPolynomial(left, (*deferred, (QuasiPolynomial(right), ())))
 
     def __mul__(self, other: QuasiPolynomial | int | Fraction) -> QuasiPolynomial:
         if not isinstance(other, QuasiPolynomial):

@@ -4,8 +4,8 @@ loopy is one producer of it (`extract_scop`); a kernel that loopy never saw can 
 with isl strings (`Scop.from_yaml`).
 
 Every statement's domain is an isl set over ``[gid0, .., lid0, .., sequential names]``: all group axes
-of its launch, then all its local axes, then the sequential loops around it, outermost first. Access
-relations go from these instances to array elements.
+of its launch, then all its local axes, then the sequential loops around it, outermost first; a last ``lane`` that
+is no loop stands for the elements of vectors. Access relations go from these instances to array elements.
 """
 
 from __future__ import annotations

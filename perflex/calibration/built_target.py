@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perflex.features.target import Target
 
 
-Knowledge: TypeAlias = Literal["nothing", "code", "short launch", "timing"]
+Knowledge: TypeAlias = Literal["nothing", "code", "short launch", "timing", "timing on other devices"]
 
 
 def model_knowledge(features: Sequence[str]) -> Knowledge:

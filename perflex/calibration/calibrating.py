@@ -13,10 +13,13 @@ import numpy as np
 from perflex.calibration.acceptance import median_repeatability, warn_of_doubts
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.gathering import Measuring, gather, target_on
+from perflex.calibration.its_device import TIMES_FACT
 from perflex.calibration.learned import require_learners
 from perflex.calibration.left_out import left_out_errors
 from perflex.calibration.own_machine import own_cpu
-from perflex.calibration.ready import ready_model
+from perflex.calibration.ready import described_model, ready_model
+from perflex.calibration.times.table import KnownTimes
+from perflex.calibration.times.target import machine_for_times, require_no_device, target_for_times
 from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.fit.fitting import fit_model, require_informed
@@ -30,12 +33,14 @@ from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
+    from perflex.calibration.times.table import TimesTable
     from perflex.expression.model import Model
     from perflex.fit.loss import Loss
+    from perflex.fit.prior import Prior
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
     from perflex.machines.machine import Machine
@@ -68,6 +73,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     loss: Loss | None = None,
     on_undetermined: Literal["error", "warn"] | None = None,
     learn: bool = False,
+    times: TimesTable | None = None,
+    prior: Prior | None = None,
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
 
@@ -116,6 +123,12 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         Learn what the model leaves out of the measurement kernels' times, from what predicted times are made of; used
         in predictions where that lowers the error of left-out generators (`Calibration.learned`). Needs scikit-learn:
         ``pip install 'perflex[learn]'``.
+    times
+        Kernels with times that others measured, as of `load_times`, instead of kernels, device and all that says how
+        to measure: no device is opened. ``"general"`` is then the model for the kind of the machine.
+    prior
+        What other devices say of each parameter (`prior_of`), as for `fit_model`; errors are then relative. Few kernels
+        do. `transfer` makes more of other devices' calibrations.
 
     Returns
     -------
@@ -137,6 +150,16 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     """
     if learn:
         require_learners()
+    fitting = {"nonnegative": nonnegative, "loss": loss, "on_undetermined": on_undetermined, "prior": prior}
+    if times is not None:
+        require_no_device(
+            kernels=kernels, device=device, timing=timing, budget_s=budget_s, guess=guess, recorder=recorder,
+            measure_executor=measure_executor,
+        )  # fmt: skip
+        with using_store(store), progress_shown(progress, "calibrate:") as report:
+            counting = partial(Measuring, None, TimingOptions(), executor=executor, progress=report)
+            found = _of_times(model, times, counting, (sub_group_size, machine), fitting, relative=relative)
+            return found.with_learning() if learn else found
     usual = FitSettings()
     # Under a budget a kernel may come back for more timings, so it gets few at a time.
     options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
@@ -149,16 +172,14 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     if kernels is None:
         msg = "there are no measurement kernels; pass some, or the name of a ready model, which has its own"
         raise CalibrationError(msg)
-    if budget_s is not None and measure_executor is not None:
-        msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
-        raise CalibrationError(msg)
+    _require_here(budget_s, measure_executor)
     where: TimedDevice = chosen_device(device, model.output_feature)
     # Workers elsewhere time on CPUs of their own.
     needs_own = machine is None and measure_executor is None
     cpu = own_cpu(where, model.input_features()) if needs_own else None
     target = target_on(where, model.input_features(), sub_group_size, machine if cpu is None else host_machine(cpu))
     with using_store(store), progress_shown(progress, "calibrate:") as report:
-        strict = (on_undetermined or usual.on_undetermined) == "error"
+        strict = prior is None and (on_undetermined or usual.on_undetermined) == "error"
         check = partial(require_informed, model) if strict else None
         measuring = Measuring(where, options, target, executor, measure_executor, recorder, report, check, not strict)
         if budget_s is None:
@@ -178,17 +199,63 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
                 loss=loss or usual.loss,
             )
             spent = bought.facts()
-    fit = fit_model(
-        model,
-        scale_features_by_output(table) if relative else table,
-        nonnegative=nonnegative,
-        loss=loss or usual.loss,
-        on_undetermined=on_undetermined or usual.on_undetermined,
-    )
+    fit = _fitted(model, table, usual, fitting, relative=relative)
     found = _made(model, table, fit, device=where, timing=options)
     found = replace(found, options={**found.options, **spent}, cpu=cpu)
     warn_of_doubts(found)
     return found.with_learning() if learn else found
+
+
+def _of_times(
+    model: Model | str,
+    times: TimesTable,
+    counting: Callable[..., Measuring],
+    chosen: tuple[int | None, str | Path | Machine | None],
+    fitting: Mapping[str, Any],
+    *,
+    relative: bool,
+) -> Calibration:
+    """Fit a model to times that others measured; `chosen` are sub-group size and machine as they were given."""
+    facts = machine_for_times(times, chosen[1])
+    usual = FitSettings()
+    if isinstance(model, str):
+        description = described_model(model, None if facts is None else facts.kind)
+        model, usual = description.model(), description.fit
+    _require_measurable(model)
+    features = tuple(model.all_features())
+    strict = fitting["prior"] is None and (fitting["on_undetermined"] or usual.on_undetermined) == "error"
+    measuring = counting(
+        target_for_times(times, features, *chosen),
+        check=partial(require_informed, model) if strict else None,
+        may_lack=not strict,
+        times=KnownTimes(times),
+    )
+    table = gather(features, (), measuring)
+    fit = _fitted(model, table, usual, fitting, relative=relative)
+    found = _made(model, table, fit, device=None, timing=None)
+    device = {"name": times.device, "kind": "" if facts is None else facts.kind, TIMES_FACT: times.source}
+    found = replace(
+        found,
+        device={name: value for name, value in device.items() if value},
+        options={"times": times.source, "times_rows": len(times), "times_sha256": times.sha256},
+    )
+    warn_of_doubts(found)
+    return found
+
+
+def _require_here(budget_s: float | None, measure_executor: Executor | None) -> None:
+    if budget_s is not None and measure_executor is not None:
+        msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
+        raise CalibrationError(msg)
+
+
+def _fitted(
+    model: Model, table: FeatureTable, usual: FitSettings, given: Mapping[str, Any], *, relative: bool
+) -> FitResult:
+    """Fit a model as was asked for, or as is usual for it; `given` are keywords of `fit_model`."""
+    chosen = {**given, "loss": given["loss"] or usual.loss}
+    chosen["on_undetermined"] = given["on_undetermined"] or usual.on_undetermined
+    return fit_model(model, scale_features_by_output(table) if relative else table, **chosen)
 
 
 def _require_measurable(model: Model) -> None:
@@ -231,7 +298,7 @@ def _made(
         fit=fit,
         device=_facts(device),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions=_versions(),
+        versions=software_versions(),
         options={
             name: value for part in (timing, table.timing) if part is not None for name, value in asdict(part).items()
         },
@@ -239,7 +306,8 @@ def _made(
         dropped=table.dropped,
         machine=table.machine,
         table=rows,
-        left_out=left_out_errors(model, fit, rows),
+        # Without the prior a refit to the other generators would be another fit.
+        left_out=left_out_errors(model, fit, rows) if fit.prior is None else None,
     )
 
 
@@ -261,7 +329,8 @@ def _facts(device: Any) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(device, name, "")) != ""}
 
 
-def _versions() -> dict[str, str]:
+def software_versions() -> dict[str, str]:
+    """Return the versions of what counts, builds, times and fits, by package."""
     found = {}
     for package in _VERSIONED:
         try:

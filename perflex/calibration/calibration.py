@@ -13,7 +13,8 @@ from perflex.calibration.doubts import kernel_doubts, range_doubts, warn_of_pred
 from perflex.calibration.interval import interval_at
 from perflex.calibration.probed import probed_interval, probed_kernel
 from perflex.calibration.record import CalibrationRecord
-from perflex.errors import PerflexWarning
+from perflex.calibration.row_predictions import known_as, row_predictions
+from perflex.errors import CalibrationError, PerflexWarning
 from perflex.features.values import target_of
 from perflex.machines.host import host_machine
 from perflex.yaml_file import read_yaml, write_yaml
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from perflex.calibration.carried_over import RowPredictions
     from perflex.calibration.interval import PredictionInterval
     from perflex.calibration.probed import ProbeOn
     from perflex.features.target import Target
+    from perflex.fit.table import FeatureTable
     from perflex.machines.machine import Machine
 
 
@@ -86,6 +89,8 @@ class Calibration(CalibrationRecord):
             return probed_kernel(self, kernel, sizes, probe, machine).seconds
         values = self.feature_values(kernel, sizes, machine=machine)
         predicted = self.evaluate(values)
+        if self.transferred is not None:
+            predicted = interval_at(self, values, kernels=known_as(self, kernel, sizes)).predicted
         warn_of_prediction(self.doubts(kernel, sizes, values, machine=machine))
         return predicted
 
@@ -147,9 +152,37 @@ class Calibration(CalibrationRecord):
         if probe is not False:
             return probed_interval(probed_kernel(self, kernel, sizes, probe, machine), confidence)
         values = self.feature_values(kernel, sizes, machine=machine)
-        found = interval_at(self, values, confidence).doubted(*kernel_doubts(self, kernel, sizes, self.target(machine)))
+        known = () if self.transferred is None else known_as(self, kernel, sizes)
+        found = interval_at(self, values, confidence, known)
+        found = found.doubted(*kernel_doubts(self, kernel, sizes, self.target(machine)))
         warn_of_prediction(found.doubts)
         return found
+
+    def predict_rows(self, table: FeatureTable, confidence: float = 0.95) -> RowPredictions:
+        """Predict the rows of a table, and where measurements of them would lie.
+
+        Of a transferred calibration a row whose label sources have timed is predicted with what they say of it.
+
+        Parameters
+        ----------
+        table
+            A column for each of the model's input features; groups are generators or programs.
+        confidence
+            Share of measurements that shall lie inside, between 0 and 1.
+
+        Returns
+        -------
+        RowPredictions
+            ``predicted``, ``low`` and ``high``, shape ``(m,)``, and what each rests on (``knowledge``).
+
+        Raises
+        ------
+        ValueError
+            The confidence is out of range.
+        CalibrationError
+            A column is missing, or as `predict_interval`.
+        """
+        return row_predictions(self, table, confidence)
 
     def doubts(
         self,
@@ -166,7 +199,9 @@ class Calibration(CalibrationRecord):
         """
         if values is None:
             values = self.feature_values(kernel, sizes, machine=machine)
-        found = (*range_doubts(self, values), *kernel_doubts(self, kernel, sizes, self.target(machine)))
+        # Few samples have no range of their own: what other devices timed is within it, too.
+        own = range_doubts(self, values) if self.transferred is None else self.transferred.remarks
+        found = (*own, *kernel_doubts(self, kernel, sizes, self.target(machine)))
         return tuple(dict.fromkeys(found))
 
     def feature_values(
@@ -201,9 +236,14 @@ class Calibration(CalibrationRecord):
         ------
         MissingExtraError
             scikit-learn is not installed: ``pip install 'perflex[learn]'``.
+        CalibrationError
+            The calibration was transferred, which corrects its predictions already.
         """
         from perflex.calibration.learned import learn_residuals
 
+        if self.transferred is not None:
+            msg = "residuals of other devices correct it already; learn from a calibration of the device's own times"
+            raise CalibrationError(msg)
         learned = learn_residuals(self.model, self.fit, self.table)
         if learned is None:
             reason = "leaving out generators needs a relative fit, and twenty of them with two kernels each or more"

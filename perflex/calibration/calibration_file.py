@@ -10,7 +10,10 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from perflex.calibration.carried_entry import CarriedEntry, PriorEntry
+from perflex.calibration.carried_over import LEVELS
 from perflex.calibration.cpu_entry import CpuEntry
+from perflex.calibration.kernel_entries import KernelsEntry, kernels_entry, read_table
 from perflex.calibration.learned_entry import LearnedEntry
 from perflex.calibration.left_out_entry import LeftOutEntry
 from perflex.errors import PerflexError
@@ -18,13 +21,13 @@ from perflex.expression.model import Model
 from perflex.expression.roles import find_roles
 from perflex.fit.loss import Loss  # noqa: TC001 - msgspec reads the annotations
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
-from perflex.fit.table import FeatureInfo, FeatureTable, scale_features_by_output
 from perflex.fit.units import output_unit
 from perflex.yaml_file import Fields, Finite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex.calibration.carried_over import CarriedOver
     from perflex.calibration.record import CalibrationRecord
     from perflex.yaml_file import Section
 
@@ -91,34 +94,6 @@ class _Fit(Fields, frozen=True, kw_only=True, omit_defaults=True):
     covariance: _Covariance
 
 
-class _Column(Fields, frozen=True):
-    feature: str
-    unit: str
-
-
-class _Kernel(Fields, frozen=True, omit_defaults=True):
-    kernel: str
-    relative_error: float
-    generator: str | None = None
-    spread: Finite | None = None
-    repeatability: Finite | None = None
-    # A row as one text: in YAML's block style every number would take a line.
-    values: str = ""
-
-
-class _Dropped(Fields, frozen=True):
-    kernel: str
-    reason: str
-
-
-class _Kernels(Fields, frozen=True, kw_only=True, omit_defaults=True):
-    relative_error_unit: Literal["1"]
-    # Files of earlier versions have no values.
-    columns: tuple[_Column, ...] | None = None
-    kernels: tuple[_Kernel, ...]
-    dropped: tuple[_Dropped, ...]
-
-
 class _CalibrationFile(Fields, frozen=True, kw_only=True, omit_defaults=True):
     date: str
     versions: dict[str, str]
@@ -133,7 +108,10 @@ class _CalibrationFile(Fields, frozen=True, kw_only=True, omit_defaults=True):
     # Files of earlier versions, and of few generators, have none.
     left_out: LeftOutEntry | None = None
     learned: LearnedEntry | None = None
-    measurement_kernels: _Kernels
+    # Those of one device's measurements alone have neither.
+    prior: PriorEntry | None = None
+    transferred: CarriedEntry | None = None
+    measurement_kernels: KernelsEntry
     # Last, so that a file cut off anywhere lacks it.
     complete: bool
 
@@ -172,7 +150,9 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
         ),
         left_out=None if calibration.left_out is None else LeftOutEntry.of(calibration.left_out),
         learned=None if calibration.learned is None else LearnedEntry.of(calibration.learned),
-        measurement_kernels=_kernels(calibration),
+        prior=None if fit.prior is None else PriorEntry.of(fit.prior),
+        transferred=None if calibration.transferred is None else CarriedEntry.of(calibration.transferred),
+        measurement_kernels=kernels_entry(calibration),
         complete=True,
     )
     return {"schema": FORMAT, **msgspec.to_builtins(file, str_keys=True)}
@@ -215,38 +195,6 @@ def _residual_unit(fit_is_scaled: bool, model: Model) -> str:
     return "1" if fit_is_scaled else output_unit(model.output_feature, {})
 
 
-def _kernels(calibration: CalibrationRecord) -> _Kernels:
-    fit, table = calibration.fit, calibration.table
-    columns, rows = None, [_Kernel(*row) for row in zip(fit.kernels, fit.relative_errors, strict=True)]
-    if table is not None:
-        unit = {name: info.unit for name, info in table.info.items()}
-        unit.setdefault(calibration.model.output_feature, output_unit(calibration.model.output_feature, {}))
-        columns = tuple(_Column(name, unit.get(name, name)) for name in table.features)
-        groups = table.groups or [None] * len(rows)
-        spread, repeatability = (
-            [None] * len(rows)
-            if column is None
-            else [value if math.isfinite(value) else None for value in column.tolist()]
-            for column in (table.spread, table.repeatability)
-        )
-        rows = [
-            _Kernel(
-                row.kernel,
-                row.relative_error,
-                group,
-                width,
-                repeated,
-                # repr is the shortest text that reads back as the same double.
-                " ".join(repr(value).removesuffix(".0") for value in values),
-            )
-            for row, group, width, repeated, values in zip(
-                rows, groups, spread, repeatability, table.values.tolist(), strict=True
-            )
-        ]
-    dropped = tuple(_Dropped(kernel, reason) for kernel, reason in calibration.dropped)
-    return _Kernels(relative_error_unit="1", columns=columns, kernels=tuple(rows), dropped=dropped)
-
-
 def read_calibration_parts(top: Section) -> dict[str, Any]:
     """Return the fields of the calibration in a file.
 
@@ -275,10 +223,26 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
         "options": file.options,
         "noise_floor": None if file.noise_floor is None else file.noise_floor.value,
         "dropped": tuple((entry.kernel, entry.reason) for entry in file.measurement_kernels.dropped),
-        "table": _read_table(top, file, model),
+        "table": read_table(
+            top,
+            file.measurement_kernels,
+            model,
+            scaled=file.fit.scaled_by_output,
+            sub_group_size=file.fit.sub_group_size.value,
+        ),
         "left_out": None if file.left_out is None else file.left_out.errors(),
         "learned": None if file.learned is None else file.learned.residuals(),
+        "transferred": _read_carried(top, file),
     }
+
+
+def _read_carried(top: Section, file: _CalibrationFile) -> CarriedOver | None:
+    if file.transferred is None:
+        return None
+    if not file.transferred.limits_fit:
+        msg = f"{len(LEVELS)} numbers must stand here, one for each of the shares {', '.join(map(str, LEVELS))}"
+        raise top.error(msg, "transferred", "limits")
+    return file.transferred.carried()
 
 
 def _read_fit(top: Section, file: _CalibrationFile, model: Model) -> FitResult:
@@ -332,6 +296,7 @@ def _read_fit(top: Section, file: _CalibrationFile, model: Model) -> FitResult:
         },
         no_overlap=fit.no_overlap,
         bounds=fit.bounds,
+        prior=None if file.prior is None else file.prior.prior(),
     )
 
 
@@ -348,53 +313,3 @@ def _estimate(name: str, entry: _Parameter) -> ParameterEstimate:
         entry.at_bound,
         entry.determined,
     )
-
-
-def _read_table(top: Section, file: _CalibrationFile, model: Model) -> FeatureTable | None:
-    """Return the values that were fitted; None where the file keeps none, as those of earlier versions."""
-    section = file.measurement_kernels
-    columns, kernels = section.columns, section.kernels
-    if columns is None:
-        return None
-    names = tuple(column.feature for column in columns)
-    if list(names) != model.all_features():
-        msg = f"the columns must be the model's features: {', '.join(model.all_features())}"
-        raise top.error(msg, "measurement_kernels", "columns")
-    values = np.empty((len(kernels), len(names)))
-    for row, entry in enumerate(kernels):
-        where = ("measurement_kernels", "kernels", row)
-        numbers = _numbers(entry.values)
-        if len(numbers) != len(names):
-            msg = f"{len(names)} finite numbers separated by blanks must stand here, one for each of the columns"
-            raise top.error(msg, *where, "values")
-        if file.fit.scaled_by_output and not numbers[0] > 0:
-            msg = f"the measured output, the first, must be positive, not {numbers[0]:g}"
-            raise top.error(msg, *where, "values")
-        if (entry.generator is None) != (kernels[0].generator is None):
-            msg = "every kernel must have a generator, or none"
-            raise top.error(msg, *where, "generator")
-        values[row] = numbers
-    spread = np.array([math.nan if entry.spread is None else entry.spread for entry in kernels])
-    repeated = np.array([math.nan if entry.repeatability is None else entry.repeatability for entry in kernels])
-    table = FeatureTable(
-        names[0],
-        names,
-        tuple(entry.kernel for entry in kernels),
-        values,
-        groups=tuple(entry.generator for entry in kernels if entry.generator is not None),
-        spread=spread if np.isfinite(spread).any() else None,
-        info={column.feature: FeatureInfo(column.unit) for column in columns},
-        sub_group_size=file.fit.sub_group_size.value,
-        repeatability=repeated if np.isfinite(repeated).any() else None,
-    )
-    return scale_features_by_output(table) if file.fit.scaled_by_output else table
-
-
-def _numbers(text: str) -> list[float]:
-    """Return the finite numbers in a text; none where anything else is in it."""
-    try:
-        numbers = [float(word) for word in text.split()]
-    except ValueError:
-        return []
-    # float also reads "nan" and "inf".
-    return numbers if all(map(math.isfinite, numbers)) else []

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.calibration.row_times import measured_times
+from perflex.calibration.times.table import KnownTimes
+from perflex.calibration.times.target import refuse_unknown_builds, require_no_device, target_for_times
 from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.features.many import count_rows
@@ -17,7 +20,6 @@ from perflex.features.target import DEFAULT_SUB_GROUP_SIZE
 from perflex.features.values import target_of
 from perflex.fit.table import FeatureInfo, FeatureTable
 from perflex.progress import progress_shown
-from perflex.store.resume import recording
 from perflex.store.store import using_store
 from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex.calibration.times.table import TimesTable
     from perflex.compiled.program import CompiledProgram
     from perflex.features import Feature
     from perflex.features.target import Target
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.results import TimingSummary
 
 _LISTED = 12
 
@@ -65,6 +67,8 @@ class Measuring:
         Called with the columns of all counted features before anything is timed; may raise.
     may_lack
         Whether features may match nothing in any kernel: they are zero then, and else an error.
+    times
+        Times that others measured; the device is None then.
     """
 
     device: TimedDevice | None
@@ -76,6 +80,7 @@ class Measuring:
     progress: Progress | None = None
     check: Callable[[Mapping[str, NDArray[np.float64]]], None] | None = None
     may_lack: bool = False
+    times: KnownTimes | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class _Built:
     """Kernels that build, what they take and their machine code where that is asked for; the others with reasons."""
 
     rows: list[SizedKernel]
-    resources: list[Resources] | None
+    resources: list[Resources | None] | None
     code: list[tuple[CompiledProgram, ...]] | None
     failed: list[tuple[str, str]]
 
@@ -108,7 +113,7 @@ def target_on(
 
 def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     features: Iterable[str],
-    kernels: Sequence[Any],
+    kernels: Sequence[Any] | None = None,
     *,
     device: str | TimedDevice | None = None,
     timing: TimingOptions | None = None,
@@ -119,6 +124,7 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     progress: bool | Progress | None = None,
     recorder: Recorder | None = None,
     measure_executor: Executor | None = None,
+    times: TimesTable | None = None,
 ) -> FeatureTable:
     """Count and measure features of many kernels (paper Section 2.2, step 3).
 
@@ -152,6 +158,10 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
         True for a progress bar; or called with (done, total, what) as work proceeds.
     recorder
         What keeps samples, instead of the store: for runs that consist of several parts.
+    times
+        Kernels with times that others measured, instead of kernels and a device. No device is opened then; features
+        that need a machine are about the one that is given or that the table's device is called, and sub-groups are
+        that machine's, or have 32 work-items.
 
     Returns
     -------
@@ -178,18 +188,25 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     """
     names = tuple(dict.fromkeys(features))
     output = _wall_time_among(names)
-    timed_on = None if output is None else chosen_device(device, output)
+    if times is not None:
+        require_no_device(
+            kernels=kernels, device=device, timing=timing, measure_executor=measure_executor, recorder=recorder
+        )
+    timed_on = None if output is None or times is not None else chosen_device(device, output)
     with using_store(store), progress_shown(progress, "gather:") as report:
         measuring = Measuring(
             timed_on,
             timing or TimingOptions(),
-            target_on(timed_on, names, sub_group_size, machine),
+            target_on(timed_on, names, sub_group_size, machine)
+            if times is None
+            else target_for_times(times, names, sub_group_size, machine),
             executor,
             measure_executor,
             recorder,
             report,
+            times=None if times is None else KnownTimes(times),
         )
-        return gather(names, kernels, measuring)
+        return gather(names, kernels or (), measuring)
 
 
 def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring) -> FeatureTable:
@@ -203,7 +220,8 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     output = _wall_time_among(names)
     counted = [name for name in names if name != output]
     # What does not build need not be counted, and registers are known only of what was built.
-    built = _built(counted, sized_kernels(kernels), measuring)
+    known = measuring.times
+    built = _built(counted, sized_kernels(kernels) if known is None else known.kernels, measuring)
     if not built.rows:
         msg = f"none of the kernels can be built; the first: {built.failed[0][1]}"
         raise CalibrationError(msg, kernel=built.failed[0][0])
@@ -214,18 +232,29 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     if measuring.check is not None:
         measuring.check(columns)
-    measured = None
+    measured, summary = None, None
     kept = np.arange(len(rows))
-    if output is not None and measuring.device is not None:
-        measured = _time(rows, measuring.device, measuring)
+    if output is not None and known is not None:
+        measured = known.times(rows)
+    elif output is not None and measuring.device is not None:
+        measured, failures, summary = measured_times(
+            rows,
+            measuring.device,
+            measuring.timing,
+            executor=measuring.executor,
+            measure_executor=measuring.measure_executor,
+            recorder=measuring.recorder,
+            progress=measuring.progress,
+        )
+        dropped += failures
+    if output is not None and measured is not None:
         columns[output] = measured.seconds
         info[output] = FeatureInfo("s")
-        dropped += measured.failures
         kept = np.flatnonzero(np.isfinite(measured.seconds))
     _warn_dropped(dropped)
     if not len(kept):
         reasons = "; ".join(f"{label}: {reason}" for label, reason in dropped[:3])
-        msg = f"none of the {len(kernels)} kernels could be used ({reasons})"
+        msg = f"none of the {len(dropped)} kernels could be used ({reasons})"
         raise CalibrationError(msg)
     # np.stack refuses an empty list.
     values = np.stack([columns[name] for name in names], axis=1) if names else np.zeros((len(rows), 0))
@@ -239,10 +268,10 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
         repeatability=None if measured is None else measured.repeatability[kept],
         info=info,
         sub_group_size=measuring.target.sub_group_size,
-        device="" if measured is None else str(measuring.device),
+        device="" if measured is None else str(measuring.device if known is None else known),
         dropped=tuple(dropped),
         machine="" if needed_by is None else measuring.target.need_machine(needed_by).name,
-        timing=None if measured is None else measured.summary,
+        timing=summary,
     )
 
 
@@ -262,6 +291,9 @@ def _built(names: Sequence[str], rows: list[SizedKernel], measuring: Measuring) 
 
     features = [parse_feature(name) for name in names]
     found = _Built(rows, None, None, [])
+    if measuring.times is not None:
+        refuse_unknown_builds(features, measuring.times.table)
+        return _Built(rows, measuring.times.resources(), None, [])
     if measuring.device is None:
         return found
     if any(map(needs_build, features)):
@@ -344,43 +376,6 @@ def _no_match(feature: Feature, rows: Sequence[SizedKernel]) -> NoMatchError:
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     msg = f"feature {feature.identifier} matches nothing in any of the kernels; {hint}they contain: {shown}{more}"
     return NoMatchError(msg, feature=feature.identifier, present=tuple(there))
-
-
-@dataclass(frozen=True)
-class _Times:
-    """Seconds, spread and repeatability of each row, nan where it failed; label and reason of those; how it went."""
-
-    seconds: NDArray[np.float64]
-    spread: NDArray[np.float64]
-    repeatability: NDArray[np.float64]
-    failures: list[tuple[str, str]]
-    summary: TimingSummary
-
-
-def _time(rows: Sequence[SizedKernel], device: TimedDevice, measuring: Measuring) -> _Times:
-    from perflex.timing.measuring import measure
-    from perflex.timing.results import MeasurementFailure
-
-    timing, progress = measuring.timing, measuring.progress
-    with recording(str(device), [row.label for row in rows], measuring.recorder) as recorder:
-        if measuring.measure_executor is None:
-            outcomes = measure(rows, device, timing, progress, recorder, measuring.executor)
-        else:
-            from perflex.timing.executors.rounds import measure_on
-
-            outcomes = measure_on(measuring.measure_executor, rows, device, timing, progress, recorder)
-    seconds = np.full(len(rows), np.nan)
-    spread = np.full(len(rows), np.nan)
-    repeatability = np.full(len(rows), np.nan)
-    failures = []
-    for index, outcome in enumerate(outcomes):
-        if isinstance(outcome, MeasurementFailure):
-            # Reasons begin with the label, for they are errors of their own elsewhere.
-            failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
-        else:
-            seconds[index], spread[index] = outcome.seconds, outcome.spread
-            repeatability[index] = outcome.repeatability
-    return _Times(seconds, spread, repeatability, failures, outcomes.summary())
 
 
 def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.calibration.carried_over import carried_predictions
 from perflex.calibration.generator_term import log_reach
 from perflex.calibration.prediction_variance import gradient_at
 from perflex.calibration.uncertainty import require_spare, student_quantile
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from perflex.calibration.carried_over import CarriedOver
     from perflex.calibration.generator_term import GeneratorTerm
     from perflex.calibration.left_out import LeftOutErrors
     from perflex.calibration.prediction_variance import Variances
@@ -72,7 +74,10 @@ class PredictionInterval:
 
 
 def interval_at(
-    calibration: CalibrationRecord, values: Mapping[str, Any], confidence: float = 0.95
+    calibration: CalibrationRecord,
+    values: Mapping[str, Any],
+    confidence: float = 0.95,
+    kernels: Sequence[tuple[str, str]] = (),
 ) -> PredictionInterval:
     """Return the prediction interval at given feature values.
 
@@ -90,6 +95,9 @@ def interval_at(
     mixed unlike theirs (`perflex.calibration.left_out`). Where predictions are corrected by what was learned of the
     residuals, those errors are, too, by learners that have not seen the generator.
 
+    Of a transferred calibration both prediction and limits follow from the posterior and from what was carried over
+    (`perflex.calibration.carried_over`).
+
     A parameter at its bound is known to be small, not to be zero: it counts with the mean square that the
     measurements leave it above zero. (Where a file keeps no measured values, it counts as zero, residuals are taken to
     be equally large everywhere, and nothing is known of generators and ranges.)
@@ -102,6 +110,9 @@ def interval_at(
         A number or array per input feature of its model.
     confidence
         Between 0 and 1.
+    kernels
+        Label and program of each value, by which a transferred calibration knows what other devices say of the
+        kernel; by default those of no kernel that they have timed.
 
     Raises
     ------
@@ -114,6 +125,8 @@ def interval_at(
     if not 0 < confidence < 1:
         msg = f"the confidence must lie between 0 and 1, not {confidence!r}"
         raise ValueError(msg)
+    if calibration.transferred is not None:
+        return _from_other_devices(calibration, calibration.transferred, values, confidence, kernels)
     fit = calibration.fit
     require_spare(fit)
     predicted = np.asarray(calibration.model.evaluate(fit, values), dtype=np.float64)
@@ -147,6 +160,36 @@ def interval_at(
         own if (middle.freedom == own).all() else _plain(middle.freedom.reshape(shape)),
         extrapolated=False if place is None else _flags(place.outside.reshape(shape)),
         doubts=() if place is None else place.doubts,
+    )
+
+
+def _from_other_devices(
+    calibration: CalibrationRecord,
+    carried: CarriedOver,
+    values: Mapping[str, Any],
+    confidence: float,
+    kernels: Sequence[tuple[str, str]],
+) -> PredictionInterval:
+    """Return prediction and limits of a transferred calibration."""
+    shape = np.broadcast_shapes(*(np.shape(values[name]) for name in calibration.model.input_features()))
+    count = int(np.prod(shape))
+    flat = {
+        name: np.broadcast_to(np.asarray(values[name], dtype=np.float64), shape).ravel()
+        for name in calibration.model.input_features()
+    }
+    found = carried_predictions(calibration.model, calibration.fit, carried, flat, kernels or [("", "")] * count)
+    reach = carried.reach(confidence)
+    middle, factor = np.exp(found.mean).reshape(shape), np.exp(reach * found.deviation).reshape(shape)
+    return PredictionInterval(
+        _plain(middle),
+        _plain(middle / factor),
+        _plain(middle * factor),
+        confidence,
+        _plain(middle * found.of_parameters.reshape(shape)),
+        _plain(middle * found.deviation.reshape(shape)),
+        float(max(len(carried.sources) - 1, 1)),
+        extrapolated=_flags(np.zeros(shape, dtype=bool)),
+        doubts=carried.remarks,
     )
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # By these a device is known again; drivers are updated.
 _SAME = ("name", "platform", "api")
+# Stands among a calibration's facts of its device where its times are those of a table.
+TIMES_FACT = "times_of"
 
 
 def device_of_calibration(output: str, facts: Mapping[str, Any]) -> Device:
@@ -30,8 +32,15 @@ def device_of_calibration(output: str, facts: Mapping[str, Any]) -> Device:
     Raises
     ------
     DeviceError
-        That device is not here, or does not work.
+        That device is not here, or does not work; or others measured the calibration's times.
     """
+    if facts.get(TIMES_FACT):
+        of = f" of {facts['name']}" if facts.get("name") else ""
+        msg = (
+            f"the calibration rests on times{of} in {facts[TIMES_FACT]}, which others measured: no device here is "
+            "known to be that one; name the device to use, or calibrate one of this machine"
+        )
+        raise DeviceError(msg, device=str(facts.get("name", "")))
     wanted = {key: str(facts[key]) for key in _SAME if facts.get(key)}
     if "name" not in wanted:
         return device_of(output)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.devices.device import Device
 from perflex.devices.wall_time import device_of, is_device_specific, is_wall_time, wall_time_identifier
+from perflex.errors import CalibrationError
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.timing.measuring import chosen_device
@@ -67,6 +68,33 @@ class ReadyModel:
         return measurement_kernels(self.description, self.scale() if scale is None else scale)
 
 
+def described_model(name: str, kind: str | None) -> ModelDescription:
+    """Return the description of a ready model.
+
+    Parameters
+    ----------
+    name
+        As for `ready_model`.
+    kind
+        ``"cpu"`` or ``"gpu"``, or None where it is not known.
+
+    Raises
+    ------
+    FileFormatError
+        There is no such model, or its file is wrong.
+    CalibrationError
+        It is ``"general"``, and the kind is not known.
+    """
+    if name != GENERAL:
+        return load_model(name)
+    if kind is None:
+        msg = (
+            f"{GENERAL} is {GENERAL}_cpu or {GENERAL}_gpu, and the device is not known; name one of these, or a machine"
+        )
+        raise CalibrationError(msg)
+    return load_model(f"{GENERAL}_cpu" if kind == "cpu" else f"{GENERAL}_gpu")
+
+
 def ready_model(name: str, device: str | TimedDevice | None = None) -> ReadyModel:
     """Return a ready model on a device.
 
@@ -86,7 +114,7 @@ def ready_model(name: str, device: str | TimedDevice | None = None) -> ReadyMode
     """
     if name == GENERAL:
         where = chosen_device(device)
-        description = load_model(f"{GENERAL}_cpu" if getattr(where, "kind", "") == "cpu" else f"{GENERAL}_gpu")
+        description = described_model(name, getattr(where, "kind", ""))
         output = _output(where)
     else:
         description = load_model(name)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.calibrated_range import CalibratedRange, Extrapolation
+    from perflex.calibration.carried_over import CarriedOver
     from perflex.calibration.generator_term import GeneratorTerm
     from perflex.calibration.learned import LearnedCorrection, LearnedResiduals
     from perflex.calibration.left_out import LeftOutErrors, LeftOutKernels, TermShares
@@ -65,6 +66,8 @@ class CalibrationRecord:
         generators, and in files of earlier versions (`known_left_out` then computes it).
     learned
         What was learned of the residuals, and whether predictions use it; None where nothing was.
+    transferred
+        What was carried over from other devices (`transfer`); None for a calibration of its own measurements alone.
     """
 
     model: Model
@@ -80,6 +83,7 @@ class CalibrationRecord:
     table: FeatureTable | None = None
     left_out: LeftOutErrors | None = None
     learned: LearnedResiduals | None = None
+    transferred: CarriedOver | None = None
 
     @property
     def params(self) -> Mapping[str, float]:
@@ -191,4 +195,9 @@ class CalibrationRecord:
         heading = f"{self.model}\non {name}{f' ({driver})' if driver else ''}, {self.date or 'no date'}"
         floor = "" if self.noise_floor is None else f"\nnoise floor {100 * self.noise_floor:.2g} %"
         learned = "" if self.learned is None else f"\n{self.learned}"
-        return f"{heading}\n{self.fit!r}{floor}{learned}"
+        carried = ""
+        if self.transferred is not None:
+            samples = self.transferred.samples
+            carried = f"\ntransferred from {', '.join(self.transferred.sources)}, {samples} samples of this device"
+            carried += "".join(f"\n{remark}" for remark in self.transferred.remarks)
+        return f"{heading}\n{self.fit!r}{floor}{learned}{carried}"

@@ -15,6 +15,7 @@ from perflex.cli.devices import devices
 from perflex.cli.diagnose import diagnose
 from perflex.cli.doctor import doctor
 from perflex.cli.evaluate import evaluate
+from perflex.cli.export_times import export_times
 from perflex.cli.features import features
 from perflex.cli.layers import layers
 from perflex.cli.machine import machine
@@ -24,6 +25,7 @@ from perflex.cli.prune_table import prune_table
 from perflex.cli.roofline import roofline
 from perflex.cli.store import store
 from perflex.cli.terminal import terminal_of
+from perflex.cli.transfer import transfer
 from perflex.cli.volumes import volumes
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     catalog: "perflex catalog matmul_sq",
     features: "perflex features examples/matmul.py:naive n=1056",
     calibrate: "perflex calibrate matmul_sq -o matmul.yaml",
+    transfer: "perflex transfer A.yaml B.yaml --machine RTX-2080-Ti --samples few.csv -o new.yaml",
     diagnose: "perflex diagnose matmul.yaml --out diagnosis",
     predict: "perflex predict matmul.yaml examples/matmul.py:prefetching n=1056",
     rank: "perflex rank matmul.yaml examples/matmul.py:prefetching examples/matmul.py:naive n=1056",
@@ -82,8 +85,9 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     roofline: "perflex roofline examples/transposes.py:tiled n=1024 --machine V100 --time bound",
     compare: "perflex compare predicted.csv measured.csv --key x --key y --value dram_load",
     evaluate: "perflex evaluate matmul --out evaluation",
+    export_times: "perflex export-times matmul.yaml -o times.csv",
 }
 for command, example in _EXAMPLES.items():
-    app.command(epilog=f"Example: {example}")(command)
+    app.command(name=command.__name__.replace("_", "-"), epilog=f"Example: {example}")(command)
 app.add_typer(machine, name="machine")
 app.add_typer(store, name="store")

@@ -151,6 +151,33 @@ def load_object(reference: str) -> object:
     return found
 
 
+def load_kernels(place: str) -> dict[str, object]:
+    """Return the functions of a Python file, or the Scop of a YAML file, by name; a Python file is executed.
+
+    Raises
+    ------
+    FileFormatError, UnsupportedKernelError
+        The YAML file describes no kernel.
+    ArgumentError
+        There is no such file, it is no valid Python, or has no functions.
+    """
+    if place.endswith((".yaml", ".yml")):
+        scop = _described(place)
+        return {scop.name: scop}
+    # Any name that can stand behind the colon: the whole module is looked at.
+    with _executed(f"{place}:all") as (module, _, path):
+        # Neither what the file imports nor what it keeps to itself: a table names what is called.
+        own = {
+            name: value
+            for name, value in vars(module).items()
+            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[:1] != "_"
+        }
+    if not own:
+        msg = f"{path} has no function; it must have one for each kernel, which returns it"
+        raise ArgumentError(msg, path=path)
+    return dict(own)
+
+
 @contextmanager
 def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
     """Yield the module of ``FILE.py:name``, the name, and the file; modules beside it can be imported meanwhile."""

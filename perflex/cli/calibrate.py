@@ -8,11 +8,12 @@ from dataclasses import replace
 from enum import StrEnum
 from multiprocessing import get_context
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.cli.noise_floor import noise_floor_lines
+from perflex.cli.calibrate_times import TimesChoice, require_with_times, write_calibration
+from perflex.cli.calibration_report import show_calibration
 from perflex.cli.options import AcceptNoiseOption, MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
-    from rich.table import Table
-
-    from perflex.calibration.calibration import Calibration
     from perflex.calibration.ready import ReadyModel
-    from perflex.cli.terminal import Terminal
     from perflex.timing.options import TimingOptions
 
 
@@ -42,6 +39,13 @@ class LossName(StrEnum):
 
     SQUARED = "squared"
     SOFT_L1 = "soft_l1"
+
+
+class UndeterminedName(StrEnum):
+    """What happens where kernels do not determine a parameter."""
+
+    ERROR = "error"
+    WARN = "warn"
 
 
 def calibrate(  # noqa: PLR0913 - one parameter per option
@@ -92,6 +96,13 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
             "--loss", help="What the fit minimises: squared, or soft_l1 that few bad rows move; default: the model's."
         ),
     ] = None,
+    undetermined: Annotated[
+        UndeterminedName | None,
+        typer.Option(
+            "--undetermined",
+            help="Parameters that no kernel determines: an error, or zero and a warning; default: the model's.",
+        ),
+    ] = None,
     fixed_sizes: Annotated[
         bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
     ] = False,
@@ -101,11 +112,32 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     ] = False,
     accept_noise: AcceptNoiseOption = False,
     machine: MachineOption = None,
+    times: Annotated[
+        Path | None,
+        typer.Option(
+            "--times", help="CSV of kernels and times that others measured; no device is opened. docs/times.md"
+        ),
+    ] = None,
+    kernels_of: Annotated[
+        list[Path] | None,
+        typer.Option("--kernels", help="With --times: Python file of functions that make the kernels; repeatable."),
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="With --times: rows with COLUMN=VALUE[,VALUE]; repeatable.")
+    ] = None,
+    sub_group_size: Annotated[
+        int | None,
+        typer.Option("--sub-group-size", min=1, help="With --times: work-items; default: the machine's, or 32."),
+    ] = None,
 ) -> None:
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file.
 
     Examples: perflex calibrate general -o general.yaml; with learned residuals (pip install 'perflex[learn]'):
     perflex calibrate general --learn -o general.yaml
+
+    With --times nothing is measured: the times are those of a table, from a cluster's log or another laboratory:
+
+    perflex calibrate mine.yaml --times log.csv --kernels my.py --machine V100 -o v100.yaml
     """
     from perflex.calibration.acceptance import require_repeatable
     from perflex.calibration.calibrating import calibrate as run
@@ -116,8 +148,16 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     from perflex.studies.doctor.examine import warn_before_measuring
 
     terminal = terminal_of(context)
-    budget_s = read_seconds(budget, "--budget") if budget else None
+    require_with_times(context, times)
     require_writable_file(out)
+    if times is not None:
+        table = TimesChoice(times, tuple(kernels_of or ()), tuple(only or ()), device).table(terminal)
+        fitting: dict[str, Any] = {"nonnegative": not allow_negative, "loss": loss.value if loss else None}
+        fitting["on_undetermined"] = undetermined.value if undetermined else None
+        counting = {"machine": machine, "sub_group_size": sub_group_size, "store": store or None}
+        write_calibration(terminal, model, table, out, {**fitting, **counting}, accept_noise=accept_noise)
+        return
+    budget_s = read_seconds(budget, "--budget") if budget else None
     # Checks the output feature, too; a device on the command line comes before the one in the file.
     ready = ready_model(model, device or None)
     where, fitted, usual = ready.device, ready.model, ready.description.fit
@@ -139,7 +179,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 timing=timing,
                 nonnegative=not allow_negative,
                 loss=loss.value if loss else usual.loss,
-                on_undetermined=usual.on_undetermined,
+                on_undetermined=undetermined.value if undetermined else usual.on_undetermined,
                 machine=machine,
                 progress=progress,
                 budget_s=budget_s,
@@ -152,7 +192,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     if not accept_noise:
         require_repeatable(calibration, str(out))
     calibration.save(out)
-    _show(terminal, calibration, scale, out)
+    show_calibration(terminal, calibration, out, scale)
     if ready.description.general and not terminal.quiet:
         words = (
             "next: perflex predict {out} KERNEL.py:function n=1024 --confidence 0.95 (or perflex rank, for variants)"
@@ -178,13 +218,6 @@ def _timing_options(
     )
 
 
-def _show(terminal: Terminal, calibration: Calibration, scale: float, out: Path) -> None:
-    if not terminal.quiet:
-        terminal.output.print(_parameters(calibration))
-        terminal.output.print("\n".join(_remarks(calibration, scale)), markup=False, soft_wrap=True)
-    terminal.output.print(str(out), markup=False, soft_wrap=True)
-
-
 @contextmanager
 def _workers(address: str, ready: ReadyModel) -> Iterator[tuple[Executor | None, Executor | None]]:
     """Give where kernels are counted and their code is generated, and where they are timed, for the block.
@@ -203,92 +236,3 @@ def _workers(address: str, ready: ReadyModel) -> Iterator[tuple[Executor | None,
             yield pool, None
     else:
         yield None, None
-
-
-def _parameters(calibration: Calibration) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title="Parameters")
-    for heading in ("parameter", "value", "std. error", "unit", "rate", ""):
-        table.add_column(heading, justify="right" if heading in {"value", "std. error", "rate"} else "left")
-    for p in calibration.fit.parameters:
-        rate = "" if p.rate is None else f"{p.rate:.3g} {p.rate_unit}"
-        table.add_row(p.name, f"{p.value:.4g}", f"{p.standard_error:.2g}", escape(p.unit or "?"), rate, p.flags)
-    return table
-
-
-def _remarks(calibration: Calibration, scale: float) -> list[str]:
-    from perflex.fit.result import describe_errors
-
-    fit = calibration.fit
-    overall = f"relative error in the fit: {describe_errors(fit.relative_errors)}"
-    lines = [f"{len(fit.kernels)} measurement kernels, {overall}; residual {fit.residual_norm:.3g}"]
-    if fit.loss != "squared":
-        lines.append(f"loss {fit.loss}: rows that are off by more than {100 * (fit.loss_scale or 0):.2g} % count less")
-    if fit.no_overlap:
-        lines.append(f"no overlap was found: nothing is hidden, the costs are added ({', '.join(fit.no_overlap)} = 0)")
-    by_generator: dict[str, list[float]] = {}
-    for kernel, error in zip(fit.kernels, fit.relative_errors, strict=True):
-        by_generator.setdefault(kernel.partition("(")[0], []).append(error)
-    for generator, errors in by_generator.items():
-        worst = max(errors, key=abs)
-        mean = sum(map(abs, errors)) / len(errors)
-        lines.append(f"  {generator}: {len(errors)} kernels, mean error {100 * mean:.1f} %, worst {100 * worst:+.1f} %")
-    if calibration.options.get("device_time_budget_s") is not None:
-        lines.append(_spending(calibration))
-    lines += _timing(calibration)
-    lines += noise_floor_lines(calibration)
-    if calibration.learned is not None:
-        lines.append(str(calibration.learned))
-    if scale != 1.0:
-        lines.append(f"sizes suit a device {scale:.2g} times as fast as the model file's (--fixed-sizes keeps them)")
-    lines += [f"left out: {label}: {reason}" for label, reason in calibration.dropped]
-    return lines
-
-
-def _timing(calibration: Calibration) -> list[str]:
-    """Return what there is to say about how measuring went."""
-    timed, lines = calibration.timing, []
-    if affinity := calibration.options.get("affinity"):
-        lines.append(f"workers' processors: {affinity}")
-    if timed is None:
-        return [*lines, *_disturbance(calibration)]
-    if timed.samples_resumed:
-        lines.append(f"{timed.samples_resumed} samples are from a run of this calibration that was cut short")
-    kernels, precision = len(calibration.fit.kernels), 100 * calibration.options["precision"]
-    statistic = str(calibration.options["statistic"]).replace("_", " ")
-    lines.append(f"{statistic} known to {precision:g} % for {timed.kernels_precise} of {kernels} kernels")
-    lines += _disturbance(calibration)
-    if timed.stray_samples:
-        lines.append(f"stray samples: {timed.stray_samples}")
-    if timed.drift_ratio != 1.0:
-        done = "corrected" if timed.drift_corrected else "not corrected, for that would not narrow the spread"
-        lines.append(f"drift: reference kernels varied by {100 * (timed.drift_ratio - 1):.1f} % over time; {done}")
-    return lines
-
-
-def _disturbance(calibration: Calibration) -> list[str]:
-    from perflex.calibration.acceptance import kernels_timed
-
-    disturbed, samples, used = (
-        calibration.options.get(name) or 0 for name in ("disturbed_samples", "samples", "kernels_disturbed")
-    )
-    lines = []
-    if disturbed:
-        lines.append(
-            f"disturbed (by other work on the machine, or a lowered clock): {disturbed} of {samples} samples "
-            f"({100 * disturbed / samples:.0f} %), not used where there are enough others"
-        )
-    if used:
-        lines.append(f"kernels for which disturbed samples had to be used: {used} of {kernels_timed(calibration)}")
-    return lines
-
-
-def _spending(calibration: Calibration) -> str:
-    facts = calibration.options
-    return (
-        f"chosen: {facts['chosen_kernels']} of {facts['pool_kernels']} kernels, in {facts['batches']} batches; "
-        f"{facts['device_time_spent_s']:.3g} s of device time spent of {facts['device_time_budget_s']:.3g} s; "
-        f"{facts['ended']}"
-    )

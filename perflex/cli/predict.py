@@ -49,7 +49,8 @@ def predict(
     else:
         # What the model leaves out is said for each size: accesses may depend on it.
         with terminal.warnings_shown():
-            found = [_predicted(loaded, unit, each, confidence, machine) for each in chosen]
+            name = kernel.rpartition(":")[2]
+            found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
     if as_json:
         print_json(found)
         return
@@ -58,23 +59,30 @@ def predict(
 
 
 def _predicted(
-    loaded: Calibration, unit: Any, sizes: Mapping[str, int], confidence: float | None, machine: str | None
+    loaded: Calibration, unit: Any, name: str, sizes: Mapping[str, int], confidence: float | None, machine: str | None
 ) -> dict[str, Any]:
-    """Return what the model says of a kernel, as `predict` prints it."""
+    """Return what the model says of a kernel, as `predict` prints it; `name` is of the function that makes it."""
     from perflex.calibration.built_target import model_knowledge
+    from perflex.calibration.carried_over import ELSEWHERE
     from perflex.calibration.interval import interval_at
+    from perflex.calibration.row_predictions import known_as
 
     values = loaded.feature_values(unit, sizes, machine=machine)
     factor = loaded.correction(values)
+    known = known_as(loaded, unit, sizes, name) if loaded.transferred is not None else []
+    elsewhere = loaded.transferred is not None and all(label in loaded.transferred.kernels for label, _ in known)
+    knowledge = ELSEWHERE if elsewhere else model_knowledge(loaded.model.input_features())
     entry = {
         "sizes": sizes,
         "predicted_s": float(loaded.evaluate(values)),
-        "knowledge": model_knowledge(loaded.model.input_features()),
+        "knowledge": knowledge,
         "doubts": list(loaded.doubts(unit, sizes, values, machine=machine)),
         "terms": {text: float(v * factor) for text, v in loaded.model.terms(loaded.params, values).items()},
     }
+    if loaded.transferred is not None:
+        entry["predicted_s"] = float(interval_at(loaded, values, kernels=known).predicted)
     if confidence is not None:
-        interval = interval_at(loaded, values, confidence)
+        interval = interval_at(loaded, values, confidence, known)
         entry |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
         entry |= {"extrapolated": interval.extrapolated}
     return entry

@@ -16,6 +16,7 @@ from perflex.fit.identify import Identification, ambiguous, condition_without_bo
 from perflex.fit.loss import Loss, robust_loss
 from perflex.fit.nested import without_needless_overlaps
 from perflex.fit.noise import measured_noise
+from perflex.fit.posterior import fit_with_prior
 from perflex.fit.problem import Problem, pose
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
 from perflex.fit.scaled import Solution
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.expression.model import Model
+    from perflex.fit.prior import Prior
     from perflex.fit.table import FeatureTable
 
 # Kernels whose predictions differ by less than this share are predicted alike.
 _ALIKE = 1e-6
 
 
-def fit_model(
+def fit_model(  # noqa: PLR0913 - one parameter per choice
     model: Model,
     table: FeatureTable,
     *,
@@ -45,6 +47,7 @@ def fit_model(
     max_starts: int = 8,
     loss: Loss = "squared",
     bounds: Mapping[str, tuple[float, float]] | None = None,
+    prior: Prior | None = None,
 ) -> FitResult:
     """Fit a model's parameters to measured and counted features.
 
@@ -82,6 +85,10 @@ def fit_model(
         noise does not pull predictions down. Its scale comes from the residuals (`perflex.fit.loss`).
     bounds
         Smallest and largest value by parameter, in its unit, instead of those of its role; ``(-inf, inf)`` for none.
+    prior
+        What other devices say of each parameter (`prior_of`). The fit is then the mode of the posterior
+        (`perflex.fit.posterior`), of any number of rows, which are scaled by their output; parameters are positive,
+        and `nonnegative`, `on_undetermined` and `max_starts` say nothing.
 
     Returns
     -------
@@ -92,7 +99,8 @@ def fit_model(
     ------
     CalibrationError
         A column is missing, a value is not finite, a parameter is not determined (it is named), the model is not
-        finite at any start, or bounds make no sense.
+        finite at any start, or bounds make no sense. With a prior: it lacks a parameter, the rows are not scaled by
+        their output, or there are bounds.
 
     Warns
     -----
@@ -106,6 +114,8 @@ def fit_model(
     if loss not in get_args(Loss):
         msg = f"loss must be one of {', '.join(get_args(Loss))}, not {loss!r}"
         raise ValueError(msg)
+    if prior is not None:
+        return _fitted_with_prior(model, table, prior, starts, loss, bounds)
     problem = pose(model, table)
     roles = roles_with_costs_for_rates(model.tree)
     coordinates = coordinates_of(problem, roles, nonnegative=nonnegative, given=bounds or {})
@@ -126,6 +136,22 @@ def fit_model(
     result = _result(problem, roles, table, solutions, best, identification)
     result = replace(result, nonnegative=nonnegative, bounds=dict(bounds or {}))
     result = _without_bounds(result, problem, best, coordinates, measured_noise(table))
+    _warn(result)
+    return result
+
+
+def _fitted_with_prior(
+    model: Model,
+    table: FeatureTable,
+    prior: Prior,
+    starts: Sequence[Mapping[str, float]],
+    loss: Loss,
+    bounds: Mapping[str, tuple[float, float]] | None,
+) -> FitResult:
+    if bounds:
+        msg = "a prior says where parameters lie; leave out bounds, or the prior"
+        raise CalibrationError(msg, model=model)
+    result = fit_with_prior(model, table, prior, starts=starts, loss=loss)
     _warn(result)
     return result
 

@@ -120,6 +120,11 @@ def robust_loss(residual: Array, freedom: int, least: float) -> tuple[SoftL1, fl
     return SoftL1(_SCALE_PER_DEVIATION * max(deviation, least)), deviation
 
 
+def standard_loss() -> SoftL1:
+    """Return the loss that suits residuals whose standard deviation is one."""
+    return SoftL1(_SCALE_PER_DEVIATION)
+
+
 def mean_square(standardised: NDArray[np.float64]) -> float:
     """Return the mean of the squares of residuals over their deviations."""
     return float(np.mean(standardised**2))

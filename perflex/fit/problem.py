@@ -108,13 +108,17 @@ class Problem:
         logarithm: NDArray[np.float64] = np.where(low, tangent, np.log(np.where(low, 1.0, ratio)))
         return logarithm
 
+    def plain_jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the derivatives of the plain residual by the parameters, shape ``(m, n)``."""
+        return self._derivatives(x, self._slope_of_plain(x))
+
     def regression(self, x: NDArray[np.float64], used: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return Jacobian and residual of the linear least-squares problem with the same estimates and variances.
 
         At a solution from which `used` parameters were determined; under a loss its pseudo-residuals.
         """
         residual = self.plain_residual(x)
-        jacobian = self._derivatives(x, self._slope_of_plain(x))
+        jacobian = self.plain_jacobian(x)
         return jacobian, residual if self.loss is None else self.loss.pseudo_residual(residual, used)
 
     def scatter(self, x: NDArray[np.float64]) -> float:
@@ -158,14 +162,14 @@ def require_fittable(model: Model) -> None:
         raise CalibrationError(msg, model=model)
 
 
-def pose(model: Model, table: FeatureTable) -> Problem:
-    """Return the problem of fitting a model to a table.
+def pose(model: Model, table: FeatureTable, *, few: bool = False) -> Problem:
+    """Return the problem of fitting a model to a table; with `few` of any number of rows.
 
     Raises
     ------
     CalibrationError
         The model cannot be differentiated, has no parameters, or a column is missing; a value is not
-        finite; there are fewer rows than parameters.
+        finite; there are fewer rows than parameters, unless few will do.
     """
     require_fittable(model)
     parameters = model.params()
@@ -178,7 +182,7 @@ def pose(model: Model, table: FeatureTable) -> Problem:
             msg = f"{feature} is not a finite number for {listed}; leave out these kernels or mend them"
             raise CalibrationError(msg, feature=feature, kernel=bad[0])
     # Not only ambiguous: Levenberg-Marquardt needs as many rows as parameters.
-    if len(table) < len(parameters):
+    if len(table) < len(parameters) and not few:
         msg = (
             f"{len(table)} kernels cannot determine {len(parameters)} parameters ({', '.join(parameters)}); "
             "add measurement kernels"

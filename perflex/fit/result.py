@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from perflex.fit.confidence import LinearisedFit
     from perflex.fit.loss import Loss
+    from perflex.fit.prior import Prior
 
 _LEAST_ERROR = 1e-6
 
@@ -185,6 +186,9 @@ class FitResult(Mapping[str, float]):
         Edges, hidden fractions and sharpnesses of 0, which say that nothing is hidden: costs are those of their sum.
     bounds
         Smallest and largest values by parameter that were given to `fit_model` in place of those of its role.
+    prior
+        What was known of the parameters before; None for a fit to the rows alone. Parameters are then the mode of the
+        posterior in their logarithms, and covariance and intervals are the posterior's.
     """
 
     parameters: tuple[ParameterEstimate, ...]
@@ -207,6 +211,7 @@ class FitResult(Mapping[str, float]):
     kept_intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     no_overlap: tuple[str, ...] = ()
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    prior: Prior | None = None
 
     def __getitem__(self, name: str) -> float:
         """Return the value of a parameter."""
@@ -286,6 +291,8 @@ class FitResult(Mapping[str, float]):
             f"relative error: {describe_errors(self.relative_errors)}; "
             f"condition number {self.condition_number:.3g}"
         )
+        if self.prior is not None:
+            lines.append(f"with a prior of {len(self.prior.sources)} devices: {', '.join(self.prior.sources)}")
         if self.collinear:
             lines.append(f"hardly told apart: {', '.join(self.collinear)}; a bound hides that, see their intervals")
         if self.no_overlap:

@@ -37,7 +37,7 @@ class Overlap(Entry, frozen=True):
 class L1Rules(Entry, frozen=True):
     """Whose rules the first cache of a GPU follows; see `perflex.machines.machine.L1_RULES`."""
 
-    value: Literal["nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2"]
+    value: Literal["nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2", "sector_banks"]
 
 
 class Curve(Entry, frozen=True):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perflex.machines.units import Source
 
 KINDS = ("gpu", "cpu")
-L1_RULES = ("nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2")
+L1_RULES = ("nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2", "sector_banks")
 """Whose first cache a GPU has: how many cycles an instruction takes there."""
 
 
@@ -85,6 +85,17 @@ class Machine:
         Work-groups that the device starts per second at most, and the time of a load that no cache holds, in s.
     fp32_per_cycle, fp64_per_cycle
         Operations per cycle and compute unit; a multiply-add is two.
+    int32_per_cycle, int32_mul_per_cycle, special_per_cycle
+        Results per cycle and compute unit: integer additions, comparisons and bit operations; integer multiplications
+        or multiply-adds; special functions (reciprocals, roots, exponentials, logarithms, sines).
+    atomics_per_cycle, distinct_atomics_per_cycle
+        Atomic updates of global memory per cycle over all compute units: of one address, and of different ones.
+    l2_bytes_per_cycle
+        Bytes per cycle that one compute unit gets from the second cache.
+    l1_latency, local_latency, l2_latency, arithmetic_latency
+        Cycles after which a load that L1, local memory or L2 serves, or a float32 multiply-add, can be used.
+    iterations_together
+        Iterations of a loop whose loads are issued together, since its compiler unrolls and reorders them.
     su_line_bytes
         Line size that Su's closed forms use for the first cache; None for `line_bytes`.
     cores, cores_per_domain, domains
@@ -143,6 +154,17 @@ class Machine:
     dram_latency: float | None = _fact("s", whole=False)
     fp32_per_cycle: float | None = _fact("op/cycle", whole=False, kinds=KINDS)
     fp64_per_cycle: float | None = _fact("op/cycle", whole=False, kinds=KINDS)
+    int32_per_cycle: float | None = _fact("op/cycle", whole=False)
+    int32_mul_per_cycle: float | None = _fact("op/cycle", whole=False)
+    special_per_cycle: float | None = _fact("op/cycle", whole=False)
+    atomics_per_cycle: float | None = _fact("op/cycle", whole=False)
+    distinct_atomics_per_cycle: float | None = _fact("op/cycle", whole=False)
+    l2_bytes_per_cycle: float | None = _fact("B/cycle", whole=False)
+    l1_latency: float | None = _fact("cycle", whole=False)
+    local_latency: float | None = _fact("cycle", whole=False)
+    l2_latency: float | None = _fact("cycle", whole=False)
+    arithmetic_latency: float | None = _fact("cycle", whole=False)
+    iterations_together: int | None = _fact("1")
     su_line_bytes: int | None = _fact("B")
     cores: int | None = _fact("core", kinds=("cpu",))
     cores_per_domain: int | None = _fact("core", kinds=("cpu",))

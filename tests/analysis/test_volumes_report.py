@@ -91,7 +91,7 @@ statements: []
         series_row(scop_from_yaml(text), {"n": 64}, A100, VOLUMES)
 
 
-def test_an_empty_launch_moves_nothing_and_has_no_limiter(tmp_path: Path) -> None:
+def test_an_empty_launch_moves_nothing_and_starts_its_groups(tmp_path: Path) -> None:
     (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "lsize_0:16", "lsize_1:16", "ngroups:16"])
     scop, sizes = extract_scop(kernel.kernel), {"ngroups": 16}
     found = estimate_volumes(scop, sizes, A100)
@@ -99,7 +99,8 @@ def test_an_empty_launch_moves_nothing_and_has_no_limiter(tmp_path: Path) -> Non
     assert (values.pop("f_resident_groups"), values.pop("f_waves")) == (8, pytest.approx(16 / (8 * 108)))
     assert set(values.values()) == {0.0}
     limits = limits_of(values, scop, sizes, A100)
-    assert (limits.limiter, limits.predicted_s) == ("none", 0)
+    assert A100.group_start_rate is not None
+    assert (limits.limiter, limits.predicted_s) == ("group start", pytest.approx(16 / A100.group_start_rate))
     row = series_row(scop, sizes, A100, {name: values[name] for name in VOLUMES if name in values})
     assert (row.updates, row.dram_load, row.dram_store, row.l2_load, row.level) == (0, 0, 0, 0, None)
     table = [{"x": "1", "v": str(row.dram_load)}, {"x": "2", "v": "0"}]
@@ -112,8 +113,7 @@ def test_an_empty_launch_moves_nothing_and_has_no_limiter(tmp_path: Path) -> Non
 def test_limits_are_volumes_by_rates() -> None:
     scop = extract_scop(matmul(prefetch=False))
     limits = limits_of(VOLUMES, scop, {"n": 1024}, A100)
-    # How fast an A100 starts work-groups is not known.
-    assert tuple(limits.seconds) == tuple(name for name in LIMITERS if name != "group start")
+    assert tuple(limits.seconds) == LIMITERS
     cycles = 108 * 1.41e9
     # A part of a wave waits as long as a whole one.
     assert limits.seconds["latency"] == A100.dram_latency == pytest.approx(574.6 / 1.41e9, rel=1e-3)

@@ -119,6 +119,7 @@ def test_predictions_and_order_use_it(smooth: Calibration) -> None:
         prune(variants, smooth, at, keep=Promise(0.05))
 
 
+@pytest.mark.slow
 def test_refused_learning_changes_nothing() -> None:
     calibration = plain(0, smooth=False)
     learned = calibration.with_learning()

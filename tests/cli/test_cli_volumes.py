@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -92,9 +93,8 @@ def test_machine_list(capsys: pytest.CaptureFixture[str]) -> None:
 def test_machine_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["machine", "show", "k20"]) == 0
     shown = capsys.readouterr().out
-    for text in ("l2_bytes                 1280 KiB", "0.71 GHz", "160.88 GB/s", "l1_banks                 not known",
-                 "measured: Su, Cai"):  # fmt: skip
-        assert text in shown
+    for text in (r"l2_bytes +1280 KiB", r"0\.71 GHz", r"160\.88 GB/s", r"l1_banks +not known", "measured: Su, Cai"):
+        assert re.search(text, shown)
     assert main(["machine", "show", "K20", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["facts"]["l2_bytes"]["value"] == 1310720

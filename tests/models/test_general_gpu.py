@@ -12,20 +12,14 @@ from perflex.testing import FakeDevice
 
 TRUE = {
     "p_launch": 4e-6,
-    "p_group": 2e-9,
-    "p_wave": 3e-7,
-    "p_op32": 2e-12,
-    "p_op64": 5e-12,
-    "p_int32": 3e-12,
-    "p_div": 2e-11,
-    "p_div64": 7e-11,
-    "p_special": 9e-12,
-    "p_chain": 1e-12,
-    "p_l1": 3e-12,
-    "p_local": 4e-12,
-    "p_l2": 4e-13,
-    "p_dram": 1.3e-12,
-    "p_barrier": 2e-10,
+    "p_core": 0.7,
+    "p_l1": 1.3,
+    "p_local": 1.9,
+    "p_fp64": 1.1,
+    "p_l2": 1.6,
+    "p_dram": 1.15,
+    "p_latency": 1.4,
+    "p_sharp": 1.5,
 }
 
 

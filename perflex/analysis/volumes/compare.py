@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.csv_file import csv_rows
 from perflex.errors import FileFormatError
 from perflex.file_io import read_text
 
@@ -94,22 +93,7 @@ def read_rows(path: Path | str) -> list[Row]:
         The file cannot be read, or a row has more or fewer fields than the heading; names the line.
     """
     path = Path(path)
-    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
-    rows = []
-    try:
-        for row in reader:
-            # DictReader keeps surplus fields under the key None, and gives missing ones the value None.
-            if None in row or None in row.values():
-                msg = f"{path}, line {reader.line_num}: it has another number of fields than the heading"
-                raise FileFormatError(msg, path=path, line=reader.line_num)
-            rows.append(row)
-    except csv.Error as error:
-        msg = f"{path} is no CSV file: {error}"
-        raise FileFormatError(msg, path=path) from error
-    if not rows:
-        msg = f"{path} has no rows below a heading"
-        raise FileFormatError(msg, path=path)
-    return rows
+    return [row for _, row in csv_rows(read_text(path), path)]
 
 
 def compare_rows(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import math
-import zlib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import FileFormatError
-from perflex.file_io import read_bytes
+from perflex.file_io import read_packed_text
 from perflex.search.described.description import Description
 from perflex.search.described.description_file import load_description
 from perflex.search.described.space import DescribedSpace
@@ -69,7 +67,7 @@ def load_described_space(
     """
     family = description if isinstance(description, Description) else load_description(description)
     path = Path(path)
-    text = _text(path)
+    text = read_packed_text(path, most=_MAX_BYTES)
     name = path.name.removesuffix(".gz")
     if name.endswith(".csv"):
         # A table states no device: the file's name stands for it.
@@ -81,23 +79,6 @@ def load_described_space(
         raise FileFormatError(msg, path=path)
     found = _joined(list(rows), family, path)
     return replace(found, device=stated if device is None else device, machine=machine)
-
-
-def _text(path: Path) -> str:
-    content = read_bytes(path, most=_MAX_BYTES)
-    try:
-        if path.name.endswith(".gz"):
-            with gzip.open(io.BytesIO(content)) as stream:
-                # One byte more than allowed shows what unpacks to too much, without unpacking all of it.
-                content = stream.read(_MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
-            msg = f"{path} unpacks to more than {_MAX_BYTES} bytes; split it"
-            raise FileFormatError(msg, path=path)
-        # Spreadsheets begin their tables with a mark of the encoding.
-        return content.decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        msg = f"cannot read {path}: {error}"
-        raise FileFormatError(msg, path=path) from error
 
 
 def _table(text: str, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:

@@ -185,6 +185,18 @@ def tables() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
+def times() -> tuple[str, ...]:
+    """Return tables of times, as `perflex calibrate --times` takes them: of functions, labels and tags."""
+    rows = [f"made,{rows},{64 * n},{0.5 * n},{n},0.0{n},,a,x" for n in (1, 2, 3) for rows in (1, 4)]
+    named = [f'"empty(ngroups={n}, lsize_0=16, lsize_1=16)",{n}e-6,a,' for n in (16, 32)]
+    tags = [f",{n}e-6,a,empty ngroups:{n} lsize_0:16 lsize_1:16" for n in (64, 128)]
+    return (
+        "\n".join(["kernel,rows,n,time_us,launches,spread,registers,device,note", *rows]) + "\n",
+        "\n".join(["kernel,seconds,device,tags", *named, *tags]) + "\n",
+    )
+
+
+@lru_cache(maxsize=1)
 def store() -> bytes:
     """Return a store's file with a few samples and failures."""
     import sqlite3

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from perflex.errors import PerflexError
+
 from . import inputs
 from .mutations import mutated_document, mutated_text, mutated_value
 
@@ -157,7 +159,14 @@ def _use_space(space: Any) -> None:
 
 def _make_cache(random: random.Random) -> tuple[bytes, str]:
     text, form = random.choice(inputs.caches())
-    content = mutated_document(text.encode(), random, partial(_tree, text), form)
+    return _maybe_packed(mutated_document(text.encode(), random, partial(_tree, text), form), form, random)
+
+
+def _make_times(random: random.Random) -> tuple[bytes, str]:
+    return _maybe_packed(document(inputs.times, "csv", random), "csv", random)
+
+
+def _maybe_packed(content: bytes, form: str, random: random.Random) -> tuple[bytes, str]:
     if random.random() < 0.1:
         content, form = gzip.compress(content, 1), f"{form}.gz"
         if random.random() < 0.5:
@@ -178,6 +187,23 @@ def _use_table(content: bytes) -> None:
 
     rows = read_rows(_file(content, "t.csv"))
     comparison_table([compare_rows(rows, read_rows(_file(inputs.tables()[0].encode(), "r.csv")), ["x", "y"], "dram")])
+
+
+def _made(rows: int, shift: float = 0.0) -> Any:
+    if isinstance(rows, int) and rows > 0:
+        return scop()
+    # A user's function refuses what it cannot make in the project's own way.
+    msg = f"no kernel of {rows} rows shifted by {shift}"
+    raise PerflexError(msg)
+
+
+def _use_times(made: tuple[bytes, str]) -> None:
+    from perflex import gather_feature_values, load_times
+
+    content, form = made
+    read = load_times(_file(content, f"times.{form}"), {"made": _made})
+    table = gather_feature_values(["f_cl_wall_time", "f_sync_kernel_launch", "f_thread_groups"], times=read)
+    finite(*table.values.flat)
 
 
 _EXPRESSIONS = (
@@ -247,6 +273,7 @@ KINDS = (
     Kind("description", 6, partial(document, lambda: (inputs.DESCRIPTION,), "yaml"), _use_description),
     Kind("tuning cache", 10, _make_cache, _use_cache),
     Kind("table", 4, partial(document, inputs.tables, "csv"), _use_table),
+    Kind("times", 6, _make_times, _use_times),
     Kind("model string", 5, partial(_words, _EXPRESSIONS), _use_expression),
     Kind("feature", 4, partial(_words, _FEATURES), _use_feature),
     Kind("formula", 4, partial(_words, (*_FORMULAS, *_CONSTRAINTS)), _use_formula),

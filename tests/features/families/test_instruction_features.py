@@ -250,3 +250,12 @@ def test_where_nothing_runs_nothing_is_predicated() -> None:
     assert inst(scop, {"n": 0}, "predication") == 1
     assert inst(scop, {"n": np.array([0, 8, 64])}, "predication")[[0, 2]] == pytest.approx(1)
     assert inst(scop, {"n": 8}, "predication") < 1
+
+
+def test_totals_are_added_up_once() -> None:
+    scop = extract_scop(matmul(prefetch=True, fit=False))
+    for lanes in (None, 32):
+        first, again = instructions_of(scop, lanes), instructions_of(scop, lanes)
+        assert all(again[kind] is first[kind] for kind in first)
+    every, reused = instructions_of(scop, 32, register_reuse=False), instructions_of(scop, 32)
+    assert every["ldst_local"].evaluate({"n": 64}) >= reused["ldst_local"].evaluate({"n": 64})

@@ -187,3 +187,10 @@ def test_subscript_arithmetic_of_quasi_affine_subscripts():
     args = [lp.GlobalArg("x,y", np.float32, shape=("n",))]
     scop = extract_scop(annotate(parallel(make("y[i] = x[i // 2]", args)), subscripts=True))
     assert value(scop, "f_op_int32_floordiv") == N
+
+
+def test_a_size_without_a_type_is_refused_by_name():
+    arrays = [lp.GlobalArg("x,y", np.float32, shape=("n", "pitch"))]
+    kernel = parallel(make("y[i, 0] = x[i, 0]", [*arrays, lp.ValueArg("pitch")]))
+    with pytest.raises(UnsupportedKernelError, match=r"'pitch' .* has no type; declare it"):
+        extract_scop(kernel)

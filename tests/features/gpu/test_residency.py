@@ -69,7 +69,7 @@ def test_waves_and_volumes_have_the_same_resident_work_groups_on_every_gpu(monke
     monkeypatch.setattr("perflex.features.gpu.waves._highest_occupancy", lambda *_: 1.0)
     scops = [kernel(items, kib) for items, kib in product(ITEMS, LOCAL_KIB)]
     both = [waves(*case) for case in product(scops, map(load_machine, GPUS), REGISTERS)]
-    assert len(both) == 3360
+    assert len(both) == 210 * len(GPUS)
     assert len({one for one, _ in both}) > 100
     assert [one for one, _ in both] == [other for _, other in both]
 

@@ -1,0 +1,266 @@
+"""Times at a machine's peaks: ``f_peak_<resource>``, seconds that a kernel takes if one resource alone limits it.
+
+Each is the kernel's work for one resource of a GPU over what the machine's file says the resource does at best.
+Work-groups are dealt evenly to compute units, so that the busiest unit counts, not the mean: a launch of fewer
+work-groups than units uses only as many. Costs relative to these times have no unit, and carry over to other machines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from perflex.features.counting.counts import counts_of
+from perflex.features.families.feature import FeatureDefaults, NamedFamily
+from perflex.features.families.latencies import latency_cycles
+from perflex.features.gpu.estimate import estimate_volumes
+from perflex.features.gpu.peaks import Filling, fillings, local_atomic_cycles
+from perflex.features.instructions.instructions import instruction_class, instructions_of, only_tests, unrolled_overhead
+from perflex.features.instructions.slots import slots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from perflex.features.families.feature import Sizes
+    from perflex.features.gpu.result import Volumes
+    from perflex.features.scop.scop import Operation, Scop
+    from perflex.features.target import Target
+    from perflex.machines.machine import Machine
+
+_Value = TypeVar("_Value")
+_PREFIX = "f_peak_"
+_KEPT = 64
+# A wavefront is what four-byte words of 32 work-items take.
+_WAVEFRONT_BYTES = 128
+# Compilers unroll innermost loops of many iterations by four.
+_UNROLLED = 4
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A kernel at given sizes on a target's machine, and what several resources ask of it."""
+
+    scop: Scop
+    sizes: Mapping[str, int]
+    target: Target
+
+    @property
+    def machine(self) -> Machine:
+        return self.target.need_machine()
+
+    def fillings(self) -> list[Filling]:
+        """Return how each launch fills the machine."""
+        registers = self.target.registers_per_item
+        return self._kept("fillings", lambda: fillings(self.scop, self.sizes, self.machine, registers))
+
+    def volumes(self, caches: str = "warm") -> Volumes:
+        """Return the data volumes; zero for a kernel that accesses no memory."""
+
+        def compute() -> Volumes:
+            return estimate_volumes(
+                self.scop,
+                self.sizes,
+                self.machine,
+                registers=self.target.registers_per_item,
+                caches=caches,
+                register_reuse=self.target.register_reuse,
+            )
+
+        return self._kept(f"volumes {caches}", compute)
+
+    def slots(self) -> Mapping[str, float]:
+        """Return the sub-groups' instructions by pipeline, and beside them ``"all"``."""
+        return self._kept("slots", lambda: _slots(self.scop, self.sizes, self.target))
+
+    def share(self, what: str = "on_busiest") -> float:
+        """Return a filling's factor, of several launches the mean with the work-groups as weights."""
+        parts = self.fillings()
+        whole = sum(one.repeats * one.groups for one in parts)
+        return sum(one.repeats * one.groups * getattr(one, what) for one in parts) / whole if whole else 0.0
+
+    def unit_seconds(self, cycles: float, what: str = "on_busiest") -> float:
+        """Return the time of cycles that all compute units share."""
+        if not cycles:
+            return 0.0
+        rate = self.machine.need("compute_units") * self.machine.need("clock_hz")
+        return cycles * self.share(what) / rate
+
+    def piped(self, pipe: str, fact: str, operations: int = 1) -> float:
+        """Return the time of a pipeline's instructions, of which each is so many operations of a fact."""
+        number = self.slots().get(pipe, 0.0)
+        if not number:
+            return 0.0
+        return self.unit_seconds(
+            number * self.target.sub_group_size * operations / self.machine.need(fact), "on_schedulers"
+        )
+
+    def _kept(self, what: str, compute: Callable[[], _Value]) -> _Value:
+        target = self.target
+        key = (what, tuple(sorted(self.sizes.items())), target.machine, target.registers_per_item)
+        return self.scop.derived("peaks", (*key, target.register_reuse, target.sub_group_size), compute, most=_KEPT)
+
+
+def _slots(scop: Scop, sizes: Mapping[str, int], target: Target) -> dict[str, float]:
+    size = target.sub_group_size
+    by_class = {
+        kind: float(count.evaluate(sizes))
+        for kind, count in instructions_of(scop, size, register_reuse=target.register_reuse).items()
+    }
+    spared, branches = (float(one.evaluate(sizes)) * (1 - 1 / _UNROLLED) for one in unrolled_overhead(scop, size))
+    found = {"fp32": 0.0, "fp64": 0.0, "int32": by_class["int"] - spared, "int32_mul": 0.0, "special": 0.0}
+    extra = -spared - branches
+    for operation, number in _operations(scop, sizes, size):
+        slots = slots_of(operation.kind, operation.dtype)
+        for pipe, each in slots.items():
+            found[pipe] += number * each
+        if operation.kind == "atomic":
+            continue
+        # The classes have each operation once already, whatever it is made of.
+        if instruction_class(operation.dtype) == "int":
+            found["int32"] -= number
+        extra += number * (sum(slots.values()) - 1)
+    return {**found, "all": sum(by_class.values()) + extra}
+
+
+def _operations(scop: Scop, sizes: Mapping[str, int], size: int) -> Iterator[tuple[Operation, float]]:
+    """Yield the operations of all statements, and how many sub-groups execute each; tests of guards are none."""
+    counts = counts_of(scop)
+    for statement in scop.statements:
+        if statement.operations and not only_tests(scop, statement):
+            met = float(counts.instances(statement, size).evaluate(sizes))
+            for operation in statement.operations:
+                yield operation, met * operation.count
+
+
+def _dram(run: _Run, caches: str = "warm") -> float:
+    total = run.volumes(caches).total
+    moved = total.dram_load + total.dram_store
+    return moved / run.machine.need("dram_bandwidth") if moved else 0.0
+
+
+def _l2(run: _Run) -> float:
+    total = run.volumes().total
+    moved = total.l2_l1_load + total.l2_l1_store
+    if not moved:
+        return 0.0
+    # One compute unit alone gets less than all of the bandwidth.
+    alone = run.unit_seconds(moved / run.machine.need("l2_bytes_per_cycle"))
+    return max(moved / run.machine.need("l2_bandwidth"), alone)
+
+
+def _l1(run: _Run) -> float:
+    wavefronts = run.volumes().total.l1_wavefronts
+    if not wavefronts:
+        return 0.0
+    # Rules count cycles of a cache that serves a sub-group's four-byte words in one.
+    wide = min(1.0, run.machine.need("l1_bytes_per_cycle") / _WAVEFRONT_BYTES)
+    rules_know = run.machine.need_l1_rules().startswith("amd")
+    return run.unit_seconds(wavefronts if rules_know else wavefronts / wide)
+
+
+def _local(run: _Run) -> float:
+    total = run.volumes().total
+    return run.unit_seconds(total.local_wavefronts_load + total.local_wavefronts_store)
+
+
+def _int32(run: _Run) -> float:
+    return run.piped("int32", "int32_per_cycle") + run.piped("int32_mul", "int32_mul_per_cycle")
+
+
+def _issue(run: _Run) -> float:
+    return run.unit_seconds(run.slots()["all"] / (run.machine.schedulers_per_unit or 1), "on_schedulers")
+
+
+def _atomic(run: _Run) -> float:
+    counts, seconds = counts_of(run.scop), 0.0
+    clock = run.machine.need("clock_hz")
+    for statement in run.scop.statements:
+        if not any(operation.kind == "atomic" for operation in statement.operations):
+            continue
+        for access in statement.accesses:
+            if access.direction != "store" or run.scop.array(access.array).space != "global":
+                continue
+            chosen = tuple(item for item in counts.accesses if item.access is access and item.statement is statement)
+            print_of = counts.footprint_among(chosen)
+            updates = float(print_of.accesses.evaluate(run.sizes))
+            elements = max(1.0, float(print_of.elements.evaluate(run.sizes)))
+            seconds += max(
+                updates / elements / run.machine.need("atomics_per_cycle"),
+                updates / run.machine.need("distinct_atomics_per_cycle") if elements > 1 else 0.0,
+            )
+    return seconds / clock
+
+
+def _group(run: _Run) -> float:
+    groups = sum(one.repeats * one.groups for one in run.fillings())
+    return groups / run.machine.need("group_start_rate") if groups else 0.0
+
+
+def _latency(run: _Run, hidden_by: str = "") -> float:
+    total = run.volumes().total
+    cycles = 0.0
+    for one in run.fillings():
+        each = latency_cycles(run.scop, run.sizes, run.machine, one, total, register_reuse=run.target.register_reuse)
+        cycles += one.repeats * one.waves * each / (getattr(one, hidden_by) if hidden_by else 1)
+    return cycles / run.machine.need("clock_hz")
+
+
+_RESOURCES: Mapping[str, Callable[[_Run], float]] = {
+    "dram": _dram,
+    "dram_cold": lambda run: _dram(run, "cold"),
+    "l2": _l2,
+    "l1": _l1,
+    "local": _local,
+    "fp32": lambda run: run.piped("fp32", "fp32_per_cycle", 2),
+    "fp64": lambda run: run.piped("fp64", "fp64_per_cycle", 2),
+    "int32": _int32,
+    "special": lambda run: run.piped("special", "special_per_cycle"),
+    "issue": _issue,
+    "atomic": _atomic,
+    "atomic_local": lambda run: run.unit_seconds(local_atomic_cycles(run.scop, run.sizes, run.machine)),
+    "group": _group,
+    "latency": _latency,
+    # What no other work-group of the compute unit can fill, even where there is work enough.
+    "exposed": lambda run: _latency(run, "resident"),
+}
+
+
+@dataclass(frozen=True)
+class PeakFeature(FeatureDefaults):
+    """Seconds that a kernel would take on a machine if one resource alone limited it."""
+
+    identifier: str
+    unit: str = "s"
+
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
+        """Return the time at the given sizes on the target's machine; 0 where the kernel has no such work.
+
+        Raises
+        ------
+        MachineError
+            The target has no machine, or it lacks a fact.
+        WorkGroupTooLargeError
+            A work-group exceeds a limit of the machine.
+        UnsupportedKernelError
+            An access is too irregular.
+        """
+        scop.check_sizes(sizes)
+        target.need_machine(self.identifier)
+        compute = _RESOURCES[self.identifier.removeprefix(_PREFIX)]
+        used = {name: np.asarray(sizes[name]) for name in scop.parameters}
+        shape = np.broadcast_shapes(*(array.shape for array in used.values()))
+        spread = {name: np.broadcast_to(array, shape) for name, array in used.items()}
+        result = np.empty(shape)
+        # Launches are resolved at one tuple of sizes, where their extents are numbers.
+        for place in np.ndindex(shape):
+            result[place] = compute(_Run(scop, {name: int(array[place]) for name, array in spread.items()}, target))
+        return result if shape else float(result)
+
+    def inventory(self, _scop: Scop, /) -> list[str]:
+        """Return all of them: a time of 0 says that there is no such work."""
+        return [_PREFIX + name for name in _RESOURCES]
+
+
+PEAK_FAMILY = NamedFamily(tuple(_PREFIX + name for name in _RESOURCES), PeakFeature)

@@ -1,0 +1,1 @@
+"""Times that others measured: tables of them, reading and writing them."""

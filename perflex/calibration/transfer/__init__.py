@@ -1,0 +1,1 @@
+"""Transfer: a calibration of a device from those of other devices and few samples, or none."""

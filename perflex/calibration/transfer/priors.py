@@ -1,0 +1,236 @@
+"""Priors of parameters from calibrations of other devices.
+
+The logarithm of a parameter is taken as normal over devices. Its mean and spread are those of the sources; the spread
+is shrunk towards what is usual of the model's parameters, because two or five devices hardly tell a spread (moderated
+variances: Smyth, Stat. Appl. Genet. Mol. Biol. 3, 3, 2004), and widened as Student's distribution is against the normal
+one. Where the sources kept their rows, they are fitted again with that prior, in turns (empirical Bayes by
+expectation and maximisation: Dempster, Laird and Rubin, J. R. Stat. Soc. B 39, 1, 1977), so that parameters that a
+source's rows do not tell apart take the values that suit the others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.calibration.uncertainty import student_quantile
+from perflex.errors import CalibrationError
+from perflex.fit.loss import robust_loss
+from perflex.fit.posterior import fit_with_prior, posterior_of_logarithms
+from perflex.fit.prior import ParameterPrior, Prior
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from perflex.calibration.record import CalibrationRecord
+    from perflex.expression.model import Model
+    from perflex.fit.table import FeatureTable
+
+    Array = NDArray[np.float64]
+
+# Spread where nothing tells one: parameters of different devices differ by a factor of two.
+_USUAL_SPREAD = math.log(2.0)
+# As how many devices the usual spread of the model's parameters counts.
+_USUAL_DEVICES = 3.0
+# A source that puts a cost at zero says that it is small: the share of the smallest positive value that it counts as.
+_SMALL = 1.0 / 3.0
+# Rows differ from the model by at least this share: sources that are fitted exactly leave no noise.
+_LEAST_NOISE = 1e-3
+_LEAST_SPREAD = 1e-2
+_ROUNDS = 3
+_PROBABILITY = 0.975
+
+
+@dataclass(frozen=True, eq=False)
+class SourceFit:
+    """A source as its rows and the prior have it.
+
+    Attributes
+    ----------
+    name
+        Of the device.
+    parameters
+        Shape ``(n,)``, in the model's order.
+    variances
+        Of the parameters' logarithms, shape ``(n,)``.
+    residuals
+        ln(measured / predicted) of each row, shape ``(m,)``; empty where rows are not known.
+    """
+
+    name: str
+    parameters: NDArray[np.float64]
+    variances: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+
+
+def prior_of(sources: Sequence[CalibrationRecord], *, weights: Sequence[float] | None = None) -> Prior:
+    """Return the prior that calibrations of other devices give.
+
+    Parameters
+    ----------
+    sources
+        Calibrations of one model on other devices, at least one.
+    weights
+        How much each source counts, above zero, such as for how similar it is; by default all alike.
+
+    Returns
+    -------
+    Prior
+        A log-normal one for each parameter. A cost that is zero in some sources counts there as a third of its
+        smallest positive value; one that is zero in all of them is held at zero, as is an edge, a sharpness or a hidden
+        fraction that is zero in half of them. What a source's rows do not determine is left out.
+
+    Raises
+    ------
+    CalibrationError
+        There are no sources, their models differ, or weights are not one positive number for each.
+    """
+    return shared_prior(sources, weights=weights)[0]
+
+
+def shared_prior(
+    sources: Sequence[CalibrationRecord], *, weights: Sequence[float] | None = None
+) -> tuple[Prior, list[SourceFit]]:
+    """Return the prior, and the sources fitted with it; arguments and errors as `prior_of`."""
+    model = require_one_model(sources)
+    share = np.ones(len(sources)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if share.shape != (len(sources),) or not (np.isfinite(share) & (share > 0)).all():
+        msg = f"weights must be {len(sources)} positive numbers, one for each source"
+        raise CalibrationError(msg)
+    names = tuple(_name(source, place) for place, source in enumerate(sources))
+    values, variances = _own(sources)
+    prior = _prior(model, values, variances, share, _noise(sources), names)
+    fits = [_kept(model, source, name) for source, name in zip(sources, names, strict=True)]
+    for _ in range(_ROUNDS):
+        fits = [
+            _refitted(model, source.table, prior, name) if source.table is not None and len(source.table) else fit
+            for source, name, fit in zip(sources, names, fits, strict=True)
+        ]
+        if not any(len(fit.residuals) for fit in fits):
+            break
+        prior = prior_of_fits(model, fits, prior.noise, share)
+    return prior, fits
+
+
+def prior_of_fits(model: Model, fits: Sequence[SourceFit], noise: float, weights: Array | None = None) -> Prior:
+    """Return the prior of sources that were fitted; `noise` is the deviation of their rows' residuals."""
+    values, variances = np.array([fit.parameters for fit in fits]), np.array([fit.variances for fit in fits])
+    share = np.ones(len(fits)) if weights is None else weights
+    return _prior(model, values, variances, share, noise, tuple(fit.name for fit in fits))
+
+
+def require_one_model(sources: Sequence[CalibrationRecord]) -> Model:
+    """Return the sources' model.
+
+    Raises
+    ------
+    CalibrationError
+        There are no sources, or their models differ.
+    """
+    if not sources:
+        msg = "there are no sources; give calibrations of the model on other devices"
+        raise CalibrationError(msg)
+    model = sources[0].model
+    for source in sources[1:]:
+        if (source.model.expression, source.model.output_feature) != (model.expression, model.output_feature):
+            msg = (
+                f"the sources have different models, {model.expression!r} and {source.model.expression!r}; give "
+                "calibrations of one model"
+            )
+            raise CalibrationError(msg, model=source.model)
+    return model
+
+
+def _name(source: CalibrationRecord, place: int) -> str:
+    return str(source.device.get("name") or source.machine or f"source {place + 1}")
+
+
+def _own(sources: Sequence[CalibrationRecord]) -> tuple[Array, Array]:
+    """Return the sources' parameters and the variances of their logarithms; nan where a source determines none."""
+    values = np.array([list(source.fit.values()) for source in sources], dtype=np.float64)
+    errors = np.array([[p.standard_error for p in source.fit.parameters] for source in sources])
+    known = np.array([[p.determined for p in source.fit.parameters] for source in sources])
+    with np.errstate(all="ignore"):
+        variances = np.nan_to_num((errors / values) ** 2, nan=0.0, posinf=0.0)
+    # Far beyond the parameter itself, an error of first order says no more than that the value is not known.
+    return np.where(known, values, np.nan), np.minimum(variances, 1.0)
+
+
+def _noise(sources: Sequence[CalibrationRecord]) -> float:
+    """Return the usual deviation of a row's residual."""
+    found = []
+    for source in sources:
+        errors = np.asarray(source.fit.relative_errors, dtype=np.float64)
+        errors = np.log1p(np.maximum(errors[np.isfinite(errors)], _LEAST_NOISE - 1.0))
+        if len(errors):
+            found.append(robust_loss(errors, source.fit.degrees_of_freedom, 0.0)[1])
+    return max(float(np.median(found)) if found else 0.1, _LEAST_NOISE)
+
+
+def _prior(
+    model: Model, values: Array, variances: Array, weights: Array, noise: float, names: tuple[str, ...]
+) -> Prior:
+    parameters = model.params()
+    held = [_is_held(model, name, values[:, place]) for place, name in enumerate(parameters)]
+    logs = np.full(values.shape, np.nan)
+    for place in range(len(parameters)):
+        column = values[:, place]
+        positive = column[np.isfinite(column) & (column > 0)]
+        if not held[place] and positive.size:
+            small = _SMALL * float(positive.min())
+            known = np.isfinite(column)
+            logs[known, place] = np.log(np.where(column[known] > 0, column[known], small))
+    present = np.isfinite(logs)
+    share = np.where(present, weights[:, None], 0.0)
+    total = np.where(share.sum(axis=0) > 0, share.sum(axis=0), 1.0)
+    mean = np.nansum(np.where(present, share * logs, 0.0), axis=0) / total
+    # As many devices of equal weight (Kish's effective number).
+    count = np.where(share.any(axis=0), total**2 / np.maximum((share**2).sum(axis=0), 1e-300), 0.0)
+    squares = np.nansum(np.where(present, share * ((logs - mean) ** 2 + variances), 0.0), axis=0) / total
+    freedom = np.maximum(count - 1.0, 0.0)
+    own = np.where(freedom > 0, squares * count / np.maximum(freedom, 1e-9), 0.0)
+    told = freedom > 0
+    usual = float(np.median(own[told])) if told.any() else _USUAL_SPREAD**2
+    spread = np.sqrt((_USUAL_DEVICES * usual + freedom * own) / (_USUAL_DEVICES + freedom))
+    # The mean of few devices is itself not known, nor is their spread.
+    widening = student_quantile(_PROBABILITY, _USUAL_DEVICES + freedom) / student_quantile(_PROBABILITY, 1e9)
+    spread = np.maximum(spread * np.sqrt(1.0 + 1.0 / np.maximum(count, 1.0)) * widening, _LEAST_SPREAD)
+    entries = {
+        name: ParameterPrior(-math.inf, 0.0)
+        if held[place] or not present[:, place].any()
+        else ParameterPrior(float(mean[place]), float(spread[place]))
+        for place, name in enumerate(parameters)
+    }
+    return Prior(entries, noise, names)
+
+
+def _is_held(model: Model, name: str, column: Array) -> bool:
+    """Return whether a parameter is held at zero: a cost that no source has, a shape that says that costs are added."""
+    from perflex.expression.roles import find_roles
+
+    known = column[np.isfinite(column)]
+    zeros = int(np.sum(known <= 0))
+    if name in find_roles(model.tree).costs:
+        return zeros == len(known)
+    return 2 * zeros >= max(len(known), 1)
+
+
+def _kept(model: Model, source: CalibrationRecord, name: str) -> SourceFit:
+    count = len(model.params())
+    return SourceFit(name, np.array(list(source.fit.values())), np.zeros(count), np.empty(0))
+
+
+def _refitted(model: Model, table: FeatureTable, prior: Prior, name: str) -> SourceFit:
+    """Return a source fitted to its rows with the prior, each row weighing as the source's own noise says."""
+    from perflex.fit.table import scale_features_by_output
+
+    scaled = scale_features_by_output(table)
+    fit = fit_with_prior(model, scaled, prior, loss="soft_l1", precise=False)
+    residuals = -np.log1p(np.maximum(np.asarray(fit.relative_errors), _LEAST_NOISE - 1.0))
+    logs = posterior_of_logarithms(fit)
+    return SourceFit(name, np.array(list(fit.values())), np.diag(logs), residuals)

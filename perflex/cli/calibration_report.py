@@ -1,0 +1,113 @@
+"""What ``perflex calibrate`` prints of a calibration: parameters, errors, and how it was measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perflex.cli.noise_floor import noise_floor_lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.table import Table
+
+    from perflex.calibration.calibration import Calibration
+    from perflex.cli.terminal import Terminal
+
+
+def show_calibration(terminal: Terminal, calibration: Calibration, out: Path, scale: float = 1.0) -> None:
+    """Print a calibration that was written to a file; `scale` as of `ReadyModel.kernels`."""
+    if not terminal.quiet:
+        terminal.output.print(parameters_table(calibration))
+        terminal.output.print("\n".join(_remarks(calibration, scale)), markup=False, soft_wrap=True)
+    terminal.output.print(str(out), markup=False, soft_wrap=True)
+
+
+def parameters_table(calibration: Calibration) -> Table:
+    """Return the table of a calibration's parameters."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title="Parameters")
+    for heading in ("parameter", "value", "std. error", "unit", "rate", ""):
+        table.add_column(heading, justify="right" if heading in {"value", "std. error", "rate"} else "left")
+    for p in calibration.fit.parameters:
+        rate = "" if p.rate is None else f"{p.rate:.3g} {p.rate_unit}"
+        table.add_row(p.name, f"{p.value:.4g}", f"{p.standard_error:.2g}", escape(p.unit or "?"), rate, p.flags)
+    return table
+
+
+def _remarks(calibration: Calibration, scale: float) -> list[str]:
+    from perflex.fit.result import describe_errors
+
+    fit = calibration.fit
+    overall = f"relative error in the fit: {describe_errors(fit.relative_errors)}"
+    lines = [f"{len(fit.kernels)} measurement kernels, {overall}; residual {fit.residual_norm:.3g}"]
+    if fit.loss != "squared":
+        lines.append(f"loss {fit.loss}: rows that are off by more than {100 * (fit.loss_scale or 0):.2g} % count less")
+    if fit.no_overlap:
+        lines.append(f"no overlap was found: nothing is hidden, the costs are added ({', '.join(fit.no_overlap)} = 0)")
+    by_generator: dict[str, list[float]] = {}
+    for kernel, error in zip(fit.kernels, fit.relative_errors, strict=True):
+        by_generator.setdefault(kernel.partition("(")[0], []).append(error)
+    for generator, errors in by_generator.items():
+        worst = max(errors, key=abs)
+        mean = sum(map(abs, errors)) / len(errors)
+        lines.append(f"  {generator}: {len(errors)} kernels, mean error {100 * mean:.1f} %, worst {100 * worst:+.1f} %")
+    if calibration.options.get("device_time_budget_s") is not None:
+        lines.append(_spending(calibration))
+    lines += _timing(calibration)
+    lines += noise_floor_lines(calibration)
+    if calibration.learned is not None:
+        lines.append(str(calibration.learned))
+    if scale != 1.0:
+        lines.append(f"sizes suit a device {scale:.2g} times as fast as the model file's (--fixed-sizes keeps them)")
+    lines += [f"left out: {label}: {reason}" for label, reason in calibration.dropped]
+    return lines
+
+
+def _timing(calibration: Calibration) -> list[str]:
+    """Return what there is to say about how measuring went."""
+    timed, lines = calibration.timing, []
+    if affinity := calibration.options.get("affinity"):
+        lines.append(f"workers' processors: {affinity}")
+    if timed is None:
+        return [*lines, *_disturbance(calibration)]
+    if timed.samples_resumed:
+        lines.append(f"{timed.samples_resumed} samples are from a run of this calibration that was cut short")
+    kernels, precision = len(calibration.fit.kernels), 100 * calibration.options["precision"]
+    statistic = str(calibration.options["statistic"]).replace("_", " ")
+    lines.append(f"{statistic} known to {precision:g} % for {timed.kernels_precise} of {kernels} kernels")
+    lines += _disturbance(calibration)
+    if timed.stray_samples:
+        lines.append(f"stray samples: {timed.stray_samples}")
+    if timed.drift_ratio != 1.0:
+        done = "corrected" if timed.drift_corrected else "not corrected, for that would not narrow the spread"
+        lines.append(f"drift: reference kernels varied by {100 * (timed.drift_ratio - 1):.1f} % over time; {done}")
+    return lines
+
+
+def _disturbance(calibration: Calibration) -> list[str]:
+    from perflex.calibration.acceptance import kernels_timed
+
+    disturbed, samples, used = (
+        calibration.options.get(name) or 0 for name in ("disturbed_samples", "samples", "kernels_disturbed")
+    )
+    lines = []
+    if disturbed:
+        lines.append(
+            f"disturbed (by other work on the machine, or a lowered clock): {disturbed} of {samples} samples "
+            f"({100 * disturbed / samples:.0f} %), not used where there are enough others"
+        )
+    if used:
+        lines.append(f"kernels for which disturbed samples had to be used: {used} of {kernels_timed(calibration)}")
+    return lines
+
+
+def _spending(calibration: Calibration) -> str:
+    facts = calibration.options
+    return (
+        f"chosen: {facts['chosen_kernels']} of {facts['pool_kernels']} kernels, in {facts['batches']} batches; "
+        f"{facts['device_time_spent_s']:.3g} s of device time spent of {facts['device_time_budget_s']:.3g} s; "
+        f"{facts['ended']}"
+    )

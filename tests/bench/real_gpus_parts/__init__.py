@@ -1,0 +1,1 @@
+"""Readers of the data sets of times of real GPUs: one module per folder."""

@@ -1,0 +1,277 @@
+"""The reductions and scans of the nvbench data: chains of launches; size of each launch: `n` elements.
+
+The loops over strides, of which there are at most eleven, are written out: their bounds are powers of two, which no
+affine domain has. Real code has a comparison and a shift more for each stride.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from .nvbench_writing import U32, loaded, local, make, scalar, stored, updated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import loopy as lp
+
+    Launches = Iterator[tuple[Any, Mapping[str, int], int]]
+
+_BLOCK = 512
+_SECTION = 8
+"""Consecutive words that each work-item of the three-phase scan adds up by itself."""
+_BARRIER = "... lbarrier"
+
+
+def _groups(per_group: int) -> str:
+    return f"{{[gx,lx]: 0<=lx<{_BLOCK} and 0<=gx and {per_group}*gx<n}}"
+
+
+def _count(per_group: int) -> str:
+    return f"(n+{per_group - 1})//{per_group}"
+
+
+# Reductions: lines of the body for each number; `t` work-item, `i` first element it loads.
+
+
+def _halving(smallest: int) -> list[int]:
+    return [2**power for power in range(8, -1, -1) if 2**power >= smallest]
+
+
+def _tree(number: int) -> Iterator[str]:
+    """Yield the sum of a work-group's words, whose number of the list says how."""
+    within = f"{_BLOCK}*gx+lx+{{s}} < n" if number <= 3 else f"{2 * _BLOCK}*gx+lx+{{s}} < n"
+    if number in {1, 2}:
+        for s in (2**power for power in range(9)):
+            place = "lx" if number == 1 else f"{2 * s}*lx"
+            active = f"lx % {2 * s} == 0" if number == 1 else f"{place} < {_BLOCK}"
+            bound = within.format(s=s) if number == 1 else f"{_BLOCK}*gx+{place}+{s} < n"
+            yield from _step(active, bound, place, s)
+            yield _BARRIER
+        return
+    by_groups = 64 if number >= 5 else 1
+    for s in _halving(by_groups):
+        # Upstream, reduction 5 has no barrier after the load.
+        first = number == 5 and s == _BLOCK // 2
+        yield from _step(f"lx < {s}", within.format(s=s) if number == 3 else "", "lx", s, free=first)
+        yield _BARRIER
+    if number >= 5:
+        for s in (32, 16, 8, 4, 2, 1):
+            # The first warp goes on without barriers.
+            yield from _step("lx < 32", "", "lx", s, free=True)
+
+
+def _step(active: str, bound: str, place: str, s: int, *, free: bool = False) -> Iterator[str]:
+    condition = f"{active} and {bound}" if bound else active
+    options = f"id=step{s}" + (", nosync_query=writes:part" if free else "")
+    yield f"if {condition}"
+    yield f"    part[{place}] = part[{place}] + part[{place}+{s}] {{{options}}}"
+    yield "end"
+
+
+@cache
+def reduction(number: int) -> lp.TranslationUnit:
+    """One launch of reduction 1 to 7: sums of 512 (1 to 3) or 1024 elements."""
+    per_group = _BLOCK if number <= 3 else 2 * _BLOCK
+    i = f"{per_group}*gx+lx"
+    lines = [f"first = x[{i}] if {i} < n else 0 {{id=first}}"]
+    if number >= 4:
+        lines.append(f"second = x[{i}+{_BLOCK}] if {i}+{_BLOCK} < n else 0 {{id=second}}")
+    lines.append(f"part[lx] = {'first' if number <= 3 else 'first + second'} {{id=load}}")
+    if number != 5:
+        lines.append(_BARRIER)
+    lines += _tree(number)
+    scalars = [scalar(name, U32) for name in ("first", "second")[: 1 if number <= 3 else 2]]
+    lines += ["if lx == 0", "    y[gx] = part[0] {id=write, nosync_query=writes:part}", "end"]
+    return make(
+        f"reduction_{number}",
+        _groups(per_group),
+        "\n".join(lines),
+        [loaded("x", U32, "n"), stored("y", U32, _count(per_group)), local("part", U32, _BLOCK), *scalars],
+    )
+
+
+# Scans.
+
+
+@cache
+def scan_kogge_stone() -> lp.TranslationUnit:
+    """One launch of the scan with two halves of local memory: 512 elements per work-group."""
+    lines = [f"if {_BLOCK}*gx+lx < n", f"    part[lx] = x[{_BLOCK}*gx+lx] {{id=load}}", "end", _BARRIER]
+    for s in (2**power for power in range(9)):
+        lines += [
+            f"if lx >= {s}",
+            f"    part[lx+{_BLOCK}] = part[lx] + part[lx-{s}] {{id=sum{s}}}",
+            "end",
+            _BARRIER,
+            f"if lx >= {s}",
+            f"    part[lx] = part[lx+{_BLOCK}] {{id=back{s}}}",
+            "end",
+            _BARRIER,
+        ]
+    lines += _stores([("lx", f"{_BLOCK}*gx+lx")], "part[lx]")
+    return _scan("scan_kogge_stone", _BLOCK, lines, 2 * _BLOCK)
+
+
+@cache
+def scan_brent_kung() -> lp.TranslationUnit:
+    """One launch of the scan by a tree up and down: 1024 elements per work-group, twice the local memory they need."""
+    each = 2 * _BLOCK
+    lines = []
+    for half in (0, _BLOCK):
+        lines += [
+            f"if {each}*gx+lx+{half} < n",
+            f"    part[lx+{half}] = x[{each}*gx+lx+{half}] {{id=load{half}}}",
+            "end",
+        ]
+    lines += [_BARRIER, *_up_and_down(each, "{0}")]
+    for half in (0, _BLOCK):
+        lines += _stores([(f"lx+{half}", f"{each}*gx+lx+{half}")], f"part[lx+{half}]")
+    return _scan("scan_brent_kung", each, lines, 2 * each)
+
+
+def _up_and_down(length: int, word: str) -> Iterator[str]:
+    """Yield Brent and Kung's scan of `length` values, of which number i is at ``word.format(i)``."""
+    s = 1
+    while s < length:
+        place = f"{2 * s}*lx+{2 * s - 1}"
+        yield f"if {place} < {length}"
+        target, source = word.format(f"({place})"), word.format(f"({place}-{s})")
+        yield f"    part[{target}] = part[{target}] + part[{source}] {{id=up{s}}}"
+        yield from ("end", _BARRIER)
+        s *= 2
+    s = length // 4
+    while s >= 1:
+        place = f"{2 * s}*lx+{2 * s - 1}"
+        yield f"if {place}+{s} < {length}"
+        target, source = word.format(f"({place}+{s})"), word.format(f"({place})")
+        yield f"    part[{target}] = part[{target}] + part[{source}] {{id=down{s}}}"
+        yield from ("end", _BARRIER)
+        s //= 2
+
+
+def _stores(places: Iterable[tuple[str, str]], value: str) -> Iterator[str]:
+    for _, place in places:
+        yield from (f"if {place} < n", f"    y[{place}] = {value}", "end")
+
+
+def _scan(name: str, per_group: int, lines: list[str], words: int, domains: Iterable[str] = ()) -> lp.TranslationUnit:
+    last = [f"if lx == {_BLOCK - 1}", f"    totals[gx] = part[{per_group - 1}] {{id=total}}", "end"]
+    return make(
+        name,
+        [_groups(per_group), *domains],
+        "\n".join([*lines, *last]),
+        [
+            loaded("x", U32, "n"),
+            stored("y", U32, "n"),
+            stored("totals", U32, _count(per_group)),
+            local("part", U32, words),
+        ],
+    )
+
+
+@cache
+def scan_three_phase() -> lp.TranslationUnit:
+    """One launch of the scan whose work-items add up eight elements each, then their ends by a tree."""
+    each = _SECTION * _BLOCK
+    end = _SECTION - 1
+    lines = [
+        "for r",
+        f"    if {each}*gx+{_BLOCK}*r+lx < n",
+        f"        part[{_BLOCK}*r+lx] = x[{each}*gx+{_BLOCK}*r+lx] {{id=load}}",
+        "    end",
+        "end",
+        _BARRIER,
+        "for k",
+        f"    part[{_SECTION}*lx+k+1] = part[{_SECTION}*lx+k+1] + part[{_SECTION}*lx+k] {{id=own, nosync=own}}",
+        "end",
+        _BARRIER,
+        *_up_and_down(_BLOCK, f"{_SECTION}*{{0}}+{end}"),
+        "for j",
+        "    if lx >= 1",
+        f"        part[{_SECTION}*lx+j] = part[{_SECTION}*lx+j] + part[{_SECTION}*lx-1] {{id=shift, nosync=shift}}",
+        "    end",
+        "end",
+        _BARRIER,
+        "for q",
+        f"    if {each}*gx+{_BLOCK}*q+lx < n",
+        f"        y[{each}*gx+{_BLOCK}*q+lx] = part[{_BLOCK}*q+lx] {{id=store}}",
+        "    end",
+        "end",
+    ]
+    loops = (f"{{[r]: 0<=r<{_SECTION}}}", f"{{[k]: 0<=k<{end}}}", f"{{[j]: 0<=j<{end}}}", f"{{[q]: 0<=q<{_SECTION}}}")
+    return _scan("scan_three_phase", each, lines, each, loops)
+
+
+@cache
+def add_totals(per_group: int) -> lp.TranslationUnit:
+    """Add the sum of all elements before them to the elements of each work-group's part but the first."""
+    place = f"{per_group}*gx+{per_group}+lx+{_BLOCK}*r"
+    return make(
+        f"add_totals_{per_group}",
+        [
+            f"{{[gx,lx]: 0<=lx<{_BLOCK} and 0<=gx and {per_group}*gx+{per_group}<n}}",
+            f"{{[r]: 0<=r<{per_group // _BLOCK}}}",
+        ],
+        f"""
+        for r
+            if {place} < n
+                y[{place}] = y[{place}] + totals[gx] {{id=add}}
+            end
+        end
+        """,
+        [updated("y", U32, "n"), loaded("totals", U32, _count(per_group))],
+        assume=f"n >= {per_group + 1}",
+    )
+
+
+@cache
+def copy() -> lp.TranslationUnit:
+    """Copy of an array, as a library's copy on the device."""
+    i = "256*gx+lx"
+    return make(
+        "copy",
+        f"{{[gx,lx]: 0<=lx<256 and 0<=gx and {i}<n}}",
+        f"y[{i}] = x[{i}]",
+        [loaded("x", U32, "n"), stored("y", U32, "n")],
+    )
+
+
+@cache
+def fill() -> lp.TranslationUnit:
+    """Zeros for an array, as a library fills one on the device."""
+    i = "256*gx+lx"
+    return make("fill", f"{{[gx,lx]: 0<=lx<256 and 0<=gx and {i}<n}}", f"y[{i}] = 0", [stored("y", U32, "n")])
+
+
+# Chains of launches.
+
+
+def reduction_launches(number: int, n: int) -> Launches:
+    """Yield the launches of a reduction: the program's own, the fill before the first, the copies between them."""
+    per_group = _BLOCK if number <= 3 else 2 * _BLOCK
+    yield fill(), {"n": -(-n // per_group)}, 1
+    while True:
+        yield reduction(number), {"n": n}, 1
+        n = -(-n // per_group)
+        if n == 1:
+            return
+        yield copy(), {"n": n}, 1
+
+
+SCANS = {
+    "scan_kogge_stone": (scan_kogge_stone, _BLOCK),
+    "scan_brent_kung": (scan_brent_kung, 2 * _BLOCK),
+    "scan_three_phase": (scan_three_phase, _SECTION * _BLOCK),
+}
+
+
+def scan_launches(name: str, n: int) -> Launches:
+    """Yield the launches of a scan: of the parts, of their totals, and of the addition of those."""
+    kernel, per_group = SCANS[name]
+    yield kernel(), {"n": n}, 1
+    groups = -(-n // per_group)
+    if groups > 1:
+        yield from scan_launches(name, groups)
+        yield add_totals(per_group), {"n": n}, 1

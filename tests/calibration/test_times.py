@@ -1,0 +1,321 @@
+"""Times that others measured: reading tables, calibrating from them, writing them; no device is ever looked for."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import math
+import types
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from perflex import (
+    Calibration,
+    Model,
+    TimedKernel,
+    TimesTable,
+    TimingOptions,
+    calibrate,
+    diagnose,
+    fit_model,
+    gather_feature_values,
+    load_times,
+    rank,
+    save_times,
+)
+from perflex.errors import CalibrationError, DeviceError, FileFormatError, MachineError, PerflexWarning
+from perflex.features import kernel_feature_values
+from sample_kernels import matmul, pointwise
+from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11}
+MODEL = Model(
+    "f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + p_madd * f_op_float32_madd"
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def survey() -> None:
+        pytest.fail("devices were looked for")
+
+    monkeypatch.setattr("perflex.devices.listing._listed", survey)
+
+
+def tiled(tile: int, *, prefetch: bool = False) -> Any:
+    return matmul(prefetch=prefetch, tile=tile)
+
+
+def square() -> Any:
+    return pointwise("x[i]*x[i]")
+
+
+def broken(n: int) -> Any:
+    raise ZeroDivisionError(n)
+
+
+KERNELS = {"tiled": tiled, "square": square, "broken": broken, "number": lambda: 3, "ready": matmul(prefetch=False)}
+
+
+def law(kernel: Any, sizes: Mapping[str, int]) -> float:
+    values = kernel_feature_values(MODEL.input_features(), kernel, sizes)
+    return float(MODEL.evaluate(TRUE, values))
+
+
+def write(folder: Path, text: str, name: str = "log.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def table_of_law(folder: Path, unit: float = 1e6, column: str = "time_us") -> Path:
+    lines = [f"kernel,tile,prefetch,n,{column},device"]
+    for tile in (8, 16):
+        for prefetch in (False, True):
+            for n in (32, 64, 128):
+                seconds = law(tiled(tile, prefetch=prefetch), {"n": n})
+                lines.append(f"tiled,{tile},{prefetch},{n},{seconds * unit!r},a cluster's GPU")
+    return write(folder, "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("column", "unit"), [("seconds", 1.0), ("time_s", 1.0), ("time_ms", 1e3), ("time_us", 1e6), ("time_ns", 1e9)]
+)
+def test_a_known_law_is_found_in_a_table(column: str, unit: float, tmp_path: Path) -> None:
+    path = table_of_law(tmp_path, unit, column)
+    times = load_times(path, KERNELS)
+    calibration = calibrate(MODEL, times=times)
+    assert dict(calibration.params) == pytest.approx(TRUE, rel=1e-6)
+    assert calibration.device == {"name": "a cluster's GPU", "times_of": "log.csv"}
+    assert calibration.options["times_rows"] == 12
+    assert calibration.options["times_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert calibration.sub_group_size == 32
+    assert calibration.fit.kernels[0] == "tiled(tile=8, prefetch=False, n=32)"
+
+
+def test_all_that_predicts_works_with_it_and_what_launches_refuses(tmp_path: Path) -> None:
+    calibrate(MODEL, times=load_times(table_of_law(tmp_path), KERNELS)).save(tmp_path / "c.yaml")
+    calibration = Calibration.load(tmp_path / "c.yaml")
+    kernel = tiled(16, prefetch=True)
+    true = law(kernel, {"n": 256})
+    with warnings.catch_warnings():
+        # Beyond the largest kernel, which is said.
+        warnings.simplefilter("ignore", PerflexWarning)
+        interval = calibration.predict_interval(kernel, {"n": 256})
+        assert calibration.predict(kernel, {"n": 256}) == pytest.approx(true, rel=1e-6)
+    assert interval.low <= interval.predicted <= interval.high
+    places = rank({"wide": tiled(16), "narrow": tiled(8)}, calibration, {"n": 64})
+    assert [place.name for place in places] == ["wide", "narrow"]
+    assert len(diagnose(calibration).kernels) == 12
+    for launched in (
+        lambda: calibration.predict(kernel, {"n": 64}, probe=True),
+        lambda: rank({"a": kernel}, calibration, {"n": 64}, probe=True),
+    ):
+        with pytest.raises(DeviceError, match=r"a cluster's GPU in log\.csv, which others measured"):
+            launched()
+
+
+def test_gathered_values_are_fitted_like_measured_ones(tmp_path: Path) -> None:
+    times = load_times(table_of_law(tmp_path), KERNELS)
+    values = gather_feature_values(MODEL.all_features(), times=times, sub_group_size=16)
+    assert (values.device, values.sub_group_size, len(values)) == ("a cluster's GPU", 16, 12)
+    assert dict(fit_model(MODEL, values)) == pytest.approx({**TRUE, "p_madd": TRUE["p_madd"] / 2}, rel=1e-6)
+    assert set(values.groups) == {"tiled"}
+
+
+def test_labels_and_tags_name_generators_kernels(tmp_path: Path) -> None:
+    collection, tiles = KernelCollection(ALL_GENERATORS), ["dtype:float32", "groups_fit:True"]
+    kernels = [
+        *collection.generate_kernels(["matmul_sq", *tiles, "n:32,64"]),
+        *collection.generate_kernels(["matmul_sq_mem", *tiles, "n:32"]),
+        *collection.generate_kernels(["gmem_pattern", *tiles, "lid_stride_1:64", "n_arrays:1,3", "nelements:4096"]),
+        *collection.generate_kernels(["empty", "ngroups:16,256"]),
+    ]
+    assert len({kernel.generator for kernel in kernels}) == 4
+    labels = [f'"{kernel.name}",,1e-6' for kernel in kernels]
+    times = load_times(write(tmp_path, "\n".join(["kernel,n,seconds", *labels])))
+    assert [(row.name, row.generator, row.sizes) for row in times.rows] == [
+        (kernel.name, kernel.generator, kernel.sizes) for kernel in kernels
+    ]
+    tags = "matmul_sq dtype:float32 prefetch:True lsize_0:16 lsize_1:16 groups_fit:True"
+    text = f"kernel,n,seconds,tags\n{tags},64,1e-6,\nanything,,2e-6,{tags} n:96\n"
+    (first, second) = load_times(write(tmp_path, text)).rows
+    assert (first.sizes["n"], second.sizes["n"], second.seconds) == (64, 96, 2e-6)
+    (made,) = KernelCollection(ALL_GENERATORS).generate_kernels([*tags.split(), "n:64"])
+    assert first.name == made.name
+
+
+def test_what_rows_state_beside_the_time(tmp_path: Path) -> None:
+    text = (
+        "kernel,n,time_ms,launches,spread,repeatability,registers\n"
+        "square,64,8,4,0.1,0.02,32\nsquare,64,3,,,,\nready,64,5,1,,,\n"
+    )
+    times = load_times(write(tmp_path, text), KERNELS, device="mine")
+    first, again, ready = times.rows
+    assert (first.seconds, first.spread, first.repeatability, first.registers) == (0.002, 0.1, 0.02, 32)
+    # A kernel that was measured again is a row of its own.
+    assert (again.seconds, math.isnan(again.spread), again.registers) == (0.003, True, None)
+    assert first.kernel is again.kernel
+    assert ready.kernel is KERNELS["ready"]
+    assert times.device == "mine"
+    table = gather_feature_values(["f_cl_wall_time", "f_thread_groups"], times=times)
+    assert table.kernels == ("square(n=64)", "square(n=64) #2", "ready(n=64)")
+    assert table.spread is not None
+    assert np.isfinite(table.spread).tolist() == [True, False, False]
+    with pytest.raises(CalibrationError, match="fill the column registers"):
+        gather_feature_values(["f_cl_wall_time", "f_registers"], times=times)
+    stated = gather_feature_values(["f_cl_wall_time", "f_registers"], times=times.take([0]))
+    assert stated.column("f_registers").tolist() == [32]
+
+
+def test_packed_tables_spreadsheets_marks_and_chosen_rows(tmp_path: Path) -> None:
+    text = (
+        "\ufeff,kernel,n,seconds,device,role\r\n0,square,64,1,a,cal\r\n1,square,96,2,b,cal\r\n2,square,32,4,b,study\r\n"
+    )
+    path = tmp_path / "log.csv.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    (row,) = load_times(path, KERNELS, device="b", only={"role": "cal"}).rows
+    assert (row.sizes, row.seconds) == ({"n": 96}, 2.0)
+    assert len(load_times(path, KERNELS, device="b", only={"role": ["cal", "study"]})) == 2
+    with pytest.raises(FileFormatError, match=r"2 devices \(a, b\)"):
+        load_times(path, KERNELS)
+    with pytest.raises(FileFormatError, match="no row with device c; there is a, b"):
+        load_times(path, KERNELS, device="c")
+    with pytest.raises(FileFormatError, match="no column 'rolle'"):
+        load_times(path, KERNELS, only={"rolle": "cal"})
+
+
+def test_columns_that_nothing_uses_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "kernel,n,N,seconds,host\nsquare,64,64,1,node7\n")
+    with pytest.warns(PerflexWarning, match="no kernel has a size or argument called N, host"):
+        load_times(path, KERNELS)
+
+
+_BAD = {
+    "": "no rows below a heading",
+    "kernel,n,seconds\n": "no rows below a heading",
+    "kernel,n,time\nsquare,64,1\n": "whose name states the unit.*its columns are 'kernel', 'n', 'time'",
+    "kernel,n,time_ms,seconds\nsquare,64,1,1\n": r"several columns of times \(time_ms, seconds\)",
+    "kernel,kernel,seconds\nsquare,square,1\n": "two columns 'kernel'",
+    "name,n,seconds\nsquare,64,1\n": "no column 'kernel'",
+    "kernel;n;seconds\nsquare;64;1\n": "its columns are 'kernel;n;seconds'",
+    "kernel,n,seconds\nsquare,64\n": "line 2: it has another number of fields",
+    "kernel,n,seconds\nsquare,64,1\nsqare,64,1\n": "line 3: no kernel is called 'sqare': the functions are tiled",
+    "kernel,n,seconds\nsquare,,1\n": "line 2: kernel 'square' needs a value for size n; give a column",
+    "kernel,n,seconds\nsquare,many,1\n": "line 2: size n of kernel 'square' must be a whole number, not 'many'",
+    "kernel,n,seconds\nsquare,16.5,1\n": "line 2: .*16.5",
+    "kernel,n,seconds\nsquare,True,1\n": "line 2: size n of kernel 'square' must be a whole number",
+    "kernel,n,seconds\nsquare,64,0\n": "line 2: the time must be positive and finite, not '0' in column seconds",
+    "kernel,n,seconds\nsquare,64,-1\n": "line 2: the time must be positive",
+    "kernel,n,seconds\nsquare,64,\n": "line 2: column seconds must hold a number, not 'nothing'",
+    "kernel,n,seconds\nsquare,64,nan\n": "line 2: column seconds must hold a number, not 'nan'",
+    "kernel,n,seconds\nsquare,64,1e999\n": "line 2: column seconds must hold a number",
+    "kernel,n,seconds\nsquare,64,1 ms\n": "line 2: column seconds must hold a number, not '1 ms'",
+    "kernel,n,time_ns\nsquare,64,1e-320\n": "line 2: the time must be positive",
+    "kernel,n,seconds,launches\nsquare,64,1,0\n": "line 2: column launches must hold a whole number from 1 on",
+    "kernel,n,seconds,launches\nsquare,64,1,1.5\n": "line 2: column launches must hold a whole number",
+    "kernel,n,seconds,spread\nsquare,64,1,-0.1\n": "line 2: the spread of .* must be a fraction",
+    "kernel,n,seconds,registers\nsquare,64,1,0\n": "line 2: column registers",
+    "kernel,n,seconds\n,64,1\n": "line 2: it names no kernel",
+    "kernel,n,seconds\ntiled,64,1\n": "line 2: tiled needs arguments that the row does not have: tile",
+    "kernel,tile,n,seconds\ntiled,16,20,1\n": "line 2: kernel 'matmul' is not valid for n=20",
+    "kernel,n,seconds\nnumber,64,1\n": "line 2: number returns a int",
+    "kernel,n,seconds\nmatmul_sq,64,1\n": r"line 2: 'matmul_sq' means \d+ kernels; state .*, as tags or columns",
+    "kernel,n,seconds\nmatmul_sq prefetch:maybe,64,1\n": "line 2: .*value 'maybe' is not allowed",
+    'kernel,n,seconds\n"matmul_sq(dtyp=float32)",64,1\n': "line 2: .*dtyp",
+    "kernel,n,seconds\nos.system,64,1\n": "line 2: no kernel is called 'os.system'",
+    'kernel,n,seconds\n"square,64,1\n': r"line 1: it is no row of a CSV file",
+}
+
+
+@pytest.mark.parametrize("text", _BAD, ids=range(len(_BAD)))
+def test_bad_tables_are_errors_that_name_the_line(text: str, tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=_BAD[text]) as caught:
+        load_times(write(tmp_path, text), KERNELS)
+    assert str(tmp_path / "log.csv") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_no_tables(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes("kernel,seconds\nfüße,1\n".encode("latin-1"))
+    with pytest.raises(FileFormatError, match="cannot read"):
+        load_times(path)
+    packed = tmp_path / "log.csv.gz"
+    packed.write_bytes(gzip.compress(b"kernel,seconds\n" + b"a" * 2**20)[:-20])
+    with pytest.raises(FileFormatError, match="cannot read"):
+        load_times(packed)
+    packed.write_bytes(gzip.compress(bytes(2**26)))
+    with pytest.raises(FileFormatError, match="unpacks to more than"):
+        load_times(packed)
+
+
+def test_errors_of_a_users_function_name_the_row(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        load_times(write(tmp_path, "kernel,n,seconds\nbroken,64,1\n"), KERNELS)
+    assert "log.csv, line 2: this was raised while kernel 'broken' was made" in caught.value.__notes__[0]
+
+
+def test_a_module_gives_its_own_functions_only(tmp_path: Path) -> None:
+    module = types.ModuleType("mine")
+    exec("from pathlib import Path\nfrom os import getcwd\ndef _hidden(): ...\n", module.__dict__)  # noqa: S102
+    for name in ("getcwd", "_hidden", "Path"):
+        with pytest.raises(FileFormatError, match="no kernel is called"):
+            load_times(write(tmp_path, f"kernel,seconds\n{name},1\n"), module)
+
+
+def test_times_in_hand_need_no_file() -> None:
+    rows = [TimedKernel(tiled(16), {"n": n}, law(tiled(16), {"n": n})) for n in (32, 64, 128, 256)]
+    assert rows[0].name == "matmul(n=32)"
+    calibration = calibrate(MODEL, times=TimesTable(tuple(rows), "a GPU"))
+    assert dict(calibration.params) == pytest.approx(TRUE, rel=1e-6)
+    for seconds in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(CalibrationError, match="positive and finite"):
+            TimedKernel(tiled(16), {"n": 32}, seconds)
+    with pytest.raises(CalibrationError, match="no times"):
+        TimesTable(())
+
+
+def test_machines_of_tables() -> None:
+    rows = tuple(TimedKernel(tiled(16), {"n": n}, 1e-6 * n) for n in (256, 512, 1024))
+    model = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_wave * f_waves")
+    with pytest.raises(MachineError, match="needs a machine"):
+        gather_feature_values(model.all_features(), times=TimesTable(rows, "a GPU"))
+    named = gather_feature_values(model.all_features(), times=TimesTable(rows, "V100"))
+    given = gather_feature_values(model.all_features(), times=TimesTable(rows), machine="V100")
+    assert named.machine == given.machine == "V100"
+    assert named.values.tolist() == given.values.tolist()
+    # A sub-group of AMD's has 64 work-items.
+    assert gather_feature_values(model.all_features(), times=TimesTable(rows), machine="MI210").sub_group_size == 64
+    with pytest.raises(CalibrationError, match="general_cpu or general_gpu"):
+        calibrate("general", times=TimesTable(rows))
+
+
+def test_measuring_and_times_are_not_asked_for_together() -> None:
+    times = TimesTable((TimedKernel(tiled(16), {"n": 32}, 1e-6),))
+    for name, value in {
+        "kernels": [(tiled(16), {"n": 32})], "device": "pocl", "timing": TimingOptions(), "budget_s": 1.0,
+    }.items():  # fmt: skip
+        with pytest.raises(CalibrationError, match=f"leave out {name}, or times"):
+            calibrate(MODEL, times=times, **{name: value})
+    with pytest.raises(CalibrationError, match="f_code_cycles is of kernels built for a device"):
+        calibrate(Model("f_cl_wall_time", "p_a * f_code_cycles"), times=times)
+
+
+def test_a_calibrations_times_are_written_and_read(tmp_path: Path) -> None:
+    first = calibrate(MODEL, times=load_times(table_of_law(tmp_path), KERNELS))
+    assert save_times(first, tmp_path / "out.csv") == 12
+    times = load_times(tmp_path / "out.csv", KERNELS)
+    assert times.device == "a cluster's GPU"
+    again = calibrate(MODEL, times=times)
+    assert dict(again.params) == dict(first.params)
+    assert again.fit.kernels == first.fit.kernels
+    with pytest.raises(FileFormatError, match="cannot write"):
+        save_times(first, tmp_path / "absent" / "out.csv")

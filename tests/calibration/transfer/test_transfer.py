@@ -1,0 +1,237 @@
+"""Transfer on simulated devices, of which everything is known."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from perflex import (
+    Calibration,
+    PerflexWarning,
+    fit_model,
+    prior_of,
+    scale_features_by_output,
+    suggest_samples,
+    transfer,
+)
+from perflex.errors import CalibrationError, FileFormatError
+from tests.support.simulated_devices import INPUTS, MODEL, OUTPUT, World, calibrated, simulated_devices
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from perflex import FeatureTable
+
+EXACT = World(program=0.0, kernel=0.0, program_here=0.0, kernel_here=0.0, noise=0.01)
+
+
+def _transferred(sources: list[Calibration], samples: FeatureTable | None) -> Calibration:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)
+        return transfer(sources, samples)
+
+
+def _errors(calibration: Calibration, table: FeatureTable) -> np.ndarray:
+    return np.abs(calibration.predict_rows(table).predicted / table.column(OUTPUT) - 1)
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[list[Calibration], FeatureTable, np.ndarray]:
+    """Five sources, the rows of a sixth device, and a random order of them."""
+    devices = simulated_devices(3, 6)
+    return devices.calibrations(5), devices.tables[5], np.random.default_rng(5).permutation(len(devices.tables[5]))
+
+
+def test_parameters_come_back() -> None:
+    devices = simulated_devices(1, 6, EXACT)
+    found = _transferred(devices.calibrations(5), devices.tables[5].take(range(0, 120, 6)))
+    for name, true in zip(MODEL.params(), devices.parameters[5], strict=True):
+        low, high = found.fit.interval(name)
+        assert found.params[name] == pytest.approx(true, rel=0.03)
+        assert low / 1.02 < true < high * 1.02
+
+
+def test_the_prior_is_that_of_the_devices() -> None:
+    world = replace(EXACT, parameters=0.4)
+    devices = simulated_devices(2, 24, world)
+    prior = prior_of(devices.calibrations(24))
+    logs = np.log(devices.parameters)
+    for place, entry in enumerate(prior.values()):
+        assert entry.mean == pytest.approx(logs[:, place].mean(), abs=0.02)
+        # Widened for a finite number of devices, and drawn towards the usual spread.
+        assert 0.8 * logs[:, place].std(ddof=1) < entry.spread < 1.5 * logs[:, place].std(ddof=1)
+
+
+def test_errors_fall_with_samples(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+    sources, table, order = world
+    rest = table.take(order[20:])
+    medians = [
+        np.median(_errors(_transferred(sources, table.take(order[:n]) if n else None), rest)) for n in (0, 10, 20)
+    ]
+    assert medians[0] > medians[1]
+    # Kernels differ from one another by 0.05 on each device and by 0.02 of noise; programs by 0.05.
+    assert medians[2] < 0.08
+
+
+@pytest.mark.parametrize("count", [5, 10, 20])
+def test_a_prior_beats_none(world: tuple[list[Calibration], FeatureTable, np.ndarray], count: int) -> None:
+    sources, table, order = world
+    samples, rest = table.take(order[:count]), table.take(order[20:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)
+        alone = fit_model(MODEL, scale_features_by_output(samples), nonnegative=True, loss="soft_l1")
+    values = {name: rest.column(name) for name in INPUTS}
+    own = np.abs(np.asarray(MODEL.evaluate(alone, values)) / rest.column(OUTPUT) - 1)
+    assert np.median(_errors(_transferred(sources, samples), rest)) < 0.8 * np.median(own)
+
+
+def test_one_factor_is_contained() -> None:
+    # Devices of one kind, at different clocks, and a model that is off by a factor of two and more for each kernel:
+    # other devices' times with one factor are right to the noise.
+    lumpy = World(parameters=0.0, program=0.5, kernel=0.5, program_here=0.0, kernel_here=0.0, noise=0.01)
+    devices = simulated_devices(7, 5, lumpy)
+    factors = (1.0, 1.3, 0.7, 2.0, 1.6)
+    tables = [_slower(table, factor) for table, factor in zip(devices.tables, factors, strict=True)]
+    sources = [calibrated(table, f"device {place}") for place, table in enumerate(tables[:4])]
+    order = np.random.default_rng(0).permutation(len(tables[4]))
+    found = _transferred(sources, tables[4].take(order[:10]))
+    errors = _errors(found, tables[4].take(order[10:]))
+    assert np.median(errors) < 0.02
+    assert np.quantile(errors, 0.9) < 0.05
+
+
+def _slower(table: FeatureTable, factor: float) -> FeatureTable:
+    values = table.values.copy()
+    values[:, 0] *= factor
+    return replace(table, values=values)
+
+
+def test_kernels_timed_elsewhere_are_marked(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+    sources, table, order = world
+    found = _transferred(sources, table.take(order[:10]))
+    labels = ("program0(n=3)", "program0(n=33)")
+    rows = replace(table.take([3, 4]), kernels=labels)
+    predicted = found.predict_rows(rows)
+    assert predicted.knowledge == ("timing on other devices", "nothing")
+    widths = np.log(predicted.high / predicted.low)
+    assert widths[1] > widths[0]
+
+
+def test_without_samples_it_says_so(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+    sources, table, _ = world
+    with pytest.warns(PerflexWarning, match="no sample of this device"):
+        found = transfer(sources)
+    assert "no sample of this device" in found.predict_rows(table).remarks[0]
+    assert "no sample of this device" in repr(found)
+    assert len(found.fit.kernels) == 0
+
+
+def test_a_device_unlike_all_sources_is_flagged(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+    sources, table, order = world
+    strange = _slower(table, 1.0)
+    strange.values[:, 0] *= np.where(strange.column(INPUTS[1]) > strange.column(INPUTS[0]), 12.0, 0.2)
+    with pytest.warns(PerflexWarning, match="unlike what the sources let expect"):
+        transfer(sources, strange.take(order[:10]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PerflexWarning)
+        found = transfer(sources, table.take(order[:10]))
+    assert found.transferred is not None
+    assert found.transferred.conflict is not None
+    assert found.transferred.conflict > 0.01
+
+
+@pytest.mark.parametrize("count", [0, 10])
+def test_files_keep_everything(
+    world: tuple[list[Calibration], FeatureTable, np.ndarray], count: int, tmp_path: Path
+) -> None:
+    sources, table, order = world
+    found = _transferred(sources, table.take(order[:count]) if count else None)
+    found.save(tmp_path / "new.yaml")
+    read = Calibration.load(tmp_path / "new.yaml")
+    assert read.transferred == found.transferred
+    assert read.fit.prior == found.fit.prior
+    first, second = found.predict_rows(table), read.predict_rows(table)
+    for name in ("predicted", "low", "high"):
+        np.testing.assert_allclose(getattr(first, name), getattr(second, name), rtol=1e-12)
+    assert read.fit.interval("p_0") == pytest.approx(found.fit.interval("p_0"))
+
+
+def test_damaged_limits_are_named(world: tuple[list[Calibration], FeatureTable, np.ndarray], tmp_path: Path) -> None:
+    path = tmp_path / "new.yaml"
+    _transferred(world[0], None).save(path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("  limits:\n", "  limits:\n  - 1.0\n"), encoding="utf-8")
+    with pytest.raises(FileFormatError, match=r"transferred\.limits"):
+        Calibration.load(path)
+
+
+def test_suggestions_tell_more_than_chance(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+    sources, table, order = world
+    start = _transferred(sources, None)
+    chosen = suggest_samples(start, table, 8)
+    assert len(set(chosen)) == 8
+    # The first tells of what varies most over devices, so that variances of all rows shrink; random rows do less.
+    rows = [table.kernels.index(label) for label in chosen]
+    best = _log_width(_transferred(sources, table.take(rows)), table)
+    random = [_log_width(_transferred(sources, table.take(order[8 * i : 8 * i + 8])), table) for i in range(4)]
+    assert best < np.mean(random)
+    assert not set(chosen) & set(suggest_samples(_transferred(sources, table.take(rows)), table, 8))
+
+
+def _log_width(calibration: Calibration, table: FeatureTable) -> float:
+    # Deviations, without the factor that left-out sources give them, which differs from choice to choice.
+    assert calibration.transferred is not None
+    found = calibration.predict_rows(table)
+    return float(np.mean(np.log(found.high / found.low))) / calibration.transferred.reach(0.95)
+
+
+def test_refusals(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+    sources, table, _ = world
+    with pytest.raises(CalibrationError, match="there are no sources"):
+        transfer([])
+    with pytest.raises(CalibrationError, match="only a transferred calibration"):
+        suggest_samples(sources[0], table, 3)
+    with pytest.raises(CalibrationError, match="ask for 1 to 120"):
+        suggest_samples(_transferred(sources, None), table, 121)
+    with pytest.raises(CalibrationError, match="not above zero"):
+        transfer(sources, _slower(table, 0.0))
+    with pytest.raises(CalibrationError, match="weights must be 5 positive numbers"):
+        prior_of(sources, weights=[1.0])
+
+
+def test_zero_in_some_sources_counts_as_small() -> None:
+    devices = simulated_devices(4, 3, EXACT)
+    whole = devices.calibrations(3)
+    values = [source.fit for source in whole]
+    free = [replace(source, table=None) for source in whole]
+    zero = replace(values[0], parameters=(replace(values[0].parameters[0], value=0.0), *values[0].parameters[1:]))
+    prior = prior_of([replace(free[0], fit=zero), *free[1:]])
+    small = min(values[1]["p_0"], values[2]["p_0"]) / 3
+    expected = np.mean(np.log([small, values[1]["p_0"], values[2]["p_0"]]))
+    assert prior["p_0"].mean == pytest.approx(expected)
+    nothing = [
+        replace(s, fit=replace(s.fit, parameters=(replace(s.fit.parameters[0], value=0.0), *s.fit.parameters[1:])))
+        for s in free
+    ]
+    assert prior_of(nothing)["p_0"].held_at_zero
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [0, 5, 20])
+def test_intervals_hold(count: int) -> None:
+    shares = []
+    for seed in range(12):
+        devices = simulated_devices(100 + seed, 7)
+        order = np.random.default_rng(seed).permutation(len(devices.tables[6]))
+        samples = devices.tables[6].take(order[:count]) if count else None
+        rest = devices.tables[6].take(order[20:])
+        found = _transferred(devices.calibrations(6), samples).predict_rows(rest)
+        measured = rest.column(OUTPUT)
+        shares.append(np.mean((found.low <= measured) & (measured <= found.high)))
+    # Rows of one device are missed together, so that the error of the mean is that of 12 devices.
+    error = np.std(shares) / np.sqrt(len(shares))
+    assert 0.90 - 2 * error <= np.mean(shares) <= 0.98 + 2 * error

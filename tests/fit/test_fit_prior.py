@@ -1,0 +1,109 @@
+"""Fits with a prior: against a general minimiser of the objective, closed forms, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from perflex import FeatureTable, Model, ParameterPrior, Prior, fit_model, scale_features_by_output
+from perflex.errors import CalibrationError
+
+OUTPUT = "f_cl_wall_time"
+INPUTS = ("f_op_float32_madd", "f_op_float64_madd", "f_sync_kernel_launch")
+MODEL = Model(OUTPUT, f"p_a * {INPUTS[0]} + p_b * {INPUTS[1]} + p_c * {INPUTS[2]}")
+PRIOR = Prior(
+    {
+        "p_a": ParameterPrior(math.log(2e-9), 0.5),
+        "p_b": ParameterPrior(math.log(1e-9), 0.2),
+        "p_c": ParameterPrior(math.log(1e-5), 1.0),
+    },
+    noise=0.1,
+    sources=("one", "other"),
+)
+
+
+def _table(rows: int) -> FeatureTable:
+    rng = np.random.default_rng(2)
+    features = 10 ** rng.uniform(3, 6, (rows, 3))
+    features[:, 2] = 1.0
+    seconds = features @ np.array([3e-9, 1.1e-9, 8e-6]) * np.exp(rng.normal(0, 0.1, rows))
+    labels = tuple(f"kernel {row}" for row in range(rows))
+    return FeatureTable(OUTPUT, (OUTPUT, *INPUTS), labels, np.column_stack([seconds, features]))
+
+
+def _objective(logs: np.ndarray, table: FeatureTable, loss: str) -> float:
+    ratio = table.values[:, 1:] @ np.exp(logs) / table.values[:, 0]
+    mean = np.array([entry.mean for entry in PRIOR.values()])
+    spread = np.array([entry.spread for entry in PRIOR.values()])
+    if loss == "squared":
+        rows = ((ratio - 1) / 0.1) ** 2
+    else:
+        # soft_l1 at 1.287 deviations, as for fits without a prior.
+        scale = 1.2870992
+        rows = 2 * scale**2 * (np.sqrt(1 + (np.log(ratio) / 0.1 / scale) ** 2) - 1)
+    return float(rows.sum() + (((logs - mean) / spread) ** 2).sum())
+
+
+@pytest.mark.parametrize("loss", ["squared", "soft_l1"])
+@pytest.mark.parametrize("rows", [1, 2, 12])
+def test_the_mode_is_that_of_the_objective(rows: int, loss: str) -> None:
+    table = _table(rows)
+    found = fit_model(MODEL, scale_features_by_output(table), prior=PRIOR, loss=loss)  # type: ignore[arg-type]
+    start = np.array([entry.mean for entry in PRIOR.values()])
+    best = minimize(_objective, start, (table, loss), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
+    np.testing.assert_allclose(list(found.values()), np.exp(best.x), rtol=1e-5)
+    assert found.status.valid
+    assert found.prior is PRIOR
+
+
+def test_without_rows_it_is_the_prior() -> None:
+    found = fit_model(MODEL, scale_features_by_output(_table(3).take([])), prior=PRIOR)
+    for name, entry in PRIOR.items():
+        low, high = found.interval(name)
+        assert found[name] == pytest.approx(entry.median)
+        assert math.log(high / found[name]) == pytest.approx(1.96 * entry.spread, rel=1e-4)
+        assert math.log(found[name] / low) == pytest.approx(1.96 * entry.spread, rel=1e-4)
+
+
+def test_one_row_of_one_cost_is_a_weighted_mean() -> None:
+    # log p is normal a priori and measured once: precisions add. A small residual is beneath the loss's scale.
+    model = Model(OUTPUT, f"p_a * {INPUTS[0]}")
+    prior = Prior({"p_a": ParameterPrior(math.log(1e-9), 0.01)}, noise=0.02)
+    table = FeatureTable(OUTPUT, (OUTPUT, INPUTS[0]), ("k",), np.array([[1.005e-6, 1e3]]))
+    found = fit_model(model, scale_features_by_output(table), prior=prior, loss="soft_l1")
+    weights = 1 / 0.01**2, 1 / 0.02**2
+    expected = math.log(1e-9) + weights[1] * math.log(1.005) / sum(weights)
+    assert math.log(found["p_a"]) == pytest.approx(expected, abs=1e-5)
+    assert found.parameter("p_a").standard_error / found["p_a"] == pytest.approx(sum(weights) ** -0.5, rel=0.01)
+
+
+def test_a_parameter_held_at_zero_stays() -> None:
+    prior = Prior({**PRIOR, "p_c": ParameterPrior(-math.inf, 0.0)}, PRIOR.noise)
+    found = fit_model(MODEL, scale_features_by_output(_table(12)), prior=prior)
+    assert found["p_c"] == 0.0
+    assert found.at_bound == ("p_c",)
+
+
+def test_many_rows_outweigh_the_prior() -> None:
+    table = scale_features_by_output(_table(400))
+    found = fit_model(MODEL, table, prior=PRIOR, loss="soft_l1")
+    alone = fit_model(MODEL, table, nonnegative=True, loss="soft_l1")
+    for name in ("p_a", "p_b"):
+        assert found[name] == pytest.approx(alone[name], rel=0.02)
+
+
+def test_refusals() -> None:
+    scaled = scale_features_by_output(_table(4))
+    with pytest.raises(CalibrationError, match="says nothing of p_b, p_c"):
+        fit_model(MODEL, scaled, prior=Prior({"p_a": PRIOR["p_a"]}))
+    with pytest.raises(CalibrationError, match="scale_features_by_output"):
+        fit_model(MODEL, _table(4), prior=PRIOR)
+    with pytest.raises(CalibrationError, match="leave out bounds"):
+        fit_model(MODEL, scaled, prior=PRIOR, bounds={"p_a": (0, 1)})
+    with pytest.raises(CalibrationError, match="a spread above zero"):
+        Prior({"p_a": ParameterPrior(0.0, 0.0)})
+    with pytest.raises(CalibrationError, match="noise of a prior"):
+        Prior({}, noise=0.0)

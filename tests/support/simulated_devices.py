@@ -1,0 +1,84 @@
+"""Simulated devices: one model, parameters drawn from a log-normal, residuals that devices have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex import Calibration, FeatureTable, Model, fit_model, scale_features_by_output
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+OUTPUT = "f_cl_wall_time"
+INPUTS = ("f_op_float32_madd", "f_op_float64_madd", "f_mem_access_local_float32", "f_sync_kernel_launch")
+MODEL = Model(OUTPUT, " + ".join(f"p_{place} * {name}" for place, name in enumerate(INPUTS)))
+MEANS = np.log([2e-9, 1e-9, 5e-9, 1e-5])
+
+
+@dataclass(frozen=True)
+class World:
+    """How devices differ: standard deviations of logarithms.
+
+    Attributes
+    ----------
+    parameters
+        Of parameters over devices.
+    program, kernel
+        Of what the model errs by for a program and a kernel, on all devices alike.
+    program_here, kernel_here
+        Of the same on each device.
+    noise
+        Of measurements.
+    """
+
+    parameters: float = 0.3
+    program: float = 0.15
+    kernel: float = 0.1
+    program_here: float = 0.05
+    kernel_here: float = 0.05
+    noise: float = 0.02
+
+
+@dataclass(frozen=True)
+class SimulatedDevices:
+    """Rows of devices, all kernels on each, and each device's true parameters, shape ``(devices, 4)``."""
+
+    tables: tuple[FeatureTable, ...]
+    parameters: NDArray[np.float64]
+
+    def calibrations(self, count: int) -> list[Calibration]:
+        """Return calibrations of the first devices, from all their rows."""
+        return [calibrated(table, f"device {place}") for place, table in enumerate(self.tables[:count])]
+
+
+def simulated_devices(
+    seed: int, count: int, world: World = World(), *, programs: int = 12, kernels: int = 10
+) -> SimulatedDevices:
+    """Return devices of a world."""
+    rng = np.random.default_rng(seed)
+    rows = programs * kernels
+    features = 10 ** rng.uniform(3, 6, (rows, len(INPUTS)))
+    features[rng.random(features.shape) < 0.3] = 0.0
+    features[:, -1] = 1.0
+    owner = np.repeat(np.arange(programs), kernels)
+    labels = tuple(f"program{p}(n={n})" for p, n in zip(owner, np.tile(np.arange(kernels), programs), strict=True))
+    common = rng.normal(0, world.program, programs)[owner] + rng.normal(0, world.kernel, rows)
+    tables, drawn = [], []
+    for _ in range(count):
+        parameters = np.exp(MEANS + rng.normal(0, world.parameters, len(MEANS)))
+        here = rng.normal(0, world.program_here, programs)[owner] + rng.normal(0, world.kernel_here, rows)
+        seconds = features @ parameters * np.exp(common + here + rng.normal(0, world.noise, rows))
+        groups = tuple(f"program{p}" for p in owner)
+        values = np.column_stack([seconds, features])
+        tables.append(FeatureTable(OUTPUT, (OUTPUT, *INPUTS), labels, values, groups=groups))
+        drawn.append(parameters)
+    return SimulatedDevices(tuple(tables), np.array(drawn))
+
+
+def calibrated(table: FeatureTable, name: str) -> Calibration:
+    """Return the calibration of a device from its rows."""
+    scaled = scale_features_by_output(replace(table, device=name))
+    return Calibration(MODEL, fit_model(MODEL, scaled, nonnegative=True, loss="soft_l1"), {"name": name}, table=scaled)
