@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from perflex import Model, TimingOptions, calibrate, gather_feature_values, load_machine
+from perflex import Model, PerflexWarning, TimingOptions, calibrate, gather_feature_values, load_machine
 from perflex.features import Target, extract_scop, parse_feature
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
@@ -69,10 +69,12 @@ def test_known_costs_come_back() -> None:
     times = dict(zip(table.kernels, np.broadcast_to(MODEL.evaluate(TRUE, values), (len(table),)), strict=True))
     device = FakeDevice(lambda label, _: times[label], sub_group_size=16)
     timing = TimingOptions(trials=1, min_trials=1)
-    found = calibrate("general_cpu", kernels, device=device, machine="Gold-6248", timing=timing)
+    with pytest.warns(PerflexWarning, match="do not determine"):
+        found = calibrate("general_cpu", kernels, device=device, machine="Gold-6248", timing=timing)
     assert found.fit.loss == "soft_l1"
     assert not found.dropped
+    # Beside costs of nothing that the kernels have: no array here is beyond what so many TLBs map, and not its pages.
     unknown = set(found.fit.undetermined)
-    assert len(unknown) <= len(MODEL.input_features()) - len(contained)
+    assert len(unknown - {"p_unmapped", "p_page"}) <= len(MODEL.input_features()) - len(contained)
     known = {name: value for name, value in found.params.items() if name not in unknown}
     assert known == pytest.approx({name: TRUE[name] for name in known}, rel=1e-3)
