@@ -60,6 +60,8 @@ def _kernel(domain: str, around: str, body: str, name: str, arrays: dict[str, st
         target=lp.PyOpenCLTarget(),
         lang_version=(2018, 2),
         seq_dependencies=True,
+        # One work-item of a row stores its mean: a guard, which loopy does not look at.
+        silenced_warnings=["write_race*"],
     )
 
 
