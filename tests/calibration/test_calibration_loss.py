@@ -37,7 +37,7 @@ def measured(random: np.random.Generator, wrong: int = 0) -> tuple[FeatureTable,
     return FeatureTable(OUTPUT, (OUTPUT, *counts), labels, columns, groups), sorted(map(int, rows))
 
 
-@pytest.mark.parametrize(("wrong", "most"), [(0, 0.975), (3, 0.99)])
+@pytest.mark.parametrize(("wrong", "most"), [pytest.param(0, 0.975, marks=pytest.mark.slow), (3, 0.99)])
 @pytest.mark.parametrize("seeds", [20, pytest.param(60, marks=pytest.mark.slow)])
 def test_intervals_hold_new_measurements(seeds: int, wrong: int, most: float) -> None:
     inside = []

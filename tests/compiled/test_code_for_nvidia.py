@@ -17,7 +17,8 @@ from perflex.errors import MissingExtraError
 needs_tools = pytest.mark.skipif(
     not supported_architectures(), reason="no NVRTC: pip install nvidia-cuda-nvrtc nvidia-cuda-nvdisasm"
 )
-ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
+# One is quick; compilers and instructions of the others differ, but seldom.
+ARCHITECTURES = ("sm_90", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sm_75", "sm_80", "sm_100")))
 OPTIONS = ("--ptxas-options=-v",)
 
 

@@ -197,7 +197,7 @@ def test_standard_errors_are_hubers() -> None:
     assert fit.residual_norm == pytest.approx(np.linalg.norm(np.log(model / seconds)), rel=1e-9)
 
 
-@pytest.mark.parametrize(("factors", "low"), [("", 0.92), ("any", 0.90)])
+@pytest.mark.parametrize(("factors", "low"), [("", 0.92), pytest.param("any", 0.90, marks=pytest.mark.slow)])
 def test_intervals_of_parameters_hold_the_truth(factors: str, low: float) -> None:
     inside = []
     for seed in range(150):

@@ -57,6 +57,7 @@ def waves(scop: Scop, machine: Machine, registers: int | None) -> tuple[float | 
     return found[0], found[1]
 
 
+@pytest.mark.slow
 def test_waves_and_volumes_have_the_same_resident_work_groups_on_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     # Without the footprints, which depend on the waves but not the other way round: the sweep takes seconds.
     whole = estimate_volumes(kernel(64, 0), {}, load_machine("V100"))
