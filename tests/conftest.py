@@ -7,7 +7,7 @@ import os
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -56,3 +56,17 @@ def cuda_device() -> Device:
         if info.usable and info.device.api == "cuda":
             return info.device
     pytest.skip("no usable CUDA device")
+
+
+@pytest.fixture(scope="session")
+def contexts() -> list[Any]:
+    """Return an OpenCL context on the first device of each platform; simulators are left out."""
+    cl = pytest.importorskip("pyopencl")
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:
+        platforms = []
+    devices = [p.get_devices()[0] for p in platforms if p.name != "Oclgrind" and p.get_devices()]
+    if not devices:
+        pytest.skip("no OpenCL platform on this machine")
+    return [cl.Context([device]) for device in devices]

@@ -150,6 +150,8 @@ class _HeldOut:
             size: Array = np.abs(self.measured - self.variances.predicted) / np.hypot(of_parameters, scatter)
             return size
         of_parameters = of_parameters / self.variances.predicted
+        # Times that a law gives exactly scatter by their rounding.
+        scatter = np.maximum(scatter, np.finfo(np.float64).eps)
         error = np.abs(np.log(self.measured / self.variances.predicted))
         # So many deviations that the limit is just where the measurement is; the reach grows with them.
         low, high = np.zeros_like(error), error / scatter

@@ -159,7 +159,9 @@ class PredictionVariance:
             # Pseudo-residuals, not the spread of good rows, decide how sure a robust loss's estimates are.
             _, pseudo = self._jacobian
             spread = float(np.linalg.norm(pseudo)) / np.sqrt(self.fit.degrees_of_freedom)
-            deviation = deviation * spread / residual_deviation(self.fit)
+            usual = residual_deviation(self.fit)
+            # Times that a law gives exactly, as a simulator's may be, leave no residuals.
+            deviation = deviation * spread / usual if usual else deviation
         names = list(dict.fromkeys(self._owners))
         member = np.array([[owner == name for name in names] for owner in self._owners], dtype=np.float64)
         return deviation, member

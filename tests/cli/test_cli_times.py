@@ -9,19 +9,7 @@ import pytest
 
 from perflex import Calibration, save_times
 from perflex.__main__ import main
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
-MODEL = """\
-schema: perflex-model/1
-name: mine
-description: launches and multiply-adds
-output: f_cl_wall_time
-expression: p_launch * f_sync_kernel_launch + p_madd * f_op_float32_madd
-parameters:
-  p_launch: {meaning: cost of a launch, unit: s per launch}
-  p_madd: {meaning: cost of a multiply-add, unit: s per sub-group operation}
-measurement_kernels: []
-"""
+from tests.support.own_model import EXAMPLE, MODEL
 
 
 @pytest.fixture(autouse=True)

@@ -9,19 +9,8 @@ import pytest
 
 from perflex import Calibration
 from perflex.__main__ import main
+from tests.support.own_model import EXAMPLE, MODEL
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
-MODEL = """\
-schema: perflex-model/1
-name: mine
-description: launches and multiply-adds
-output: f_cl_wall_time
-expression: p_launch * f_sync_kernel_launch + p_madd * f_op_float32_madd
-parameters:
-  p_launch: {meaning: cost of a launch, unit: s per launch}
-  p_madd: {meaning: cost of a multiply-add, unit: s per sub-group operation}
-measurement_kernels: []
-"""
 SIZES = (128, 256, 512)
 
 
@@ -99,3 +88,17 @@ def test_refusals(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert code != 0
     assert "no-such-gpu" in err
     assert not Path("new.yaml").exists()
+
+
+def test_ranks_as_it_predicts(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRANSFER, "--samples", "few.csv"]) == 0
+    capfd.readouterr()
+    variants = [f"{EXAMPLE}:{name}" for name in ("naive", "prefetching")]
+    code, out, _ = run(capfd, "rank", "new.yaml", *variants, "n=512", "--json")
+    assert code == 0
+    ranked = {entry["name"]: entry["predicted_s"] for entry in json.loads(out)}
+    for variant in variants:
+        code, out, _ = run(capfd, "predict", "new.yaml", variant, "n=512", "--json")
+        (entry,) = json.loads(out)
+        (name,) = (name for name in ranked if name.endswith(variant.rpartition(":")[2]))
+        assert ranked[name] == pytest.approx(entry["predicted_s"], rel=1e-9)

@@ -14,15 +14,6 @@ from tests.bench.any_kernel_parts.families import families
 FAMILIES = {family.name: family for family in families("develop")}
 
 
-@pytest.fixture(scope="module")
-def contexts() -> list[Any]:
-    cl = pytest.importorskip("pyopencl")
-    devices = [p.get_devices()[0] for p in cl.get_platforms() if p.name != "Oclgrind" and p.get_devices()]
-    if not devices:
-        pytest.skip("no OpenCL platform on this machine")
-    return [cl.Context([device]) for device in devices]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_every_variant_gives_the_reference(name: str, contexts: list[Any]) -> None:

@@ -17,19 +17,6 @@ def _families(module: str) -> tuple[Any, ...]:
     return import_module(f"bench.any_kernel_parts.{module}").FAMILIES
 
 
-@pytest.fixture(scope="module")
-def contexts() -> list[Any]:
-    cl = pytest.importorskip("pyopencl")
-    try:
-        platforms = cl.get_platforms()
-    except cl.Error:
-        platforms = []
-    devices = [p.get_devices()[0] for p in platforms if p.name != "Oclgrind" and p.get_devices()]
-    if not devices:
-        pytest.skip("no OpenCL platform on this machine")
-    return [cl.Context([device]) for device in devices]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
 def test_every_variant_computes_what_numpy_says(module: str, contexts: list[Any]) -> None:

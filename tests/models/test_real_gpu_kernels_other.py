@@ -165,15 +165,6 @@ def test_every_kernel_is_tested() -> None:
     assert there == set(CASES)
 
 
-@pytest.fixture(scope="module")
-def contexts() -> list[Any]:
-    cl = pytest.importorskip("pyopencl")
-    devices = [p.get_devices()[0] for p in cl.get_platforms() if p.name != "Oclgrind" and p.get_devices()]
-    if not devices:
-        pytest.skip("no OpenCL platform on this machine")
-    return [cl.Context([device]) for device in devices]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_values(name: str, contexts: list[Any]) -> None:

@@ -28,19 +28,6 @@ def one() -> Callable[..., MeasurementKernel]:
     return make
 
 
-@pytest.fixture(scope="session")
-def contexts() -> list[Any]:
-    cl = pytest.importorskip("pyopencl")
-    try:
-        platforms = cl.get_platforms()
-    except cl.Error:
-        platforms = []
-    devices = [p.get_devices()[0] for p in platforms if p.name != "Oclgrind" and p.get_devices()]
-    if not devices:
-        pytest.skip("no OpenCL platform on this machine")
-    return [cl.Context([device]) for device in devices]
-
-
 @pytest.fixture
 def run(contexts: list[Any]) -> Callable[..., np.ndarray]:
     """Run a kernel on every platform; the platforms must agree; returns the one output array."""

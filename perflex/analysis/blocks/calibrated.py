@@ -136,4 +136,4 @@ def predicted_times(
     if missing:
         msg = f"the calibration needs {missing[0]}, which blocks do not have on {machine.name}; use calibrate_blocks"
         raise BlockError(msg)
-    return np.broadcast_to(np.asarray(calibration.model.evaluate(calibration.fit, found), float), (len(blocks),))
+    return np.broadcast_to(np.asarray(calibration.evaluate(found), float), (len(blocks),))

@@ -20,6 +20,7 @@ from perflex.search.pruning.pruned import Pruning
 from perflex.search.spaces.building import settings_text
 from perflex.search.spaces.candidates import candidates_of, columns_of, sizes_of
 from perflex.search.spaces.extraction import ExtractedSpace
+from perflex.search.spaces.predicted import known_variants, predicted_variants
 from perflex.search.spaces.probes import probe_candidates
 
 if TYPE_CHECKING:
@@ -158,12 +159,12 @@ def prune(  # noqa: PLR0913 - one parameter per choice
         variants, calibration, sizes, machine=machine, executor=executor, store=store, progress=progress
     )
     columns = columns_of(found, calibration.model.input_features())
-    predicted = np.broadcast_to(calibration.evaluate(columns), (len(found),))
+    predicted = predicted_variants(calibration, found, columns)
     _require_positive(predicted, found)
     index, seconds = _batch(found, {} if measured is None else measured)
     times = np.full(len(found), np.nan)
     times[index] = seconds
-    low, high = _intervals(calibration, columns, predicted)
+    low, high = _intervals(calibration, columns, predicted, known_variants(calibration, found))
     order = None
     if probe is not False:
         probed = _probed(found, predicted, index, keep, probing_device(calibration, probe))
@@ -234,11 +235,13 @@ def _batch(found: Candidates, measured: object) -> tuple[NDArray[np.intp], Array
     return index, np.array([float(np.median(values)) for values in times.values()])
 
 
-def _intervals(calibration: Calibration, columns: Mapping[str, Array], predicted: Array) -> tuple[Array, Array]:
+def _intervals(
+    calibration: Calibration, columns: Mapping[str, Array], predicted: Array, known: Sequence[tuple[str, str]]
+) -> tuple[Array, Array]:
     from perflex.calibration.interval import interval_at
 
     try:
-        interval = interval_at(calibration, columns, _CONFIDENCE)
+        interval = interval_at(calibration, columns, _CONFIDENCE, known)
     except CalibrationError:  # no kernels to spare, or an undetermined parameter: predictions stand without intervals
         unknown = np.full(predicted.shape, np.nan)
         return unknown, unknown

@@ -11,6 +11,7 @@ from perflex.calibration.built_target import model_knowledge
 from perflex.calibration.probed import probing_device
 from perflex.search.spaces.candidates import candidates_of, columns_of
 from perflex.search.spaces.extraction import ExtractedSpace
+from perflex.search.spaces.predicted import predicted_variants
 from perflex.search.spaces.probes import probe_candidates
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class RankedVariant:
         Predicted time as a multiple of the fastest variant's.
     terms
         What each top-level term of the model contributes, in the same unit; where predictions are corrected by what was
-        learned, multiplied by the same factor.
+        learned or is known of other devices, multiplied by the same factor.
     kernel
         The variant itself: what was given, or its settings in a space.
     knowledge
@@ -111,12 +112,16 @@ def rank(
     probes: Mapping[int, Probe] = {}
     failures: Mapping[int, str] = {}
     knowledge = model_knowledge(calibration.model.input_features())
-    predicted = np.broadcast_to(calibration.evaluate(columns), (count,))
+    predicted = predicted_variants(calibration, found, columns)
+    with np.errstate(all="ignore"):
+        factor = predicted / calibration.model.evaluate(calibration.fit, columns)
+    # A model's time of zero has terms of zero, whatever corrects it.
+    factor = np.where(np.isfinite(factor), factor, 1.0)
     if probe is not False:
         launched = probe_candidates(found, range(count), predicted, probing_device(calibration, probe))
         predicted, probes, failures = launched.predicted, launched.probes, launched.failures
     terms = {
-        text: np.broadcast_to(value * calibration.correction(columns), (count,))
+        text: np.broadcast_to(value * factor, (count,))
         for text, value in calibration.model.terms(calibration.params, columns).items()
     }
     order = np.argsort(predicted, kind="stable").tolist()

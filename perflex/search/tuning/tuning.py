@@ -20,6 +20,7 @@ from perflex.search.described.space import DescribedSpace
 from perflex.search.spaces.building import NotBuiltError
 from perflex.search.spaces.candidates import columns_of
 from perflex.search.spaces.extraction import ExtractedSpace, extract_space
+from perflex.search.spaces.predicted import predicted_variants
 from perflex.search.spaces.probes import probe_candidates
 from perflex.search.tuning.checks import check_budgets
 from perflex.search.tuning.code import generate_code
@@ -271,8 +272,7 @@ def _check_who_measures(space: object, device: object, measure: object, calibrat
 
 def _prior(calibration: Calibration, extracted: ExtractedSpace) -> np.ndarray[Any, np.dtype[np.float64]]:
     columns = columns_of(extracted, calibration.model.input_features())
-    predicted = calibration.evaluate(columns)
-    return np.array(np.broadcast_to(predicted, (len(extracted),)), dtype=np.float64)
+    return np.array(predicted_variants(calibration, extracted, columns))
 
 
 def _probed_prior(

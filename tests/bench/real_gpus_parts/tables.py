@@ -17,7 +17,7 @@ _HEADINGS = (
     "loss p90", "in 95 % interval",
 )  # fmt: skip
 # Percentage errors of NeuSight's own predictions for its operators, without samples of the GPU (Lee, Phanishayee and
-# Mahajan, ASPLOS 2025, doi:10.1145/3669940.3707265): on GPUs that it was trained on, and on others.
+# Mahajan, ASPLOS 2025, doi:10.1145/3669940.3707265); which rows each is of was not looked up.
 NEUSIGHT = (0.140, 0.193)
 
 _EXPLAINED = (
@@ -46,8 +46,8 @@ def report(found: Sequence[Score], notes: Sequence[str] = ()) -> str:
         own = [score for score in whole if (score.study, score.data) == (study, data)]
         lines += _table(_HEADINGS, [_cells(score) for score in sorted(own, key=_order(own))])
         if study == "unseen GPU":
-            seen, unseen = (f"{100 * value:.1f} %" for value in NEUSIGHT)
-            lines += ["", f"NeuSight publishes {seen} (GPUs that it knows) and {unseen} (others) without samples."]
+            published = " and ".join(f"{100 * value:.1f} %" for value in NEUSIGHT)
+            lines += ["", f"NeuSight publishes mean errors of {published} without samples."]
         lines += ["", *_programs([s for s in found if (s.study, s.data) == (study, data)]), ""]
     reasons = [
         f"{score.data}, {score.gpu}, {score.method}, {score.samples}: {reason}"
