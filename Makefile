@@ -3,6 +3,9 @@
 #   make test   set up, then run the quick tests: at most five minutes on two cores
 #   make test-all   the quick tests, then the slow ones
 #   make check  set up, then lint and type check
+#   make docs   set up, then build the documentation in docs/_build/html; runs its notebooks
+#   make linkcheck  ask every external address of the documentation for an answer; needs the internet
+#   make package    build wheel and sdist, check them, and run the demo from the wheel in a fresh environment
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +20,7 @@ export XDG_CACHE_HOME := $(CURDIR)/$(VENV)/user-cache
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 
-.PHONY: setup demo test test-all check clean
+.PHONY: setup demo test test-all check docs linkcheck package clean
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt .ci/setup_venv.sh
@@ -36,5 +39,15 @@ test-all: test
 check: $(STAMP)
 	@sh .ci/check.sh "$(VENV)"
 
+# Notebooks run on the CPU device of the environment; nothing is fetched.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -q -b html -W --keep-going -j $(JOBS) docs docs/_build/html
+
+linkcheck: $(STAMP)
+	$(BIN)/python -m sphinx -q -b linkcheck -D nb_execution_mode=off docs docs/_build/linkcheck
+
+package: $(STAMP)
+	@sh .ci/package.sh "$(VENV)"
+
 clean:
-	rm -rf $(VENV) .venv-cache build dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis perflex.egg-info
+	rm -rf docs/_build docs/reference/generated $(VENV) .venv-cache build dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis perflex.egg-info

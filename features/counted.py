@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perflex.html import shown_by
+
 if TYPE_CHECKING:
     from perflex.features.counting.certainty import Certainty
 
@@ -37,10 +39,21 @@ class CountedFeature:
     certainty: Certainty
     note: str = ""
 
+    def __str__(self) -> str:
+        """Return one line: identifier, formula, and the value where there is one."""
+        value = "" if self.value is None else f" = {self.value:g}"
+        return f"{self.identifier}: {self.expression}{value}"
+
     @property
     def exact(self) -> bool:
         """Whether the count is exact."""
         return self.certainty.exact
+
+
+class CountedFeatures(list[CountedFeature]):
+    """Counted features: a list that notebooks show as a table."""
+
+    _repr_html_ = shown_by("perflex.features.result_html:counted_html")
 
 
 @dataclass(frozen=True)

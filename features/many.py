@@ -66,6 +66,7 @@ def count_rows(
     progress: Progress | None = None,
     resources: Sequence[Resources | None] | None = None,
     code: Sequence[tuple[CompiledProgram, ...] | None] | None = None,
+    host_code: Sequence[bool] | None = None,
 ) -> list[CountedRow]:
     """Count features of kernels.
 
@@ -85,6 +86,8 @@ def count_rows(
         What each kernel takes as it was built, for features that depend on that.
     code
         Machine code of each kernel, likewise.
+    host_code
+        Whether each row's time includes host code; by default none does.
 
     Raises
     ------
@@ -93,10 +96,11 @@ def count_rows(
     PerflexError
         As the features; of the first row that has one.
     """
-    built = zip(resources or [None] * len(rows), code or [None] * len(rows), strict=True)
+    nothing = [None] * len(rows)
+    known = zip(resources or nothing, code or nothing, host_code or [False] * len(rows), strict=True)
     tasks = [
-        (row.kernel, dict(row.sizes), replace(target, resources=taken, code=programs))
-        for row, (taken, programs) in zip(rows, built, strict=True)
+        (row.kernel, dict(row.sizes), replace(target, resources=taken, code=programs, host_code=hosted))
+        for row, (taken, programs, hosted) in zip(rows, known, strict=True)
     ]
     if executor is None:
         counted = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FeatureError, PerflexWarning
-from perflex.features.counted import CountedFeature, CountedFootprint, Quantity
+from perflex.features.counted import CountedFeature, CountedFeatures, CountedFootprint, Quantity
 from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.counts import ScopCounts, counts_of
 from perflex.features.families.chains import ChainFeature
@@ -49,7 +49,7 @@ def count_features(
     identifiers: Iterable[str] = (),
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
     per_work_item: bool = False,
-) -> list[CountedFeature]:
+) -> CountedFeatures:
     """Count features of a kernel: the given ones, or all that it contains.
 
     Parameters
@@ -81,7 +81,7 @@ def count_features(
     if not identifiers and checked is not None:
         chosen += [*_of_machine(target), *_of_code(scop, checked, target)]
     counter = _Counter(scop, checked, target, per_work_item)
-    counted = [counter.count(parse_feature(identifier)) for identifier in chosen]
+    counted = CountedFeatures(counter.count(parse_feature(identifier)) for identifier in chosen)
     counts_of(scop).keep()
     return counted
 
@@ -164,11 +164,11 @@ class _Counter:
         value = None if self.sizes is None else float(feature.value(self.scop, self.sizes, self.target))
         what, certainty = "computed at given sizes", Certainty()
         if isinstance(feature, ChainFeature):
-            what = "longest chain, at given sizes"
+            what = "longest chain, at the given sizes"
             for statement in feature.statements(self.scop):
                 certainty = certainty | certainty_of_statement(statement)
         if isinstance(feature, CodeFeature):
-            what, certainty = "read of the machine code, at given sizes", Certainty(estimated=True)
+            what, certainty = "read from the machine code, at the given sizes", Certainty(estimated=True)
         return CountedFeature(feature.identifier, value, what, feature.unit, certainty)
 
     def _value(self, symbolic: QuasiPolynomial | Ratio) -> float | None:

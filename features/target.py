@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from perflex.compiled.in_core.source import CycleSource
     from perflex.compiled.program import CompiledProgram
     from perflex.machines.machine import Machine
 
@@ -42,6 +43,10 @@ class Target:
     register_reuse
         Whether instructions, transactions and volumes are those that remain when compilers keep loaded values in
         registers; else each access of the source is an instruction. Counts ``f_mem_...`` are always the source's.
+    host_code
+        Whether the times that values stand beside include host code (`perflex.TimedKernel`).
+    cycles
+        The tool that cycles of machine code come from; None for perflex's own model of ports.
     """
 
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE
@@ -50,6 +55,8 @@ class Target:
     resources: Resources | None = None
     code: tuple[CompiledProgram, ...] | None = None
     register_reuse: bool = True
+    cycles: CycleSource | None = None
+    host_code: bool = False
 
     @property
     def registers_per_item(self) -> int | None:
@@ -123,12 +130,15 @@ def using_machine(
 
 
 @contextmanager
-def using_code(code: tuple[CompiledProgram, ...] | None) -> Iterator[None]:
-    """Compute features of machine code for this code, in the block and this thread; None leaves things as they are."""
+def using_code(code: tuple[CompiledProgram, ...] | None, cycles: CycleSource | None = None) -> Iterator[None]:
+    """Compute features of machine code for this code, in the block and this thread; None leaves things as they are.
+
+    Cycles come from a tool where one is given.
+    """
     if code is None:
         yield
         return
-    token = _chosen.set(replace(_chosen.get() or Target(), code=code))
+    token = _chosen.set(replace(_chosen.get() or Target(), code=code, cycles=cycles))
     try:
         yield
     finally:

@@ -44,6 +44,7 @@ from .fit.result import FitStatus as FitStatus
 from .fit.table import FeatureInfo as FeatureInfo
 from .fit.table import FeatureTable as FeatureTable
 from .fit.table import scale_features_by_output as scale_features_by_output
+from .fit.table import weigh_generators_alike as weigh_generators_alike
 from .machines.levels import CacheLevel as CacheLevel
 from .machines.levels import MemoryStream as MemoryStream
 from .machines.lookup import load_machine as load_machine

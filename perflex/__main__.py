@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if terminal.debug or error.filename is not None or error.errno not in _NO_OUTPUT:
             raise
         discard_output()
-        _complain(f"cannot write the output: {error.strerror}; free space, or send it elsewhere")
+        _complain(f"cannot write the output: {error.strerror}; free space, or redirect it elsewhere")
         return _FAILED_WORK
     return code
 

@@ -242,7 +242,7 @@ class AskedProcess(ChildProcess):
         # The kernel's out-of-memory killer gives a process no chance to write why it ended.
         if code == -signal.SIGKILL:
             ending += ", as the system does when memory runs out"
-        return f"{ending}; its last words: {last}" if last else ending
+        return f"{ending}; its last output: {last}" if last else ending
 
 
 class StreamReader:

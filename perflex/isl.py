@@ -5,6 +5,9 @@ All code that uses loopy imports this before, so that loopy's caches are seen to
 
 from __future__ import annotations
 
+import shlex
+import sys
+from importlib.util import find_spec
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +26,20 @@ __all__ = ["ISL_LOCK", "isl"]
 ISL_LOCK = RLock()
 
 
+def _mending_command() -> str:
+    """Return what installs islpy-barvinok over islpy, with the installer that this Python has."""
+    installer = [sys.executable, "-m", "pip", "install", "--force-reinstall"]
+    if find_spec("pip") is None:
+        installer = ["uv", "pip", "install", "--python", sys.executable, "--reinstall"]
+    # Without dependencies: what loopy asks for stays listed as installed, so that no later installation brings it back.
+    return shlex.join([*installer, "--no-deps", "islpy-barvinok"])
+
+
 def _check() -> None:
     if not hasattr(isl.Set, "card"):
         msg = (
-            "the installed islpy cannot count (plain islpy shadows islpy-barvinok); mend it with: "
-            "uv pip uninstall islpy islpy-barvinok && uv pip install --no-deps islpy-barvinok"
+            "the installed islpy cannot count: plain islpy, which loopy asks for, was installed over islpy-barvinok; "
+            f"repair it with: {_mending_command()}"
         )
         raise EnvironmentSetupError(msg)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,18 @@ from perflex.file_io import writing
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+# Names of colours that a page may choose anew for a dark background, and what they are otherwise.
+_PAGE_COLOURS = {
+    "#0072b2": "var(--perflex-blue, #0072b2)",
+    "#d55e00": "var(--perflex-orange, #d55e00)",
+    "#009e73": "var(--perflex-green, #009e73)",
+    "#cc79a7": "var(--perflex-pink, #cc79a7)",
+    "#000000": "currentColor",
+    "#ffffff": "var(--perflex-page, #ffffff)",
+    "#d9d9d9": "var(--perflex-band, #d9d9d9)",
+    "#666666": "var(--perflex-grey, #666666)",
+    "#737373": "var(--perflex-grey, #737373)",
+}
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -46,3 +59,36 @@ def save_figure(figure: Any, path: Path | str) -> None:
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror or error}"
         raise FileFormatError(msg, path=path) from error
+
+
+def svg_text(figure: Any, prefix: str) -> str:
+    """Return a figure as an ``svg`` element to stand in a page: text stays text, and takes the page's colours.
+
+    Black is the page's text colour; other colours are CSS variables (``--perflex-blue`` and so on) with the usual
+    colour where the page does not set them.
+
+    Parameters
+    ----------
+    figure
+        From `new_figure`.
+    prefix
+        What identifiers inside begin with: another one for each picture of a page.
+    """
+    import matplotlib as mpl
+
+    content = io.BytesIO()
+    # Text as text: it can be read aloud, searched and coloured.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix}):
+        figure.savefig(content, format="svg", transparent=True)
+    text = content.getvalue().decode("utf-8")
+    text = text[text.index("<svg") :].strip()
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _PAGE_COLOURS.get(found[0], found[0]), text)
+    return _with_own_identifiers(text, prefix)
+
+
+def _with_own_identifiers(text: str, prefix: str) -> str:
+    """Remove the identifiers that nothing refers to, and put a prefix before the others."""
+    used = set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", text))
+    text = re.sub(r' id="([^"]*)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in used else "", text)
+    return re.sub(r"(url\(#|href=\"#)", rf"\g<1>{prefix}", text)

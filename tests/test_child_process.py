@@ -72,7 +72,7 @@ def test_what_hangs_is_ended_with_what_it_started(child: AskedProcess) -> None:
 
 def test_a_crash_is_told_with_the_last_words_of_that_request(child: AskedProcess) -> None:
     child.ask("write", 20)
-    with pytest.raises(ChildLostError, match=r"^SIGSEGV; its last words: about to crash$") as caught:
+    with pytest.raises(ChildLostError, match=r"^SIGSEGV; its last output: about to crash$") as caught:
         child.ask("crash", 20)
     assert caught.value.kind == "crash"
 
@@ -96,7 +96,7 @@ def test_an_interrupted_process_is_not_asked_again(child: AskedProcess) -> None:
 
 def test_a_process_that_does_not_start_is_told_with_its_words() -> None:
     child = AskedProcess(["-c", "raise SystemExit('no such module')"])
-    with pytest.raises(ChildLostError, match=r"^exit code 1; its last words: no such module$"):
+    with pytest.raises(ChildLostError, match=r"^exit code 1; its last output: no such module$"):
         child.ask(1, 20)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 import tomllib
@@ -12,6 +11,8 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+
+from support.pages import blocks, pages, python_source
 
 TOP = Path(__file__).parents[1]
 # Folder and import name of each part of the distribution.
@@ -30,6 +31,7 @@ GROUND = {
     "errors.py",
     "file_io.py",
     "guard.py",
+    "html.py",
     "isl.py",
     "pictures.py",
     "progress.py",
@@ -49,6 +51,7 @@ MANY_PARAMETERS = {
     "perflex/calibration/calibrating.py:calibrate": _CHOICE,
     "perflex/calibration/gathering.py:gather_feature_values": _CHOICE,
     "perflex/cli/transfer.py:transfer": _COMMAND,
+    "perflex/cli/evaluate.py:evaluate": _COMMAND,
     "perflex/fit/fitting.py:fit_model": _CHOICE,
     "perflex/cli/block.py:block": _COMMAND,
     "perflex/cli/calibrate.py:calibrate": _COMMAND,
@@ -150,12 +153,10 @@ def public_names(module: str) -> set[str]:
 
 
 def shown_code() -> dict[str, str]:
-    """Return the Python code that users read: examples, and code blocks of README and docs."""
+    """Return the Python code that users read: examples, and code blocks and notebook cells of README and docs."""
     code = {str(path.relative_to(TOP)): path.read_text(encoding="utf-8") for path in (TOP / "examples").glob("*.py")}
-    for page in [TOP / "README.md", *(TOP / "docs").rglob("*.md")]:
-        blocks = re.findall(r"^```(?:python|py)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-        code |= {f"{page.relative_to(TOP)} block {number}": block for number, block in enumerate(blocks, 1)}
-    return code
+    shown = [block for page in pages() for block in blocks(page)]
+    return code | {block.place: python_source(block) for block in shown if block.language in {"python", "py"}}
 
 
 def test_what_users_read_imports_public_names_only() -> None:

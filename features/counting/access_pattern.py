@@ -212,7 +212,7 @@ def _explain(word: str, order: tuple[tuple[str, tuple[str, ...]], ...]) -> str:
     if any(word in allowed for _, allowed in order):
         return f"{word!r} is out of order; the order is space, dtype, direction"
     choices = "; ".join(f"{name}: {', '.join(allowed)}" for name, allowed in order)
-    return f"{word!r} is none of the words there are ({choices})"
+    return f"{word!r} is not one of the allowed words ({choices})"
 
 
 def _cut_name(identifier: str, field: str, text: str) -> tuple[str | None, str]:

@@ -113,7 +113,7 @@ def estimate_ecm(
     levels = where.need_levels()
     rules = _rules(convention, cores, where)
     if lanes is not None and lanes < 1:
-        msg = f"{lanes} lanes are none; give one or more"
+        msg = f"{lanes} lanes are not possible; give one or more"
         raise FeatureError(msg, variant=str(lanes))
     given, chosen, shape = spread_sizes(scop, sizes, blocks or {})
     nests = nests_of_kernel(scop, _lanes(scop, where) if lanes is None else lanes, tuple(chosen), dict(fold or {}))
@@ -158,7 +158,7 @@ def _rules(convention: str, cores: int, machine: Machine) -> Rules:
         msg = f"there is no convention {convention!r} of cache volumes; choose {' or '.join(CONVENTIONS)}"
         raise FeatureError(msg, variant=convention)
     if cores < 1:
-        msg = f"{cores} working cores are none; give one or more"
+        msg = f"{cores} working cores are not possible; give one or more"
         raise FeatureError(msg, variant=str(cores))
     if machine.cores is not None and cores > machine.cores:
         msg = f"machine {machine.name} has {machine.cores} cores, not {cores}; give fewer working cores"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.polynomials.computed_once import computed_once
+from perflex.html import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,6 +150,8 @@ class EcmEstimate:
         """Return the traffic of a level by its name, upper or lower case; ``"mem"`` is the memory."""
         wanted = MEMORY if name.lower() == "mem" else name.lower()
         return next(level for level in self.levels if level.name.lower() == wanted)
+
+    _repr_html_ = shown_by("perflex.features.result_html:traffic_html")
 
     def features(self) -> dict[str, Any]:
         """Return bytes and cycles per run of the kernel, by feature identifier; cycles that are known."""

@@ -28,6 +28,10 @@ class AtomicFeature(FeatureDefaults):
     update the same one takes as many steps as it has active work-items, one whose elements differ a single one. Where
     the element depends on data, they are taken to differ. Updates by different sub-groups are not looked at.
 
+    It counts what a sub-group executes, for costs that a calibration finds, on any device. ``f_peak_atomic`` is another
+    quantity: the updates of a whole launch that queue for an element in a GPU's L2 cache, over its rates. So is
+    ``f_peak_atomic_local``: there what meets in one word is added up first, and different words on one bank take turns.
+
     An update is a store by a statement with the operation ``atomic``.
     """
 

@@ -47,7 +47,7 @@ class BuildFeature(FeatureDefaults):
         if built is None:
             why = "is known only of kernels built for a device; gather it with a wall time"
         else:
-            why = "is not told by the device's driver; leave it out, or measure through CUDA"
+            why = "is not reported by the device's driver; leave it out, or measure through CUDA"
         msg = f"feature {self.identifier} of kernel {scop.name!r} {why}"
         raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +36,9 @@ class ChainFeature(FeatureDefaults):
 
     A chain runs from where its variable is set afresh to the end of the loops that update it. Of several
     variables updated in the same loops only the one with the most operations counts: their chains run beside
-    each other. Loops that meet a barrier in each iteration count for nothing: between barriers the work-items
-    of a work-group take turns.
+    each other. A barrier ends a chain, because the other work-items of the work-group have their turn then: an
+    update in a loop inside of the barrier's makes a chain that begins anew after each barrier, one in the
+    barrier's own loop waits for nothing.
 
     Attributes
     ----------
@@ -90,7 +92,8 @@ class ChainFeature(FeatureDefaults):
             return every, matching
         first = statements[0]
         # A chain begins anew each time the loops are entered, and `after` operations of each are free.
-        runs = counts.sub_group_runs(first, _outer_loops(counts.scop, first), sub_group_size).evaluate(sizes)
+        outer = max(_outer_loops(counts.scop, first), _interrupted_loops(counts.scop, first))
+        runs = counts.sub_group_runs(first, outer, sub_group_size).evaluate(sizes)
         beyond = np.maximum(0.0, every - self.after * np.asarray(runs, dtype=float))
         # `after` is a number of operations of all kinds: what is free is spread over them in proportion.
         share = np.divide(beyond, every, out=np.zeros_like(beyond), where=np.asarray(every) > 0)
@@ -124,7 +127,7 @@ def _chains(scop: Scop) -> dict[tuple[int, tuple[str, ...]], dict[str, list[Stat
     """Group the statements that carry a recurrence by launch and loops, then by variable."""
     chains: dict[tuple[int, tuple[str, ...]], dict[str, list[Statement]]] = defaultdict(lambda: defaultdict(list))
     for statement in scop.statements:
-        if statement.recurrence is not None and statement.loops and not _is_interrupted(scop, statement):
+        if statement.recurrence is not None and len(statement.loops) > _interrupted_loops(scop, statement):
             chains[statement.launch, statement.loops][statement.recurrence.variable].append(statement)
     return chains
 
@@ -133,11 +136,15 @@ def _chained(scop: Scop) -> list[Statement]:
     return [one for variables in _chains(scop).values() for statements in variables.values() for one in statements]
 
 
-def _is_interrupted(scop: Scop, statement: Statement) -> bool:
-    return any(
-        barrier.launch == statement.launch and barrier.loops and statement.loops[: len(barrier.loops)] == barrier.loops
+def _interrupted_loops(scop: Scop, statement: Statement) -> int:
+    """Return how many loops around a statement, from the outermost, meet a barrier in each iteration."""
+    # A loop that is around both meets the barrier, wherever else either of them lies.
+    shared = [
+        sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(barrier.loops, statement.loops, strict=False)))
         for barrier in scop.barriers
-    )
+        if barrier.launch == statement.launch
+    ]
+    return max(shared, default=0)
 
 
 def _outer_loops(scop: Scop, statement: Statement) -> int:

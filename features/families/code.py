@@ -27,6 +27,7 @@ from perflex.features.families.feature import FeatureDefaults
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from perflex.compiled.in_core.source import CycleSource
     from perflex.compiled.program import CompiledProgram
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
@@ -66,6 +67,7 @@ _OPERATIONS = {"add": 1, "mul": 1, "min": 1, "max": 1, "madd": 2, "fma": 2}
 # What compilers make neither arithmetic of vectors nor calls of; every other operation may be inlined as any amount.
 _PLAIN = {*_OPERATIONS, "div", "sqrt", "abs", "cmp", "bit", "shift", "floordiv", "mod", "sign", "conj", "convert"}
 _KEPT = 64
+_CYCLES = ("cycles", "chain_cycles")
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class CodeFeature(FeatureDefaults):
             the code's processor, or what a GPU's code does depends on data.
         MissingExtraError
             The disassembler is not installed.
+        UnsupportedKernelError
+            The target's source of cycles does not know an instruction, or failed.
         """
         scop.check_sizes(sizes)
         if target.code is None:
@@ -112,7 +116,10 @@ class CodeFeature(FeatureDefaults):
             raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
         used = {name: np.asarray(sizes[name]) for name in scop.parameters}
         if any(array.shape for array in used.values()):
-            msg = f"feature {self.identifier} is read of the code for one tuple of sizes; give numbers, not arrays"
+            msg = (
+                f"feature {self.identifier} is read from the machine code for one tuple of sizes; give numbers, "
+                "not arrays"
+            )
             raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
         whole = {name: int(array) for name, array in used.items()}
         on_gpu = any(one.gpu is not None for one in target.code)
@@ -123,7 +130,7 @@ class CodeFeature(FeatureDefaults):
         if self.what in _TAKEN:
             taken = getattr(target.built, self.what)
             if taken is None:
-                msg = f"feature {self.identifier} of kernel {scop.name!r} is not told by the compiler; leave it out"
+                msg = f"feature {self.identifier} of kernel {scop.name!r} is not reported by the compiler; leave it out"
                 raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
             return float(taken)
         key = (tuple(sorted(whole.items())), target.code)
@@ -135,7 +142,10 @@ class CodeFeature(FeatureDefaults):
                 msg = f"feature {self.identifier} of kernel {scop.name!r} cannot be counted: {error}; leave it out"
                 raise FeatureError(msg, feature=self.identifier, kernel=scop.name) from error
             return counts.get(self.what, 0.0)
-        found = scop.derived("machine code", key, lambda: launch_values(scop, whole, code), most=_KEPT)
+        # Only cycles are a tool's; counts need none.
+        source = target.cycles if self.what in _CYCLES else None
+        own = (*key, source)
+        found = scop.derived("machine code", own, lambda: launch_values(scop, whole, code, source), most=_KEPT)
         return _value(self.what, found)
 
     def matches(self, _scop: Scop, _sizes: Sizes, /) -> bool:
@@ -171,7 +181,9 @@ def _value(what: str, found: CodeValues) -> float:
     return float(counts[what])
 
 
-def launch_values(scop: Scop, sizes: Mapping[str, int], code: tuple[CompiledProgram, ...]) -> CodeValues:
+def launch_values(
+    scop: Scop, sizes: Mapping[str, int], code: tuple[CompiledProgram, ...], source: CycleSource | None = None
+) -> CodeValues:
     """Return what a kernel's machine code does, over all its launches and work-groups.
 
     Parameters
@@ -182,13 +194,20 @@ def launch_values(scop: Scop, sizes: Mapping[str, int], code: tuple[CompiledProg
         Value of each size parameter.
     code
         Its device programs, one for each launch.
+    source
+        Where cycles come from; None for perflex's own model of ports.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        The source does not know an instruction, or failed.
     """
     found = CodeValues()
     for number, (launch, program) in enumerate(zip(scop.launches, code, strict=True)):
         groups = float(launch.group_count.evaluate(sizes))
         if groups:
             totals = described_totals(scop, sizes, number).times(1 / groups)
-            found.add(group_values(program, sizes, launch.items, totals), groups)
+            found.add(group_values(program, sizes, launch.items, totals, source), groups)
     return found
 
 
@@ -236,6 +255,11 @@ class CodeFamily:
         """Return the identifiers that have a value for this code."""
         own = _OF_GPUS if any(one.gpu is not None for one in code) else _OF_CPUS
         return tuple(f"f_code_{what}" for what in {**_COMMON, **own})
+
+
+def needs_cycles(feature: object) -> bool:
+    """Return whether a feature's value depends on the target's source of cycles."""
+    return isinstance(feature, CodeFeature) and feature.what in _CYCLES
 
 
 def needs_code(feature: object) -> bool:

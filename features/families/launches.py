@@ -22,15 +22,24 @@ _UNITS = {
     "f_sync_barrier_local": "barrier per work-item",
     "f_sync_barrier_global": "barrier per work-item",
     "f_sync_kernel_launch": "launch",
+    "f_host_launch": "launch",
     "f_thread_groups": "work-group",
     "f_thread_items": "work-item",
     "f_sub_groups": "sub-group",
 }
 
 
+# Launches of which the time includes host code: a fact of the time, not of the kernel.
+_BY_HOST = "f_host_launch"
+
+
 @dataclass(frozen=True)
 class LaunchFeature(FeatureDefaults):
-    """Barriers per work-item, launches, work-groups, work-items or sub-groups of a kernel."""
+    """Barriers per work-item, launches, work-groups, work-items or sub-groups of a kernel.
+
+    ``f_host_launch`` is the number of launches where the target's times include host code, such as allocations, copies
+    and waiting between launches; else zero, as for all that perflex measures.
+    """
 
     identifier: str
 
@@ -53,6 +62,7 @@ class LaunchFeature(FeatureDefaults):
             return counts.sub_groups(sub_group_size)
         return {
             "f_sync_kernel_launch": counts.launches,
+            _BY_HOST: counts.launches,
             "f_thread_groups": counts.work_groups,
             "f_thread_items": counts.work_items,
         }[self.identifier]
@@ -64,6 +74,8 @@ class LaunchFeature(FeatureDefaults):
         work-groups do the same; times ``f_thread_groups`` it is the number of barriers executed.
         """
         scop.check_sizes(sizes)
+        if self.identifier == _BY_HOST and not target.host_code:
+            return 0 * counts_of(scop).launches.evaluate(sizes)
         if not self.barrier:
             return self.count(scop, target.sub_group_size).evaluate(sizes)  # type: ignore[union-attr]
         counts = counts_of(scop)
@@ -77,7 +89,11 @@ class LaunchFeature(FeatureDefaults):
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel has."""
         barriers = {f"{_BARRIER}{barrier.kind}" for barrier in scop.barriers}
-        return [*sorted(barriers), *(name for name in _UNITS if not name.startswith(_BARRIER))]
+        return [*sorted(barriers), *(name for name in _UNITS if not name.startswith(_BARRIER) and name != _BY_HOST)]
+
+    def matches(self, scop: Scop, sizes: Sizes, /) -> bool:
+        """Return whether the kernel has any; any kernel may have been timed with host code."""
+        return self.identifier == _BY_HOST or super().matches(scop, sizes)
 
 
 LAUNCH_FAMILY = NamedFamily(_UNITS, LaunchFeature)

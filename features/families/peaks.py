@@ -18,6 +18,7 @@ from perflex.features.families.latencies import latency_cycles
 from perflex.features.gpu.estimate import estimate_volumes
 from perflex.features.gpu.peaks import Filling, fillings, local_atomic_cycles
 from perflex.features.instructions.instructions import instruction_class, instructions_of, only_tests, unrolled_overhead
+from perflex.features.instructions.invariant_guards import spared_tests
 from perflex.features.instructions.slots import slots_of
 
 if TYPE_CHECKING:
@@ -109,8 +110,10 @@ def _slots(scop: Scop, sizes: Mapping[str, int], target: Target) -> dict[str, fl
         for kind, count in instructions_of(scop, size, register_reuse=target.register_reuse).items()
     }
     spared, branches = (float(one.evaluate(sizes)) * (1 - 1 / _UNROLLED) for one in unrolled_overhead(scop, size))
+    tests, test_branches = (float(one.evaluate(sizes)) for one in spared_tests(scop, size))
+    spared += tests
     found = {"fp32": 0.0, "fp64": 0.0, "int32": by_class["int"] - spared, "int32_mul": 0.0, "special": 0.0}
-    extra = -spared - branches
+    extra = -spared - branches - test_branches
     for operation, number in _operations(scop, sizes, size):
         slots = slots_of(operation.kind, operation.dtype)
         for pipe, each in slots.items():
@@ -174,6 +177,11 @@ def _issue(run: _Run) -> float:
 
 
 def _atomic(run: _Run) -> float:
+    """Return the time of updates of global memory, which the L2 cache does for all sub-groups of a launch together.
+
+    ``f_atomic_global`` counts what meets within a sub-group; here an element's queue is as long as its updates, whoever
+    makes them. Elements that depend on data are as many as the array may have, all updated equally often.
+    """
     counts, seconds = counts_of(run.scop), 0.0
     clock = run.machine.need("clock_hz")
     for statement in run.scop.statements:

@@ -97,8 +97,8 @@ class KernelTypes:
             reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
             msg = (
                 f"loopy cannot generate code for {expr} in kernel {self._kernel.name!r} ({reason[0]}); declare its "
-                "names as arguments, register its functions with lp.register_callable, and give its numbers a type, "
-                "e.g. np.float32(0.5)"
+                "names as arguments, give arrays element types (lp.add_dtypes(kernel, {'x': np.float32})), register "
+                "its functions with lp.register_callable, and give its numbers a type, e.g. np.float32(0.5)"
             )
             raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
 

@@ -96,6 +96,7 @@ class TripCounts:
         needed = sorted(above | below) or sorted(involved - set(self._stated))[: not involved & set(self._stated)]
         for loop in needed:
             if loop not in self._stated:
+                self._require_declared(names, loop)
                 what = (
                     f"has a loop {loop!r} whose trip count depends on the data ({', '.join(sorted(names))} is computed "
                     f"in the kernel); state its average, e.g. annotate(kernel, trip_counts={{{loop!r}: 8}})"
@@ -107,6 +108,16 @@ class TripCounts:
                 raise self._refuse(msg, loop)
         self.displaced |= below
         return {name for name in involved if name is not None}
+
+    def _require_declared(self, names: set[str], loop: str) -> None:
+        """Refuse a bound that is neither an argument nor computed: a list of arguments without ``...``."""
+        known = {*self._kernel.temporary_variables, *self._kernel.arg_dict}
+        for name in sorted(names - known):
+            what = (
+                f"bounds loop {loop!r} by {name}, which is none of its arguments; put ... at the end of the list of "
+                f"arguments of lp.make_kernel, or lp.ValueArg({name!r}, np.int32) into it"
+            )
+            raise self._refuse(what, loop)
 
     def _is_parallel(self, loop: str) -> bool:
         from loopy.kernel.data import HardwareConcurrentTag

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from perflex.html import shown_by
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -121,6 +123,8 @@ class Volumes:
     oversub_l2_z: float
     oversub_l2: float
     caches: str = ""
+
+    _repr_html_ = shown_by("perflex.features.result_html:volumes_html")
 
     def features(self) -> dict[str, float]:
         """Return the values by feature identifier; bytes, wavefronts and ratios, per launch."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from perflex.features.counting.counts import ScopCounts
-    from perflex.features.instructions.nest import CountedNest
+    from perflex.features.instructions.nest import CountedLoop, CountedNest
     from perflex.features.scop.scop import Scop, Statement
 
 INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
@@ -49,6 +49,8 @@ _COMPLEX = {"add": 2, "mul": 4, "madd": 4}
 _COMPLEX_OTHER = 2
 # A shift and a mask.
 _PER_DIVISION = 2
+# Place and text of tests.
+_Seen = set[tuple[object, str]]
 
 
 @dataclass(frozen=True)
@@ -243,32 +245,39 @@ def _loops(nest: CountedNest) -> Iterator[Executed]:
 
 def guard_work(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
     """Yield the tests of guards: of statements, and of loops that not all work-items enter."""
-    seen: set[tuple[object, str]] = set()
-
-    def tested(inner: Any, context: Any, weight: Fraction, place: object) -> Iterator[Executed]:
-        if context.is_subset(inner):
-            return
-        # What the loops around do not imply is what a compiler has to test.
-        remaining = inner.coalesce().gist(context)
-        if (place, str(remaining)) in seen:
-            return
-        # Who fails the test goes the other way: no test of its own.
-        opposite = context.subtract(inner).coalesce().gist(context)
-        seen.update({(place, str(remaining)), (place, str(opposite))})
-        yield Executed("int", weight * _comparisons(remaining), context, nest.launch)
-        yield Executed("control", weight, context, nest.launch)
-
-    for loop in nest.loops.values():
-        parent = nest.parent(loop)
-        position = nest.axes + loop.depth - 1
-        entered = loop.iterations.project_out(isl.dim_type.set, position, 1)
-        yield from tested(entered, parent.iterations, parent.weight, parent.path)
+    seen: _Seen = set()
+    yield from loop_guard_work(nest, seen)
     for number in nest.paths:
         loop = nest.around(number)[-1]
-        yield from tested(scop.statements[number].domain, loop.iterations, loop.weight, loop.path)
+        yield from _tested(scop.statements[number].domain, loop, nest, seen)
 
 
-def _comparisons(guard: Any) -> int:
+def loop_guard_work(nest: CountedNest, seen: _Seen | None = None) -> Iterator[Executed]:
+    """Yield the tests of loops that not all work-items enter, but those that were seen."""
+    seen = set() if seen is None else seen
+    for loop in nest.loops.values():
+        position = nest.axes + loop.depth - 1
+        entered = loop.iterations.project_out(isl.dim_type.set, position, 1)
+        yield from _tested(entered, nest.parent(loop), nest, seen)
+
+
+def _tested(inner: Any, loop: CountedLoop, nest: CountedNest, seen: _Seen) -> Iterator[Executed]:
+    """Yield the test that tells who of a loop's iterations is in a set."""
+    context = loop.iterations
+    if context.is_subset(inner):
+        return
+    # What the loops around do not imply is what a compiler has to test.
+    remaining = inner.coalesce().gist(context)
+    if (loop.path, str(remaining)) in seen:
+        return
+    # Who fails the test goes the other way: no test of its own.
+    opposite = context.subtract(inner).coalesce().gist(context)
+    seen.update({(loop.path, str(remaining)), (loop.path, str(opposite))})
+    yield Executed("int", loop.weight * comparisons(remaining), context, nest.launch)
+    yield Executed("control", loop.weight, context, nest.launch)
+
+
+def comparisons(guard: Any) -> int:
     """Return the instructions that test whether an instance is in a set."""
     count = 0
     for part in guard.compute_divs().get_basic_sets():

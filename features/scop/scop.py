@@ -369,8 +369,8 @@ class Scop(ParsedWhenRead):
             return
         missing = [name for name in self.parameters if name not in sizes]
         if missing:
-            example = ", ".join(f"{name!r}: 1024" for name in missing)
-            msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; pass {{{example}}}"
+            remedy = f"pass {dict.fromkeys(missing, 1024)}, or on the command line {missing[0]}=1024"
+            msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; {remedy}"
             raise MissingSizeError(msg, kernel=self.name, parameters=tuple(missing))
         require_whole(sizes, self.parameters, self.name)
         import numpy as np

@@ -144,7 +144,7 @@ class CalibratedRange:
         if unlike.any():
             outside |= unlike
             text = f"leverage {float(leverage.max()):.3g}, theirs at most {self._leverage:.2g}"
-            doubts.append(f"costs mixed unlike any measurement kernel's: {text}")
+            doubts.append(f"a combination of costs that no measurement kernel has: {text}")
         depends_on = []
         for name, seen in self._decided.items():
             decided = np.broadcast_to(self._decided_by(name, values), (count,))
@@ -153,7 +153,9 @@ class CalibratedRange:
                 outside |= unlike
                 depends_on.append(name)
                 text = f"up to {100 * float(decided.max()):.3g} %, of measurement kernels {100 * seen:.2g} %"
-                doubts.append(f"{name} is not determined and decides more of it than of any measurement kernel: {text}")
+                doubts.append(
+                    f"{name} is not determined, and its share is larger than in any measurement kernel: {text}"
+                )
         return Extrapolation(outside, growth, tuple(doubts), tuple(depends_on))
 
     def _relaxed(self, values: Mapping[str, Any], count: int) -> Array:

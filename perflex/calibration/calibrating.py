@@ -6,11 +6,12 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from perflex.calibration.acceptance import median_repeatability, warn_of_doubts
+from perflex.calibration.built_target import require_cycles
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.gathering import Measuring, gather, target_on
 from perflex.calibration.its_device import TIMES_FACT
@@ -20,11 +21,12 @@ from perflex.calibration.own_machine import own_cpu
 from perflex.calibration.ready import described_model, ready_model
 from perflex.calibration.times.table import KnownTimes
 from perflex.calibration.times.target import machine_for_times, require_no_device, target_for_times
+from perflex.compiled.in_core.source import PORTS, cycle_source
 from perflex.devices.wall_time import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.fit.fitting import fit_model, require_informed
 from perflex.fit.problem import require_fittable
-from perflex.fit.table import fitted_rows, scale_features_by_output
+from perflex.fit.table import fitted_rows, scale_features_by_output, weigh_generators_alike
 from perflex.machines.host import host_machine
 from perflex.models import FitSettings
 from perflex.progress import progress_shown
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from perflex.store.records import Recorder
     from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
+
+Weights = Literal["rows", "generators"]
 
 # What counts, builds, times or fits: another version of it may explain other values.
 _VERSIONED = ("perflex", "loopy", "islpy-barvinok", "pyopencl", "numpy", "scipy")
@@ -75,6 +79,8 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     learn: bool = False,
     times: TimesTable | None = None,
     prior: Prior | None = None,
+    cycles: str = PORTS,
+    weights: Weights = "rows",
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
 
@@ -102,10 +108,11 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     progress
         True for a progress bar; or called with (done, total, what) as work proceeds.
     budget_s
-        Device time in seconds that measuring may take, warm-ups included. Only those kernels are then measured
-        that tell most about the parameters for their device time (D-optimal on the scaled Jacobian), in batches,
-        each kernel ``timing.min_trials`` times or more often where that tells more than another kernel. By default
-        all kernels are measured.
+        Seconds that timing kernels, warm-ups included, and choosing them may take; counting and building come on top.
+        Where building and timing all kernels fits in, that is done, as without a budget. Else only those are measured
+        that tell most about the parameters for their device time (D-optimal on the scaled Jacobian), in batches, each
+        kernel three times or more often where that tells more than another kernel. Of a device that is no `Device`
+        only the device time counts. By default all kernels are measured.
     guess
         Parameter values to choose the first kernels with, such as those of a similar device's calibration; by
         default rough ones. Only used with a budget.
@@ -129,6 +136,13 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     prior
         What other devices say of each parameter (`prior_of`), as for `fit_model`; errors are then relative. Few kernels
         do. `transfer` makes more of other devices' calibrations.
+    cycles
+        Where ``f_code_cycles`` and ``f_code_chain_cycles`` come from: ``"ports"``, perflex's own model, or
+        ``"llvm-mca"``, a program of LLVM. The calibration keeps the program's version and the core, and predicts with
+        them. Kernels with instructions that the program does not know are left out.
+    weights
+        What counts alike in the fit: ``"rows"``; or ``"generators"``, each of them as much as any other, however many
+        rows it has (`weigh_generators_alike`). For all rows at once: neither a budget nor a prior goes with it.
 
     Returns
     -------
@@ -146,29 +160,32 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     DeviceError, MachineError, NoMatchError, MissingSizeError, StoreError
         As `gather_feature_values`.
     MissingExtraError
-        Only with `learn`: scikit-learn is not installed.
+        With `learn`: scikit-learn is not installed. With `cycles`: the tool is not, or does not know the core.
+    ValueError
+        There is no such source of cycles, and nothing else counts alike.
     """
-    if learn:
-        require_learners()
+    _require_choices(weights, budget_s, prior, learn=learn)
+    source = cycle_source(cycles)
     fitting = {"nonnegative": nonnegative, "loss": loss, "on_undetermined": on_undetermined, "prior": prior}
     if times is not None:
         require_no_device(
             kernels=kernels, device=device, timing=timing, budget_s=budget_s, guess=guess, recorder=recorder,
-            measure_executor=measure_executor,
+            measure_executor=measure_executor, cycles=source,
         )  # fmt: skip
         with using_store(store), progress_shown(progress, "calibrate:") as report:
             counting = partial(Measuring, None, TimingOptions(), executor=executor, progress=report)
-            found = _of_times(model, times, counting, (sub_group_size, machine), fitting, relative=relative)
+            chosen = (sub_group_size, machine)
+            found = _of_times(model, times, counting, chosen, fitting, relative=relative, weights=weights)
             return found.with_learning() if learn else found
     usual = FitSettings()
-    # Under a budget a kernel may come back for more timings, so it gets few at a time.
-    options = timing or (TimingOptions() if budget_s is None else TimingOptions(min_trials=3))
+    options = timing or TimingOptions()
     if isinstance(model, str):
         ready = ready_model(model, device)
         model, device, options = ready.model, ready.device, timing or ready.timing(options)
         usual = ready.description.fit
         kernels = ready.kernels() if kernels is None else kernels
     _require_measurable(model)
+    require_cycles(source, model.input_features())
     if kernels is None:
         msg = "there are no measurement kernels; pass some, or the name of a ready model, which has its own"
         raise CalibrationError(msg)
@@ -178,6 +195,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
     needs_own = machine is None and measure_executor is None
     cpu = own_cpu(where, model.input_features()) if needs_own else None
     target = target_on(where, model.input_features(), sub_group_size, machine if cpu is None else host_machine(cpu))
+    target = replace(target, cycles=source)
     with using_store(store), progress_shown(progress, "calibrate:") as report:
         strict = prior is None and (on_undetermined or usual.on_undetermined) == "error"
         check = partial(require_informed, model) if strict else None
@@ -199,9 +217,11 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
                 loss=loss or usual.loss,
             )
             spent = bought.facts()
+    table = _weighed(table, weights)
     fit = _fitted(model, table, usual, fitting, relative=relative)
     found = _made(model, table, fit, device=where, timing=options)
-    found = replace(found, options={**found.options, **spent}, cpu=cpu)
+    asked = {} if source is None else source.facts()
+    found = replace(found, options={**found.options, **spent, **asked}, cpu=cpu)
     warn_of_doubts(found)
     return found.with_learning() if learn else found
 
@@ -214,6 +234,7 @@ def _of_times(
     fitting: Mapping[str, Any],
     *,
     relative: bool,
+    weights: Weights,
 ) -> Calibration:
     """Fit a model to times that others measured; `chosen` are sub-group size and machine as they were given."""
     facts = machine_for_times(times, chosen[1])
@@ -230,7 +251,7 @@ def _of_times(
         may_lack=not strict,
         times=KnownTimes(times),
     )
-    table = gather(features, (), measuring)
+    table = _weighed(gather(features, (), measuring), weights)
     fit = _fitted(model, table, usual, fitting, relative=relative)
     found = _made(model, table, fit, device=None, timing=None)
     device = {"name": times.device, "kind": "" if facts is None else facts.kind, TIMES_FACT: times.source}
@@ -245,8 +266,24 @@ def _of_times(
 
 def _require_here(budget_s: float | None, measure_executor: Executor | None) -> None:
     if budget_s is not None and measure_executor is not None:
-        msg = "a budget decides while it measures, on this machine; leave out budget_s or measure_executor"
+        msg = "a budget chooses kernels while it measures on this machine; leave out budget_s or measure_executor"
         raise CalibrationError(msg)
+
+
+def _require_choices(weights: Weights, budget_s: float | None, prior: Prior | None, *, learn: bool) -> None:
+    if learn:
+        require_learners()
+    if weights not in get_args(Weights):
+        msg = f"weights must be one of {', '.join(get_args(Weights))}, not {weights!r}"
+        raise ValueError(msg)
+    if weights != "rows" and (budget_s is not None or prior is not None):
+        other = "a budget, which chooses rows that count alike" if prior is None else "a prior, whose noise weighs rows"
+        msg = f"weights={weights!r} does not go with {other}; leave out one of them"
+        raise CalibrationError(msg)
+
+
+def _weighed(table: FeatureTable, weights: Weights) -> FeatureTable:
+    return weigh_generators_alike(table) if weights == "generators" else table
 
 
 def _fitted(

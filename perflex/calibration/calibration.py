@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from perflex.calibration.built_target import built_target
+from perflex.calibration.built_target import built_target, with_cycles
 from perflex.calibration.calibration_file import FORMAT, calibration_content, read_calibration_parts
 from perflex.calibration.doubts import kernel_doubts, range_doubts, warn_of_prediction
 from perflex.calibration.interval import interval_at
@@ -218,7 +218,9 @@ class Calibration(CalibrationRecord):
     def target(self, machine: str | Path | Machine | None = None) -> Target:
         """Return what predictions count features for; `machine` and errors as `predict`."""
         otherwise = self.machine if self.cpu is None else host_machine(self.cpu)
-        return target_of(self.model.input_features(), self.sub_group_size, machine, otherwise=otherwise)
+        features = self.model.input_features()
+        found = target_of(features, self.sub_group_size, machine, otherwise=otherwise)
+        return with_cycles(found, features, self.options)
 
     def with_learning(self) -> Calibration:
         """Return the same with what can be learned of its residuals, used where that helps (`learned`).
@@ -242,12 +244,15 @@ class Calibration(CalibrationRecord):
         from perflex.calibration.learned import learn_residuals
 
         if self.transferred is not None:
-            msg = "residuals of other devices correct it already; learn from a calibration of the device's own times"
+            msg = (
+                "residuals of other devices correct this calibration already; "
+                "learn from a calibration of the device's own times"
+            )
             raise CalibrationError(msg)
         learned = learn_residuals(self.model, self.fit, self.table)
         if learned is None:
-            reason = "leaving out generators needs a relative fit, and twenty of them with two kernels each or more"
-            warnings.warn(f"nothing was learned of the residuals: {reason}", PerflexWarning, stacklevel=2)
+            reason = "learning needs a relative fit and at least twenty generators with two kernels each"
+            warnings.warn(f"residuals were not learned: {reason}", PerflexWarning, stacklevel=2)
         # Another version of it may learn otherwise.
         versions = {**self.versions, "scikit-learn": version("scikit-learn")}
         return replace(self, learned=learned, versions=versions)

@@ -15,7 +15,7 @@ from perflex.calibration.carried_over import LEVELS
 from perflex.calibration.cpu_entry import CpuEntry
 from perflex.calibration.kernel_entries import KernelsEntry, kernels_entry, read_table
 from perflex.calibration.learned_entry import LearnedEntry
-from perflex.calibration.left_out_entry import LeftOutEntry
+from perflex.calibration.left_out_entry import GeneratorTermEntry, LeftOutEntry
 from perflex.errors import PerflexError
 from perflex.expression.model import Model
 from perflex.expression.roles import find_roles
@@ -78,6 +78,8 @@ class _Fit(Fields, frozen=True, kw_only=True, omit_defaults=True):
     residual_norm: _Quantity[Finite, str]
     scaled_by_output: bool
     nonnegative: bool | None = None
+    # What counted alike in the fit; rows in files of earlier versions.
+    weights: Literal["rows", "generators"] = "rows"
     # Files of earlier versions, and sums of squares, have none of these three.
     loss: Loss = "squared"
     loss_scale: _Quantity[Finite, str] | None = None
@@ -107,6 +109,8 @@ class _CalibrationFile(Fields, frozen=True, kw_only=True, omit_defaults=True):
     fit: _Fit
     # Files of earlier versions, and of few generators, have none.
     left_out: LeftOutEntry | None = None
+    # Only where intervals ask for it: a refit for each generator takes too long to be repeated by each command.
+    generator_term: GeneratorTermEntry | None = None
     learned: LearnedEntry | None = None
     # Those of one device's measurements alone have neither.
     prior: PriorEntry | None = None
@@ -135,6 +139,7 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
             residual_norm=_Quantity(float(fit.residual_norm), _residual_unit(fit.scaled, model)),
             scaled_by_output=fit.scaled,
             nonnegative=fit.nonnegative,
+            weights="rows" if calibration.table is None or calibration.table.weights is None else "generators",
             loss=fit.loss,
             loss_scale=_optional(fit.loss_scale, _residual_unit(fit.scaled, model)),
             robust_deviation=_optional(fit.robust_deviation, _residual_unit(fit.scaled, model)),
@@ -149,6 +154,7 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
             covariance=_Covariance("product of the two parameters' units", fit.covariance.tolist()),
         ),
         left_out=None if calibration.left_out is None else LeftOutEntry.of(calibration.left_out),
+        generator_term=_generator_term(calibration),
         learned=None if calibration.learned is None else LearnedEntry.of(calibration.learned),
         prior=None if fit.prior is None else PriorEntry.of(fit.prior),
         transferred=None if calibration.transferred is None else CarriedEntry.of(calibration.transferred),
@@ -156,6 +162,14 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
         complete=True,
     )
     return {"schema": FORMAT, **msgspec.to_builtins(file, str_keys=True)}
+
+
+def _generator_term(calibration: CalibrationRecord) -> GeneratorTermEntry | None:
+    fit = calibration.fit
+    # Without rows to spare there are no intervals; those of many generators, or of other devices, rest on other errors.
+    if calibration.table is None or calibration.transferred is not None or fit.degrees_of_freedom < 1:
+        return None
+    return None if calibration.known_left_out is not None else GeneratorTermEntry.of(calibration.generator_term)
 
 
 def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,7 +219,7 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
     """
     # First of all: in a file cut off, any other complaint would mislead.
     if top.entries.get("complete") is not True:
-        msg = "it is missing at the end; the file is cut off, make it again"
+        msg = "it is missing at the end: the file is truncated; make it again"
         raise top.error(msg, "complete")
     file = top.read(_CalibrationFile)
     try:
@@ -229,8 +243,10 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
             model,
             scaled=file.fit.scaled_by_output,
             sub_group_size=file.fit.sub_group_size.value,
+            weighed=file.fit.weights == "generators",
         ),
         "left_out": None if file.left_out is None else file.left_out.errors(),
+        "kept_generator_term": None if file.generator_term is None else file.generator_term.term(),
         "learned": None if file.learned is None else file.learned.residuals(),
         "transferred": _read_carried(top, file),
     }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from perflex.calibration.prediction_variance import gradient_at
 from perflex.calibration.uncertainty import student_quantile
 from perflex.fit.posterior import posterior_of_logarithms
+from perflex.html import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-ELSEWHERE = "timing on other devices"
+ELSEWHERE: Literal["timing on other devices"] = "timing on other devices"
 """What is known of a kernel that sources have timed."""
 
 
@@ -89,10 +90,12 @@ class CarriedOver:
             found.append("no sample of this device: predicted from its machine's facts and other devices alone")
         if self.conflict is not None and self.conflict < CONFLICT:
             found.append(
-                f"the samples are unlike what the sources let expect (probability {self.conflict:.2g}); take more "
+                f"the samples contradict the sources (probability {self.conflict:.2g}); take more "
                 "samples, or sources more like this device"
             )
         return tuple(found)
+
+    _repr_html_ = shown_by("perflex.calibration.calibration_html:carried_html")
 
     def reach(self, confidence: float) -> float:
         """Return how many standard deviations an interval reaches to either side."""

@@ -147,7 +147,10 @@ def interval_at(
         spread = _Spread(variances, calibration.generator_term, fit.degrees_of_freedom, growth, relative=fit.scaled)
         low, high, middle = _from_deviations(spread, confidence)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        msg = "the parameters are known so badly that the interval has no end; calibrate with kernels that tell more"
+        msg = (
+            "the standard errors of the parameters are so large that the interval is infinite; "
+            "calibrate with more kernels that contain its costs"
+        )
         raise CalibrationError(msg, model=calibration.model)
     own = fit.degrees_of_freedom
     return PredictionInterval(
@@ -312,7 +315,7 @@ def _require_determined(
         # Where costs are added or the larger one counts, derivatives by an edge vanish, whichever is right.
         if matters.any() or parameter.name in depends_on:
             cause = f"the prediction depends on {parameter.name}, which the measurement kernels do not determine"
-            msg = f"{cause}, so it has no interval; calibrate with kernels that do"
+            msg = f"{cause}, so it has no interval; calibrate with kernels that determine it"
             raise CalibrationError(msg, parameter=parameter.name)
 
 

@@ -37,8 +37,8 @@ def device_of_calibration(output: str, facts: Mapping[str, Any]) -> Device:
     if facts.get(TIMES_FACT):
         of = f" of {facts['name']}" if facts.get("name") else ""
         msg = (
-            f"the calibration rests on times{of} in {facts[TIMES_FACT]}, which others measured: no device here is "
-            "known to be that one; name the device to use, or calibrate one of this machine"
+            f"the calibration is based on times{of} in {facts[TIMES_FACT]}, measured elsewhere, and no device of this "
+            "machine is known to be the same; name the device to use, or calibrate one of this machine"
         )
         raise DeviceError(msg, device=str(facts.get("name", "")))
     wanted = {key: str(facts[key]) for key in _SAME if facts.get(key)}

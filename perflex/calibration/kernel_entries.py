@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from perflex.fit.table import FeatureInfo, FeatureTable, scale_features_by_output
+from perflex.fit.table import FeatureInfo, FeatureTable, scale_features_by_output, weigh_generators_alike
 from perflex.fit.units import output_unit
 from perflex.yaml_file import Fields, Finite
 
@@ -81,9 +81,11 @@ def kernels_entry(calibration: CalibrationRecord) -> KernelsEntry:
 
 
 def read_table(
-    top: Section, section: KernelsEntry, model: Model, *, scaled: bool, sub_group_size: int
+    top: Section, section: KernelsEntry, model: Model, *, scaled: bool, sub_group_size: int, weighed: bool = False
 ) -> FeatureTable | None:
     """Return the values that were fitted; None where the file keeps none, as those of earlier versions.
+
+    With `weighed` generators counted alike in the fit.
 
     Raises
     ------
@@ -124,6 +126,10 @@ def read_table(
         sub_group_size=sub_group_size,
         repeatability=repeated if np.isfinite(repeated).any() else None,
     )
+    if weighed and not table.groups:
+        msg = "every kernel must have a generator where generators weighed alike"
+        raise top.error(msg, "measurement_kernels", "kernels")
+    table = weigh_generators_alike(table) if weighed else table
     return scale_features_by_output(table) if scaled else table
 
 

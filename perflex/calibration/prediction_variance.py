@@ -138,11 +138,16 @@ class PredictionVariance:
         if self._problem is None:
             nothing = np.zeros(0)
             return ResidualNoise("constant", deviation, 0.0, nothing, nothing, (0.0, 0.0), self.fit.scaled)
+        residual = self._problem.plain_residual(vector(self.fit))
+        if self._problem.loss is None and (self._problem.root != 1).any():
+            # Rows are as noisy, whatever they weigh.
+            residual = residual / self._problem.root
+            deviation = float(np.linalg.norm(residual)) / np.sqrt(require_spare(self.fit))
         jacobian, _ = self._jacobian
         basis = np.linalg.qr(jacobian / np.linalg.norm(jacobian, axis=0))[0]
         return residual_noise(
             self._problem.output,
-            self._problem.plain_residual(vector(self.fit)),
+            residual,
             basis,
             self._measured,
             relative=self.fit.scaled,
@@ -162,6 +167,8 @@ class PredictionVariance:
             usual = residual_deviation(self.fit)
             # Times that a law gives exactly, as a simulator's may be, leave no residuals.
             deviation = deviation * spread / usual if usual else deviation
+        # The estimates are made of weighted residuals.
+        deviation = deviation * self._problem.root
         names = list(dict.fromkeys(self._owners))
         member = np.array([[owner == name for name in names] for owner in self._owners], dtype=np.float64)
         return deviation, member
@@ -176,7 +183,9 @@ class PredictionVariance:
         with np.errstate(all="ignore"):
             columns = jacobian / length
         if not np.isfinite(columns).all():
-            msg = "the model has no finite slopes at the calibration's kernels: values are out of range; calibrate anew"
+            msg = (
+                "the model has no finite slopes at the calibration's kernels: values are out of range; calibrate again"
+            )
             raise CalibrationError(msg)
         inverse[self._free] = np.linalg.pinv(columns) / length[:, None]
         # The estimates are those of equal weights, whatever the rows' variances (White, Econometrica 48, 817, 1980;

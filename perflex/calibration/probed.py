@@ -45,7 +45,7 @@ def probing_device(calibration: CalibrationRecord, probe: ProbeOn) -> TimedDevic
     """
     output = calibration.model.output_feature
     if not is_wall_time(output):
-        msg = f"a short launch tells a time, and the model's output {output} is none; predict without probe"
+        msg = f"a short launch measures a time, but the model's output {output} is not a time; predict without probe"
         raise CalibrationError(msg, feature=output)
     if isinstance(probe, bool):
         return device_of_calibration(output, calibration.device)
@@ -65,7 +65,7 @@ def probed_kernel(
         As for `probe_kernel`, and the calibration's device is not here.
     """
     if machine is not None:
-        msg = "a short launch needs no machine, for it evaluates no model; leave out machine or probe"
+        msg = "a short launch evaluates no model, so it uses no machine; leave out machine or probe"
         raise CalibrationError(msg)
     if any(np.ndim(value) for value in sizes.values()):
         msg = "a short launch has one value for each size, not an array of them; probe one after another"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from perflex.html import shown_by
 from perflex.timing.results import TimingSummary
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ class CalibrationRecord:
         How the measurement kernels were timed: trials, statistic and so on.
     noise_floor
         By which fraction the time of a kernel differs from one such measurement to the next, the median over the
-        measurement kernels: errors below it mean nothing. None if not known. The relative spread of single timings
-        where only that is known, as in files of earlier versions and where less than half of the kernels have four
-        timings.
+        measurement kernels: smaller errors are not significant. None if not known. The relative spread of single
+        timings where only that is known, as in files of earlier versions and where less than half of the kernels have
+        four timings.
     dropped
         Label and reason of each measurement kernel that was left out.
     machine
@@ -68,6 +69,9 @@ class CalibrationRecord:
         What was learned of the residuals, and whether predictions use it; None where nothing was.
     transferred
         What was carried over from other devices (`transfer`); None for a calibration of its own measurements alone.
+    kept_generator_term
+        What a calibration's file keeps of `generator_term`; None where nothing asks for it, and in files of earlier
+        versions.
     """
 
     model: Model
@@ -84,6 +88,7 @@ class CalibrationRecord:
     left_out: LeftOutErrors | None = None
     learned: LearnedResiduals | None = None
     transferred: CarriedOver | None = None
+    kept_generator_term: GeneratorTerm | None = field(default=None, compare=False)
 
     @property
     def params(self) -> Mapping[str, float]:
@@ -102,6 +107,8 @@ class CalibrationRecord:
     @cached_property
     def generator_term(self) -> GeneratorTerm:
         """What predictions of generators by the others say of the model: a refit for each generator, once."""
+        if self.kept_generator_term is not None:
+            return self.kept_generator_term
         from perflex.calibration.generator_term import generator_term
 
         return generator_term(self.model, self.fit, self.table)
@@ -201,3 +208,5 @@ class CalibrationRecord:
             carried = f"\ntransferred from {', '.join(self.transferred.sources)}, {samples} samples of this device"
             carried += "".join(f"\n{remark}" for remark in self.transferred.remarks)
         return f"{heading}\n{self.fit!r}{floor}{learned}{carried}"
+
+    _repr_html_ = shown_by("perflex.calibration.calibration_html:calibration_html")

@@ -12,8 +12,9 @@ from perflex.calibration.interval import interval_at
 from perflex.features.sized_kernel import sized_kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from perflex.calibration.built_target import Knowledge
     from perflex.calibration.record import CalibrationRecord
     from perflex.fit.table import FeatureTable
 
@@ -21,19 +22,33 @@ if TYPE_CHECKING:
 def row_predictions(calibration: CalibrationRecord, table: FeatureTable, confidence: float) -> RowPredictions:
     """Return predictions of a table's rows with their intervals; errors as `Calibration.predict_rows`."""
     values = {name: table.column(name) for name in calibration.model.input_features()}
-    usual = model_knowledge(calibration.model.input_features())
     programs = table.groups or tuple(label.partition("(")[0] for label in table.kernels)
     found = interval_at(calibration, values, confidence, list(zip(table.kernels, programs, strict=True)))
-    known = {} if calibration.transferred is None else calibration.transferred.kernels
     return RowPredictions(
         table.kernels,
         np.asarray(found.predicted),
         np.asarray(found.low),
         np.asarray(found.high),
-        tuple(ELSEWHERE if label in known else usual for label in table.kernels),
+        tuple(resting_on(calibration, table.kernels)),
         confidence,
         found.doubts,
     )
+
+
+def resting_on(calibration: CalibrationRecord, labels: Sequence[str]) -> list[Knowledge]:
+    """Return what predictions of kernels know of them beside the model.
+
+    Parameters
+    ----------
+    calibration
+        The calibration.
+    labels
+        By which other devices may know each kernel at its sizes, as of `known_as`; of no use but for a calibration
+        that was transferred.
+    """
+    usual = model_knowledge(calibration.model.input_features())
+    timed = {} if calibration.transferred is None else calibration.transferred.kernels
+    return [ELSEWHERE if label in timed else usual for label in labels]
 
 
 def known_as(

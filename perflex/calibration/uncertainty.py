@@ -96,7 +96,7 @@ def residual_deviation(fit: FitResult) -> float:
 def require_spare(fit: FitResult) -> int:
     """Return how many more kernels than parameters there were; if none, `residual_deviation`'s error."""
     if fit.degrees_of_freedom <= 0:
-        cause = f"{len(fit.kernels)} measurement kernels leave nothing over to judge {len(fit)} parameters by"
+        cause = f"{len(fit.kernels)} measurement kernels leave no degrees of freedom for {len(fit)} parameters"
         msg = f"{cause}; calibrate with more measurement kernels"
         raise CalibrationError(msg)
     return fit.degrees_of_freedom

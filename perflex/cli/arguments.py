@@ -8,6 +8,7 @@ import math
 import os
 import re
 import sys
+import traceback
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -97,8 +98,7 @@ def read_seconds(word: str, option: str) -> float:
 def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop:
     """Return the kernel that a function in a Python file makes, or that a Scop's YAML file describes.
 
-    The file is executed, as ``python FILE`` would; modules beside it can be imported. What the user's own
-    code raises is passed on as it is.
+    The file is executed, as ``python FILE`` would; modules beside it can be imported.
 
     Parameters
     ----------
@@ -111,13 +111,15 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop:
     FileFormatError, UnsupportedKernelError
         The YAML file describes no kernel.
     ArgumentError
-        There is no such file or function, the file is no valid Python, the function needs arguments or
-        returns something else.
+        There is no such file or function, the file is no valid Python, the function needs arguments, raises
+        an error of its own or returns something else.
     """
     if reference.endswith((".yaml", ".yml")):
         return _described(reference)
     with _executed(reference) as (module, function_name, path):
-        kernel = _function(module, function_name, path)()
+        make = _function(module, function_name, path)
+        with _own_errors(path, function_name):
+            kernel = make()
     import loopy as lp
 
     from perflex.features import AnnotatedKernel, Scop
@@ -218,11 +220,31 @@ def _module(path: Path) -> ModuleType:
     # Known while it runs, as dataclasses and pickles defined in it expect.
     sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
+        with _own_errors(path, ""):
+            spec.loader.exec_module(module)
     except SyntaxError as error:
         msg = f"{error.filename or path}, line {error.lineno}: {error.msg}"
         raise ArgumentError(msg, path=path) from error
     return module
+
+
+@contextmanager
+def _own_errors(path: Path, function: str) -> Iterator[None]:
+    """Name the line of the user's file where its code raised an error; what has a message of its own passes."""
+    try:
+        yield
+    except Exception as error:
+        from sqlite3 import OperationalError
+
+        # The last two are said of full disks and of loopy's caches, too.
+        if isinstance(error, (PerflexError, SyntaxError, OSError, OperationalError)):
+            raise
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        place = f"{path}, line {lines[-1]}" if lines else str(path)
+        within = f" in {function}" if function else ""
+        reason = " ".join(str(error).split())
+        msg = f"{place}{within}: {type(error).__name__}: {reason}; mend the file (--debug shows the traceback)"
+        raise ArgumentError(msg, path=path) from error
 
 
 def _function(module: ModuleType, name: str, path: Path) -> Callable[[], object]:

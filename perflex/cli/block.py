@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.completion import complete_machine
 from perflex.cli.json_output import print_json
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -19,20 +21,25 @@ def block(  # noqa: PLR0913 - one parameter per option
     kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
     sizes: Annotated[list[str] | None, typer.Argument(help="name=value of each size.")] = None,
     *,
-    machine: Annotated[str, typer.Option("--machine", help="A name of 'perflex machine list', or a file.")],
+    machine: Annotated[
+        str,
+        typer.Option("--machine", autocompletion=complete_machine, help="A name of 'perflex machine list', or a file."),
+    ],
     criterion: Annotated[
         list[str] | None,
-        typer.Option("--criterion", help="LEVEL=row or LEVEL=plane: what a cache must hold; can be repeated."),
+        typer.Option("--criterion", help="LEVEL=row or LEVEL=plane: what a cache must hold; may be repeated."),
     ] = None,
-    cores: Annotated[int | None, typer.Option("--cores", min=1, help="Working cores; by default all.")] = None,
-    lanes: Annotated[int, typer.Option("--lanes", min=1, help="Rows are multiples of so many points.")] = 1,
-    tiles_per_core: Annotated[int, typer.Option("--tiles-per-core", min=1, help="Fewest tiles per core.")] = 1,
+    cores: Annotated[int | None, typer.Option("--cores", min=1, help="Active cores; by default all.")] = None,
+    lanes: Annotated[int, typer.Option("--lanes", min=1, help="Make rows multiples of this number of points.")] = 1,
+    tiles_per_core: Annotated[
+        int, typer.Option("--tiles-per-core", min=1, help="Minimum number of tiles per core.")
+    ] = 1,
     calibration: Annotated[
-        Path | None, typer.Option("--calibration", help="Costs of blocks on a device, of calibrate_blocks.")
+        Path | None, typer.Option("--calibration", help="Calibration file of blocks, made by calibrate_blocks.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Choose block sizes of a stencil such that caches hold rows or planes of a block, without running it."""
+    """Choose block sizes of a stencil so that caches hold rows or planes of a block, without running it."""
     from perflex.analysis.blocks.choice import choose_block
     from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
@@ -51,7 +58,7 @@ def block(  # noqa: PLR0913 - one parameter per option
     if as_json:
         print_json(found)
         return
-    terminal_of(context).output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
+    terminal_of(context).show(*_lines(found))
 
 
 def _lines(found: BlockChoice) -> list[str]:

@@ -14,7 +14,8 @@ import typer
 
 from perflex.cli.calibrate_times import TimesChoice, require_with_times, write_calibration
 from perflex.cli.calibration_report import show_calibration
-from perflex.cli.options import AcceptNoiseOption, MachineOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.completion import complete_device, complete_model
+from perflex.cli.options import AcceptNoiseOption, CyclesName, CyclesOption, JsonOption, MachineOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class StatisticName(StrEnum):
-    """What a kernel's time is of its timings."""
+    """Statistic of a kernel's timings that is its time."""
 
     median = "median"
     mean = "mean"
@@ -48,96 +49,136 @@ class UndeterminedName(StrEnum):
     WARN = "warn"
 
 
+class WeightsName(StrEnum):
+    """What counts alike in a fit."""
+
+    ROWS = "rows"
+    GENERATORS = "generators"
+
+
 def calibrate(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     model: Annotated[
-        str, typer.Argument(help="general (any kernel on this kind of device), the name of a shipped model, or a file.")
+        str,
+        typer.Argument(
+            autocompletion=complete_model,
+            help="general (any kernel on this kind of device), the name of a shipped model, or a file.",
+        ),
     ],
     *,
     out: Annotated[Path, typer.Option("-o", "--out", help="Calibration file to write.")],
-    device: Annotated[str, typer.Option("-D", "--device", help="Parts of a device's name.")] = "",
+    device: Annotated[
+        str, typer.Option("-D", "--device", autocompletion=complete_device, help="Parts of a device's name.")
+    ] = "",
     trials: Annotated[
         int | None,
-        typer.Option("--trials", min=1, help="Most undisturbed timings of one kernel; default: the model's, else 60."),
+        typer.Option(
+            "--trials",
+            min=1,
+            help="Maximum number of undisturbed timings of one kernel; default: the model's, else 60.",
+        ),
     ] = None,
     precision: Annotated[
         float | None,
         typer.Option(
-            "--precision", min=0.0, help="A kernel's time is known well enough; default: the model's, else 0.02 (2 %)."
+            "--precision",
+            min=0.0,
+            help="Relative half-width of a time's interval at which timing stops; default: the model's, else 0.02.",
         ),
     ] = None,
     budget: Annotated[
         str,
-        typer.Option("--budget", help="Device time for all timings, such as 30s or 2min; the kernels that tell most."),
+        typer.Option(
+            "--budget",
+            help="Time for timings, such as 30s: all kernels if it suffices, else those that tell most.",
+        ),
     ] = "",
     per_kernel: Annotated[
         float | None,
-        typer.Option("--budget-per-kernel", min=0.001, help="Device time in s; default: the model's, else 0.5."),
+        typer.Option(
+            "--budget-per-kernel", min=0.001, help="Device time of one kernel in s; default: the model's, else 0.5."
+        ),
     ] = None,
     store: Annotated[
-        str, typer.Option("--store", help="File that keeps the samples, or off; default: PERFLEX_STORE, or the cache.")
+        str,
+        typer.Option(
+            "--store", help="File that keeps the samples, or 'off'; default: PERFLEX_STORE, else a file in the cache."
+        ),
     ] = "",
     dask: Annotated[
         str, typer.Option("--dask", help="Count and time on a Dask cluster: its scheduler's address, tcp://HOST:PORT.")
     ] = "",
     retry_failures: Annotated[
-        bool, typer.Option("--retry-failures", help="Going on: try kernels again that crashed or hung.")
+        bool, typer.Option("--retry-failures", help="When a run is resumed: try kernels again that crashed or hung.")
     ] = False,
-    isolate: Annotated[
-        bool, typer.Option("--isolate/--no-isolate", help="Run kernels in a process of their own.")
-    ] = True,
+    isolate: Annotated[bool, typer.Option("--isolate/--no-isolate", help="Run kernels in a separate process.")] = True,
     statistic: Annotated[
-        StatisticName, typer.Option("--statistic", help="What a kernel's time is of its timings.")
+        StatisticName, typer.Option("--statistic", help="Statistic of a kernel's timings that is its time.")
     ] = StatisticName.median,
     allow_negative: Annotated[bool, typer.Option("--allow-negative", help="Let costs become negative.")] = False,
     loss: Annotated[
         LossName | None,
         typer.Option(
-            "--loss", help="What the fit minimises: squared, or soft_l1 that few bad rows move; default: the model's."
+            "--loss", help="Loss of the fit: squared, or soft_l1, which is robust to outliers; default: the model's."
         ),
     ] = None,
     undetermined: Annotated[
         UndeterminedName | None,
         typer.Option(
             "--undetermined",
-            help="Parameters that no kernel determines: an error, or zero and a warning; default: the model's.",
+            help="Parameters that no kernel determines: an error, or 0 with a warning; default: the model's.",
         ),
     ] = None,
     fixed_sizes: Annotated[
-        bool, typer.Option("--fixed-sizes", help="Take the file's sizes as they are; else they suit the device.")
+        bool,
+        typer.Option(
+            "--fixed-sizes", help="Use the model file's sizes; by default sizes are scaled to the device's speed."
+        ),
     ] = False,
     learn: Annotated[
         bool,
-        typer.Option("--learn", help="Learn what the model leaves out; used if it helps left-out generators."),
+        typer.Option(
+            "--learn",
+            help="Learn the residuals (scikit-learn); used only if left-out generators are predicted better.",
+        ),
     ] = False,
     accept_noise: AcceptNoiseOption = False,
     machine: MachineOption = None,
+    cycles: CyclesOption = CyclesName.PORTS,
+    as_json: JsonOption = False,
     times: Annotated[
         Path | None,
         typer.Option(
-            "--times", help="CSV of kernels and times that others measured; no device is opened. docs/times.md"
+            "--times",
+            help="CSV file of kernels and times measured elsewhere; no device is used. See docs/reference/times.md.",
         ),
     ] = None,
     kernels_of: Annotated[
         list[Path] | None,
-        typer.Option("--kernels", help="With --times: Python file of functions that make the kernels; repeatable."),
+        typer.Option(
+            "--kernels", help="With --times: Python file of functions that make the kernels; may be repeated."
+        ),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="With --times: rows with COLUMN=VALUE[,VALUE]; repeatable.")
+        list[str] | None,
+        typer.Option("--only", help="With --times: rows with COLUMN=VALUE[,VALUE]."),
     ] = None,
     sub_group_size: Annotated[
         int | None,
-        typer.Option("--sub-group-size", min=1, help="With --times: work-items; default: the machine's, or 32."),
+        typer.Option(
+            "--sub-group-size", min=1, help="With --times: work-items per sub-group; default: the machine's, or 32."
+        ),
     ] = None,
+    weights: Annotated[
+        WeightsName,
+        typer.Option("--weights", help="With --times: what counts alike in the fit, rows, or generators (functions)."),
+    ] = WeightsName.ROWS,
 ) -> None:
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file.
 
-    Examples: perflex calibrate general -o general.yaml; with learned residuals (pip install 'perflex[learn]'):
-    perflex calibrate general --learn -o general.yaml
+    The model 'general' predicts any kernel on the same kind of device; --learn needs pip install 'perflex[learn]'.
 
-    With --times nothing is measured: the times are those of a table, from a cluster's log or another laboratory:
-
-    perflex calibrate mine.yaml --times log.csv --kernels my.py --machine V100 -o v100.yaml
+    With --times nothing is measured: the times come from a table, such as a cluster's log; see docs/reference/times.md.
     """
     from perflex.calibration.acceptance import require_repeatable
     from perflex.calibration.calibrating import calibrate as run
@@ -153,9 +194,10 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     if times is not None:
         table = TimesChoice(times, tuple(kernels_of or ()), tuple(only or ()), device).table(terminal)
         fitting: dict[str, Any] = {"nonnegative": not allow_negative, "loss": loss.value if loss else None}
-        fitting["on_undetermined"] = undetermined.value if undetermined else None
+        fitting |= {"on_undetermined": undetermined.value if undetermined else None, "weights": weights.value}
         counting = {"machine": machine, "sub_group_size": sub_group_size, "store": store or None}
-        write_calibration(terminal, model, table, out, {**fitting, **counting}, accept_noise=accept_noise)
+        choices = {**fitting, **counting}
+        write_calibration(terminal, model, table, out, choices, accept_noise=accept_noise, as_json=as_json)
         return
     budget_s = read_seconds(budget, "--budget") if budget else None
     # Checks the output feature, too; a device on the command line comes before the one in the file.
@@ -164,7 +206,7 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
     terminal.remarks.print(f"device: {where}", markup=False)
     with terminal.warnings_shown():
         warn_before_measuring(None if dask else where)  # its workers measure elsewhere
-    timing = _timing_options(ready, trials, precision, per_kernel, budgeted=bool(budget))
+    timing = _timing_options(ready, trials, precision, per_kernel)
     timing = replace(timing, statistic=statistic.value, isolate=isolate, retry_failures=retry_failures)
     work = [ready.description.name, fitted.expression, str(fixed_sizes)]
     # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same kernels.
@@ -187,21 +229,20 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
                 executor=workers,
                 measure_executor=cluster,
                 learn=learn,
+                cycles=cycles.value,
             )
     # Outside of what is recorded: a run that is begun again measures anew, and does not go on with disturbed times.
     if not accept_noise:
         require_repeatable(calibration, str(out))
     calibration.save(out)
-    show_calibration(terminal, calibration, out, scale)
-    if ready.description.general and not terminal.quiet:
-        words = (
-            "next: perflex predict {out} KERNEL.py:function n=1024 --confidence 0.95 (or perflex rank, for variants)"
-        )
-        terminal.output.print(words.format(out=out), markup=False, soft_wrap=True)
+    show_calibration(terminal, calibration, out, scale, as_json=as_json)
+    if ready.description.general and not (terminal.quiet or as_json):
+        words = f"perflex predict {out} KERNEL.py:function n=1024 --confidence 0.95"
+        terminal.show(f"next: {words} (or perflex rank, for variants)")
 
 
 def _timing_options(
-    ready: ReadyModel, trials: int | None, precision: float | None, per_kernel: float | None, *, budgeted: bool
+    ready: ReadyModel, trials: int | None, precision: float | None, per_kernel: float | None
 ) -> TimingOptions:
     """Return how kernels are timed: as the command line says, else as suits the model."""
     from perflex.timing.options import TimingOptions
@@ -211,8 +252,7 @@ def _timing_options(
     return replace(
         usual,
         trials=trials,
-        # With a budget, kernels of their own tell more than further trials, up to a point that the design finds.
-        min_trials=min(3 if budgeted else 5, trials),
+        min_trials=min(5, trials),
         precision=usual.precision if precision is None else precision,
         budget_s=usual.budget_s if per_kernel is None else per_kernel,
     )

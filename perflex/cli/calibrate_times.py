@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
 
 # Options that say what a table's rows are, and those that say how a device measures.
-_OF_TIMES = ("kernels_of", "only", "sub_group_size")
+_OF_TIMES = ("kernels_of", "only", "sub_group_size", "weights")
 _OF_DEVICES = (
     "trials", "precision", "budget", "per_kernel", "dask", "retry_failures", "isolate", "statistic", "fixed_sizes",
+    "cycles",
 )  # fmt: skip
 
 
@@ -98,6 +99,7 @@ def write_calibration(
     choices: Mapping[str, Any],
     *,
     accept_noise: bool,
+    as_json: bool,
 ) -> None:
     """Calibrate a model from a table, write the file and print it; `choices` are keywords of `calibrate`."""
     from perflex.calibration.acceptance import require_repeatable
@@ -109,4 +111,4 @@ def write_calibration(
     if not accept_noise:
         require_repeatable(found, str(out))
     found.save(out)
-    show_calibration(terminal, found, out)
+    show_calibration(terminal, found, out, as_json=as_json)

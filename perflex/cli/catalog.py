@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex.cli.json_output import print_json
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 from perflex.errors import TagError
 
@@ -20,7 +21,7 @@ def catalog(
         list[str] | None, typer.Argument(metavar="[TAG]...", help="Show generators that have all these tags.")
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the generators of measurement kernels, their tags, arguments and allowed values."""
     from uipick import ALL_GENERATORS, KernelCollection
@@ -28,15 +29,15 @@ def catalog(
     for tag in tags or []:
         # Such a tag would match no generator, and an empty list explains nothing.
         if ":" in tag:
-            msg = f"the catalog takes generator tags; {tag!r} chooses values of an argument, leave it out"
+            msg = f"the catalog accepts generator tags only; {tag!r} chooses values of an argument; leave it out"
             raise TagError(msg, tag=tag)
     generators = KernelCollection(ALL_GENERATORS).matching_generators(tags or [])
     if as_json:
         print_json([_facts(generator) for generator in generators])
         return
-    console = terminal_of(context).output
+    terminal = terminal_of(context)
     for generator in generators:
-        console.print(_text(generator), soft_wrap=True, markup=True)
+        terminal.show(*_lines(generator), "", bold=len(generator.name))
 
 
 def _facts(generator: Generator) -> dict[str, object]:
@@ -59,18 +60,13 @@ def _facts(generator: Generator) -> dict[str, object]:
     }
 
 
-def _text(generator: Generator) -> str:
-    from rich.markup import escape
-
+def _lines(generator: Generator) -> list[str]:
     others = ", ".join(sorted(generator.tags - {generator.name}))
-    lines = [f"[bold]{escape(generator.name)}[/]  {escape(generator.summary)}"]
+    lines = [f"{generator.name}  {generator.summary}"]
     if others:
-        lines.append(f"    tags: {escape(others)}")
+        lines.append(f"    tags: {others}")
     for argument in generator.arguments:
         default = ",".join(map(str, argument.values))
-        lines.append(
-            f"    [cyan]{escape(argument.name)}[/]: {escape(argument.allowed_text)} "
-            f"(default {escape(default)})  {escape(argument.meaning)}"
-        )
-    lines += [f"    where {escape(constraint.description)}" for constraint in generator.constraints]
-    return "\n".join(lines) + "\n"
+        lines.append(f"    {argument.name}: {argument.allowed_text} (default {default})  {argument.meaning}")
+    lines += [f"    where {constraint.description}" for constraint in generator.constraints]
+    return lines

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.cli.json_output import print_json
+from perflex.cli.columns import Column
+from perflex.cli.json_output import picked, print_json
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
-from perflex.text_table import table_lines
+
+if TYPE_CHECKING:
+    from perflex.analysis.volumes.compare import TableComparison
+
+# Columns that a narrow terminal leaves out, the first ones first.
+_SPARE = {"p90_%": 1, "bias_%": 2}
 
 
 def compare(
@@ -27,7 +34,7 @@ def compare(
     picture: Annotated[
         Path | None, typer.Option("--picture", help="File to draw the first column to, coloured by --shape.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare two tables: median, rms, 90th percentile and worst error, bias and rank correlation; and draw them."""
     from perflex.analysis.volumes.compare import compare_rows, comparison_table, read_rows
@@ -50,12 +57,30 @@ def compare(
     if picture is not None:
         draw_comparison(comparisons[0], picture, columns)
     if as_json:
-        print_json(table)
+        print_json([_content(one) for one in comparisons])
         return
-    shown = table_lines([list(table[0]), *(list(row.values()) for row in table)], left=())
-    shown += [
+    shown_columns = [
+        Column(heading, left=not at, wraps=not at, spare=_SPARE.get(heading, 0)) for at, heading in enumerate(table[0])
+    ]
+    terminal.show_table(shown_columns, [list(row.values()) for row in table])
+    shown = [
         f"{entry.quantity}: {entry.unmatched} configurations are in one table only"
         for entry in comparisons
         if entry.unmatched
     ]
-    terminal.output.print("\n".join(shown), markup=False, soft_wrap=True)
+    if shown:
+        terminal.show(*shown)
+
+
+def _content(found: TableComparison) -> dict[str, Any]:
+    """Return what ``--json`` says of a quantity; errors are fractions."""
+    return {
+        "quantity": found.quantity,
+        "configurations": len(found.pairs),
+        "unmatched": found.unmatched,
+        "median": found.percentile(50),
+        "rms": found.rms,
+        "p90": found.percentile(90),
+        "worst": found.percentile(100),
+        **picked(found, "bias", "rank_correlation"),
+    }

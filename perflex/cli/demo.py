@@ -7,31 +7,39 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.columns import Column
+from perflex.cli.completion import complete_device
+from perflex.cli.json_output import print_json
+from perflex.cli.method_table import method_lines
 from perflex.cli.noise_floor import noise_floor_lines
-from perflex.cli.options import AcceptNoiseOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import AcceptNoiseOption, JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from perflex.studies.evaluation.result import DeviceEvaluation
 
 
 def demo(
     context: typer.Context,
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the results; made if it is not there.")] = Path(
-        "demo-out"
-    ),
-    device: Annotated[str, typer.Option("--device", help="Parts of a device's name; see 'perflex devices'.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results; created if needed.")] = Path("demo-out"),
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device", autocompletion=complete_device, help="Parts of a device's name; see 'perflex devices'."
+        ),
+    ] = "",
     sizes: Annotated[str, typer.Option("--sizes", help="Matrix sizes, multiples of 16, joined by commas.")] = "",
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Most undisturbed timings of one kernel.")] = 15,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, help="Maximum number of undisturbed timings of one kernel.")
+    ] = 15,
     accept_noise: AcceptNoiseOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Calibrate a matrix multiplication model without timing one, then predict two variants and measure them."""
+    """Predict two variants of matrix multiplication from measurements of other kernels, then measure them."""
     from perflex.cli.arguments import require_writable_folder
     from perflex.devices.listing import find_device
-    from perflex.studies.demo import run_demo, write_demo
+    from perflex.studies.demo import demo_rows, demo_summary, run_demo, write_demo
     from perflex.studies.doctor.examine import warn_before_measuring
     from perflex.studies.evaluation.run import study_timing
 
@@ -47,10 +55,14 @@ def demo(
         evaluation = run_demo(where, sizes=chosen, timing=study_timing(trials), progress=progress)
     with terminal.warnings_shown():
         paths = write_demo(evaluation, out, accept_noise=accept_noise)
+    if as_json:
+        content = {**demo_summary(evaluation), "table": demo_rows(evaluation.studies[0])}
+        print_json({**content, "skipped": evaluation.skipped, "paths": paths})
+        return
     if not terminal.quiet:
-        terminal.output.print(_table(evaluation))
-        terminal.output.print("\n".join(_remarks(evaluation, given=bool(chosen))), markup=False, soft_wrap=True)
-    terminal.output.print("\n".join(map(str, paths)), markup=False, soft_wrap=True)
+        terminal.show_table(_COLUMNS, _rows(evaluation), title="Predicted before anything was measured")
+        terminal.show(*_remarks(evaluation, terminal.width, given=bool(chosen)))
+    terminal.show_paths(*paths)
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -70,16 +82,18 @@ def _sizes(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def _table(evaluation: DeviceEvaluation) -> Table:
-    from rich.table import Table
+_COLUMNS = (
+    Column("size"),
+    Column("variant", left=True),
+    *map(Column, ("predicted", "measured", "error", "predicted rank", "measured rank")),
+)
 
+
+def _rows(evaluation: DeviceEvaluation) -> list[tuple[str, ...]]:
     from perflex.studies.demo import demo_rows
 
-    table = Table(title="Predicted before anything was measured")
-    for heading in ("size", "variant", "predicted", "measured", "error", "predicted rank", "measured rank"):
-        table.add_column(heading, justify="left" if heading == "variant" else "right", no_wrap=heading == "variant")
-    for row in demo_rows(evaluation.studies[0]):
-        table.add_row(
+    return [
+        (
             str(row.size),
             row.variant,
             f"{1e3 * row.predicted_s:.3f} ms",
@@ -88,25 +102,25 @@ def _table(evaluation: DeviceEvaluation) -> Table:
             str(row.predicted_rank),
             str(row.measured_rank),
         )
-    return table
+        for row in demo_rows(evaluation.studies[0])
+    ]
 
 
-def _remarks(evaluation: DeviceEvaluation, *, given: bool) -> list[str]:
+def _remarks(evaluation: DeviceEvaluation, width: int | None, *, given: bool) -> list[str]:
     from perflex.studies.accuracy import DIFFERENT
     from perflex.studies.baselines import copy_kernel
     from perflex.studies.demo import demo_summary
-    from perflex.studies.evaluation.measures import METHOD_HEADINGS, judgement, method_rows
-    from perflex.text_table import table_lines
+    from perflex.studies.evaluation.measures import judgement
 
     found = demo_summary(evaluation)
     errors = ", ".join(f"{variant} {100 * error:.1f} %" for variant, error in found["geomean_error"].items())
     result = evaluation.studies[0]
-    ranked = f"ranked right: {found['pairs_ranked_right']:g} of {found['pairs']} sizes"
+    ranked = f"ranked correctly: {found['pairs_ranked_right']:g} of {found['pairs']} sizes"
     lines = [
         f"geometric mean of relative error: {errors}",
         f"{ranked} at which the variants differ by over {100 * DIFFERENT:.0f} %",
-        "beside trivial baselines, over both variants:",
-        *table_lines([METHOD_HEADINGS, *method_rows(result)], left={0, 1}, indent="  "),
+        "compared with trivial baselines, over both variants:",
+        *method_lines(result, width, indent="  ", more="a wider terminal or --json shows them"),
     ]
     # The demo ends where a kernel to predict cannot run: what is left out of these is what baselines need.
     beside = ("matmul_sq(", copy_kernel().name)
@@ -126,6 +140,6 @@ def _remarks(evaluation: DeviceEvaluation, *, given: bool) -> list[str]:
     if not given:
         lines.append(
             "sizes are odd multiples of 32: at multiples of large powers of two a CPU's caches hold few rows of a "
-            "matrix, which no cost per access can see (try --sizes 512,1024)"
+            "matrix, which a constant cost per access cannot describe (try --sizes 512,1024)"
         )
     return lines

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import typer  # noqa: TC002 - typer reads the annotations
 
+from perflex.cli.completion import remember_devices
 from perflex.cli.json_output import print_json
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -18,17 +20,19 @@ if TYPE_CHECKING:
 def devices(
     context: typer.Context,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list instead of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the devices that OpenCL and CUDA reach, whether a probe kernel works there, and which one is the default."""
     from perflex.devices.listing import driver_problems, list_devices
 
     infos = list_devices()
+    remember_devices(infos)
     if as_json:
         print_json([info.as_dict() for info in infos])
         return
     terminal = terminal_of(context)
-    terminal.output.print("\n".join(_texts(infos)), soft_wrap=True)
+    for name, lines in _texts(infos):
+        terminal.show(*lines, bold=len(name))
     for problem in driver_problems():
         terminal.remarks.print(problem, style="yellow", markup=False)
     if not any(info.usable for info in infos):
@@ -36,10 +40,8 @@ def devices(
         terminal.remarks.print(hint, style="red", markup=False)
 
 
-def _texts(infos: Sequence[DeviceInfo]) -> list[str]:
-    """Return what is shown of each device, beginning with the short name that singles it out."""
-    from rich.markup import escape
-
+def _texts(infos: Sequence[DeviceInfo]) -> list[tuple[str, list[str]]]:
+    """Return the short name that singles a device out, and the lines that begin with it, of each device."""
     from perflex.devices.device import API_NAMES
     from perflex.devices.names import short_names
 
@@ -47,16 +49,17 @@ def _texts(infos: Sequence[DeviceInfo]) -> list[str]:
     names = short_names([info.device for info in infos])
     for name, info in zip(names, infos, strict=True):
         device = info.device
-        # Names and reasons come from drivers and may hold what rich takes for markup.
-        verdict = "[green]usable[/]" if info.usable else f"[red]not usable:[/] {escape(info.reason)}"
+        verdict = "usable" if info.usable else f"not usable: {info.reason}"
         facts = f"{device.compute_units} compute units, {device.local_memory_bytes // 1024} KiB of local memory"
         # Only a kernel that ran tells the size of sub-groups.
         if info.usable:
             facts = f"sub-groups of {device.sub_group_size} work-items, {facts}"
-        texts.append(
-            f"[bold]{escape(name)}[/]{' (default)' if info.default else ''}: {verdict}\n"
-            f"    {escape(str(device))}\n    {facts}\n"
-            f"    driver {escape(device.driver)}\n"
-            f"    reached through {API_NAMES[device.api]}, found by {escape(info.found_by)}"
-        )
+        lines = [
+            f"{name}{' (default)' if info.default else ''}: {verdict}",
+            f"    {device}",
+            f"    {facts}",
+            f"    driver {device.driver}",
+            f"    reached through {API_NAMES[device.api]}, found by {info.found_by}",
+        ]
+        texts.append((name, lines))
     return texts

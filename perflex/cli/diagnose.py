@@ -8,16 +8,41 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.columns import Column
 from perflex.cli.json_output import print_json
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from perflex.calibration.diagnosis.result import Diagnosis, ParameterDiagnosis
+    from perflex.cli.terminal import Terminal
 
 _COLOURS = {"problem": "red", "warning": "yellow", "remark": "default"}
+_PARAMETERS = (
+    Column("parameter", left=True),
+    Column("value"),
+    Column("std. error"),
+    Column("unit", left=True, wraps=True, spare=1),
+    Column("remark", left=True, wraps=True),
+    Column("determined mainly by", left=True, wraps=True),
+)
+_KERNELS = (
+    Column("error"),
+    Column("left out"),
+    Column("leverage", spare=2),
+    Column("studentised", spare=1),
+    Column("Cook's distance", spare=3),
+    Column("kernel", left=True, wraps=True),
+)
+_GENERATORS = (
+    Column("generator", left=True),
+    Column("kernels", spare=1),
+    Column("error in the fit"),
+    Column("error held out"),
+    Column("bias held out"),
+    Column("remark", left=True, wraps=True),
+)
+_CORRELATIONS = (Column("parameter", left=True), Column("parameter", left=True), Column("correlation"))
 _WORST_KERNELS = 10
 _STRONGEST = 10
 # Share of what is known of a parameter below which a generator is not named.
@@ -32,10 +57,10 @@ def diagnose(
         list[Path] | None,
         typer.Option("--against", help="Calibration of another model from the same measurements; may be repeated."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for pictures; made if it is not there.")] = None,
+    as_json: JsonOption = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for pictures; created if needed.")] = None,
 ) -> None:
-    """Judge a calibration: what is wrong, what its parameters rest on, how it predicts what it has not seen."""
+    """Diagnose a calibration: problems, what determines each parameter, and errors in cross-validation."""
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.diagnosis.compare import aicc_differences
     from perflex.calibration.diagnosis.judge import diagnose as judge
@@ -55,25 +80,31 @@ def diagnose(
             content["aicc_differences"] = differences
         print_json(content)
     else:
-        _show(terminal.output, diagnosis, quiet=terminal.quiet)
+        _show(terminal, diagnosis)
         for name, value in sorted(differences.items(), key=lambda entry: entry[1]):
-            terminal.output.print(f"AICc above the best: {_number(value, '.1f')}  {name}", markup=False, soft_wrap=True)
+            terminal.show(f"AICc above the best: {_number(value, '.1f')}  {name}")
     paths = draw_diagnosis(diagnosis, out) if out is not None else []
-    for path in paths:
+    if paths and not as_json:
+        terminal.show_paths(*paths)
+    for path in paths if as_json else ():
         # What prints JSON prints nothing beside it.
-        (terminal.remarks if as_json else terminal.output).print(str(path), markup=False, soft_wrap=True)
+        terminal.remarks.print(str(path), markup=False, soft_wrap=True)
 
 
-def _show(output: Console, diagnosis: Diagnosis, *, quiet: bool) -> None:
+def _show(terminal: Terminal, diagnosis: Diagnosis) -> None:
     for finding in diagnosis.findings:
-        text = f"{finding.severity}: {finding.text}"
-        output.print(text, style=_COLOURS[finding.severity], markup=False, soft_wrap=True)
-    if quiet:
+        terminal.show(f"{finding.severity}: {finding.text}", style=_COLOURS[finding.severity])
+    if terminal.quiet:
         return
-    output.print(_summary(diagnosis), markup=False, soft_wrap=True)
-    tables = [_parameters(diagnosis), _kernels(diagnosis), _generators(diagnosis)]
-    for table in [*tables, _correlations(diagnosis)] if diagnosis.correlated else tables:
-        output.print(table)
+    terminal.show(_summary(diagnosis))
+    terminal.show_table(_PARAMETERS, _parameters(diagnosis), title="Parameters")
+    shown = f"Worst {min(_WORST_KERNELS, len(diagnosis.kernels))} of {len(diagnosis.kernels)} kernels"
+    terminal.show_table(_KERNELS, _kernels(diagnosis), title=shown)
+    title = "Cross-validation: each generator predicted from the other generators"
+    terminal.show_table(_GENERATORS, _generators(diagnosis), title=title)
+    if diagnosis.correlated:
+        rows = [(p.first, p.second, f"{p.correlation:+.3f}") for p in diagnosis.correlated[:_STRONGEST]]
+        terminal.show_table(_CORRELATIONS, rows, title="Strongly correlated estimates")
 
 
 def _summary(diagnosis: Diagnosis) -> str:
@@ -85,32 +116,27 @@ def _summary(diagnosis: Diagnosis) -> str:
     )
     errors = {
         "in the fit": diagnosis.error,
-        "each kernel predicted without itself": diagnosis.left_out_error,
-        "each without its generator, where the others allow it": diagnosis.held_out_error,
+        "leave-one-out": diagnosis.left_out_error,
+        "leave-one-generator-out, where the other generators determine the parameters": diagnosis.held_out_error,
     }
     shown = ", ".join(f"{_percent(error)} {how}" for how, error in errors.items() if not math.isnan(error))
     return "\n".join(
         [
-            f"{len(diagnosis.kernels)} kernels, {diagnosis.degrees_of_freedom} more than parameters to determine",
+            f"{len(diagnosis.kernels)} kernels, {diagnosis.degrees_of_freedom} degrees of freedom",
             f"relative errors, root mean square: {shown}",
             f"in the fit: {inside}",
-            f"each kernel predicted without itself: {outside}",
+            f"leave-one-out: {outside}",
             f"condition number {_number(diagnosis.condition_number, '.3g')}, AICc {_number(diagnosis.aicc, '.1f')}",
         ]
     )
 
 
-def _parameters(diagnosis: Diagnosis) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title="Parameters")
-    for heading in ("parameter", "value", "std. error", "unit", "", "known most from"):
-        table.add_column(heading, justify="right" if heading in {"value", "std. error"} else "left")
+def _parameters(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
     for p in diagnosis.parameters:
         error = "" if math.isnan(p.standard_error) else f"{p.standard_error:.2g} ({_percent(_share(p))})"
-        table.add_row(p.name, f"{p.value:.4g}", error, escape(p.unit or "?"), p.flags, escape(_informants(p)))
-    return table
+        rows.append((p.name, f"{p.value:.4g}", error, p.unit or "?", p.flags, _informants(p)))
+    return rows
 
 
 def _share(parameter: ParameterDiagnosis) -> float:
@@ -123,57 +149,35 @@ def _informants(parameter: ParameterDiagnosis) -> str:
         return f"without bound {parameter.released_value:.2g} +- {parameter.released_error:.2g}"
     shown = [f"{i.name} {100 * i.share:.0f} %" for i in parameter.generators[:2] if i.share >= _WORTH_NAMING]
     needed = [i.name for i in parameter.generators if math.isinf(i.growth)]
-    return ", ".join(shown) + (f"; not without {', '.join(needed)}" if needed else "")
+    return ", ".join(shown) + (f"; undetermined without {', '.join(needed)}" if needed else "")
 
 
-def _kernels(diagnosis: Diagnosis) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=f"Worst {min(_WORST_KERNELS, len(diagnosis.kernels))} of {len(diagnosis.kernels)} kernels")
-    for heading in ("error", "left out", "leverage", "studentised", "Cook's distance", "kernel"):
-        table.add_column(heading, justify="left" if heading == "kernel" else "right")
-    for k in sorted(diagnosis.kernels, key=lambda kernel: -abs(kernel.relative_error))[:_WORST_KERNELS]:
-        table.add_row(
+def _kernels(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
+    return [
+        (
             _percent(k.relative_error, sign=True),
             _percent(k.left_out_error, sign=True),
             _number(k.leverage, ".2f"),
             _number(k.studentised, "+.1f"),
             _number(k.cooks_distance, ".2g"),
-            escape(k.name),
+            k.name,
         )
-    return table
+        for k in sorted(diagnosis.kernels, key=lambda kernel: -abs(kernel.relative_error))[:_WORST_KERNELS]
+    ]
 
 
-def _generators(diagnosis: Diagnosis) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title="Cross-validation: each generator predicted from the others")
-    for heading in ("generator", "kernels", "error in the fit", "error held out", "bias held out", "remark"):
-        table.add_column(heading, justify="left" if heading in {"generator", "remark"} else "right")
-    for g in diagnosis.generators:
-        remark = f"only it determines {', '.join(g.undetermined)}" if g.undetermined else g.reason
-        table.add_row(
-            escape(g.name),
+def _generators(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
+    return [
+        (
+            g.name,
             str(g.kernels),
             _percent(g.error),
             _percent(g.held_out_error),
             _percent(g.held_out_bias, sign=True),
-            escape(remark),
+            f"the only one that determines {', '.join(g.undetermined)}" if g.undetermined else g.reason,
         )
-    return table
-
-
-def _correlations(diagnosis: Diagnosis) -> Table:
-    from rich.table import Table
-
-    table = Table(title="Estimates that move together")
-    for heading in ("parameter", "parameter", "correlation"):
-        table.add_column(heading, justify="right" if heading == "correlation" else "left")
-    for pair in diagnosis.correlated[:_STRONGEST]:
-        table.add_row(pair.first, pair.second, f"{pair.correlation:+.3f}")
-    return table
+        for g in diagnosis.generators
+    ]
 
 
 def _percent(value: float, *, sign: bool = False) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.completion import complete_device
 from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
@@ -26,14 +27,19 @@ def doctor(
     *,
     device: Annotated[
         list[str] | None,
-        typer.Option("-D", "--device", help="Parts of a device's name; may be repeated. Default: all that work."),
+        typer.Option(
+            "-D",
+            "--device",
+            autocompletion=complete_device,
+            help="Parts of a device's name; may be repeated. Default: all that work.",
+        ),
     ] = None,
     as_json: JsonOption = False,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=5.0, max=600.0, help="How long it may take in all; devices share it.")
+        float, typer.Option("--seconds", min=5.0, max=600.0, help="Total time in s, shared by the devices.")
     ] = 25.0,
 ) -> None:
-    """Say whether this machine is fit to measure on, and what to do: load, steal, quota, clock, each device's times.
+    """Check whether this machine is fit to measure on: load, steal, quota, clock and the times of each device.
 
     The exit code is 0 for "fit to measure on" and "measure with care", 1 for "not fit".
     """
@@ -48,7 +54,7 @@ def doctor(
     if as_json:
         print_json(_plain(report))
     else:
-        terminal.output.print("\n".join(_lines(report)), markup=False, soft_wrap=True)
+        terminal.show(*_lines(report, terminal.width))
     if report.verdict == "not fit":
         raise typer.Exit(_NOT_FIT)
 
@@ -67,22 +73,24 @@ def _devices(names: Sequence[str]) -> list[Device]:
     return [info.device for info in sorted(infos, key=lambda info: not info.default)]
 
 
-def _lines(report: DoctorReport) -> list[str]:
-    lines = ["this machine", *_table(report.findings)]
+def _lines(report: DoctorReport, width: int | None) -> list[str]:
+    lines = ["this machine", *_table(report.findings, width)]
     for one in report.devices:
-        lines += ["", f"{one.device}: {one.verdict}", *_table(one.findings)]
+        lines += ["", f"{one.device}: {one.verdict}", *_table(one.findings, width)]
     lines.append("")
-    lines += [f"left out, for the time was over: {name}; give more --seconds" for name in report.left_out]
+    lines += [f"not tried for lack of time: {name}; give more --seconds" for name in report.left_out]
     return [*lines, report.verdict]
 
 
-def _table(findings: Sequence[Finding]) -> list[str]:
-    from perflex.text_table import table_lines
+def _table(findings: Sequence[Finding], width: int | None) -> list[str]:
+    from perflex.cli.columns import Column, table_blocks
 
+    columns = [Column("", left=True), Column("", left=True), Column("", left=True, wraps=True)]
     rows = [[finding.state, finding.check, finding.found] for finding in findings]
+    blocks, _ = table_blocks(columns, rows, width, indent="  ")
     lines = []
-    for finding, line in zip(findings, table_lines(rows, left=(0, 1, 2), indent="  "), strict=True):
-        lines.append(line)
+    for finding, block in zip(findings, blocks[1:], strict=True):
+        lines += block
         if finding.advice:
             lines.append(f"    -> {finding.advice}")
     return lines

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from perflex.cli.json_output import print_json
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 
@@ -15,6 +17,7 @@ def export_times(
     calibration: Annotated[Path, typer.Argument(help="A calibration file.")],
     *,
     out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Write the measured times of a calibration as a table that 'perflex calibrate --times' takes elsewhere."""
     from perflex.calibration.calibration import Calibration
@@ -24,5 +27,8 @@ def export_times(
     require_writable_file(out)
     rows = save_times(Calibration.load(calibration), out)
     terminal = terminal_of(context)
+    if as_json:
+        print_json({"path": out, "times": rows})
+        return
     terminal.remarks.print(f"{rows} times", markup=False)
-    terminal.output.print(str(out), markup=False, soft_wrap=True)
+    terminal.show_paths(out)

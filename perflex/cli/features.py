@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.completion import complete_device
 from perflex.cli.json_output import picked, print_json
-from perflex.cli.options import MachineOption, RegistersOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import CyclesName, CyclesOption, JsonOption, MachineOption, RegistersOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from perflex.compiled.in_core.source import CycleSource
     from perflex.compiled.program import CompiledProgram
     from perflex.features import CountedFeature
 
@@ -35,7 +37,7 @@ class Granularity(StrEnum):
 def features(  # noqa: PLR0913 - one argument per option
     context: typer.Context,
     kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
-    sizes: Annotated[list[str] | None, typer.Argument(help="name=value; without sizes counts stay symbolic.")] = None,
+    sizes: Annotated[list[str] | None, typer.Argument(help="name=value; without sizes, counts are symbolic.")] = None,
     *,
     identifier: Annotated[
         list[str] | None, typer.Option("-f", "--feature", help="Count this feature only; may be repeated.")
@@ -50,7 +52,8 @@ def features(  # noqa: PLR0913 - one argument per option
     branches: Annotated[
         Branches | None,
         typer.Option(
-            "--branches", help="domain: each where its affine condition holds (default); both: all, everywhere."
+            "--branches",
+            help="domain: each branch where its affine condition holds (default); both: all branches everywhere.",
         ),
     ] = None,
     subscripts: Annotated[bool, typer.Option("--subscripts", help="Count integer arithmetic in subscripts.")] = False,
@@ -64,12 +67,18 @@ def features(  # noqa: PLR0913 - one argument per option
     machine: MachineOption = None,
     registers: RegistersOption = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="Build for this device and read the machine code, too.")
+        str | None,
+        typer.Option(
+            "--device",
+            autocompletion=complete_device,
+            help="Build the kernel for this device and also read the machine code.",
+        ),
     ] = None,
     code: Annotated[
-        bool, typer.Option("--code", help="Compile for --machine, an NVIDIA GPU, and read the machine code, too.")
+        bool, typer.Option("--code", help="Compile for --machine, an NVIDIA GPU, and also read the machine code.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")] = False,
+    cycles: CyclesOption = CyclesName.PORTS,
+    as_json: JsonOption = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
     from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
@@ -91,7 +100,7 @@ def features(  # noqa: PLR0913 - one argument per option
     terminal_of(context).warn_of_unknown_sizes(given, scop.parameters)
     wanted = code or (machine is not None and _needs_code(identifier or ()))
     found = _code(loaded, given, device, machine if wanted else None, asked=code)
-    with using_machine(machine, registers=registers), using_code(found):
+    with using_machine(machine, registers=registers), using_code(found, _cycle_source(cycles, found)):
         counted = count_features(
             scop,
             # None leaves counts symbolic; without parameters they are numbers anyway.
@@ -103,22 +112,32 @@ def features(  # noqa: PLR0913 - one argument per option
     if as_json:
         print_json({entry.identifier: _content(entry) for entry in counted})
         return
-    output = terminal_of(context).output
+    terminal = terminal_of(context)
     shown = ", ".join(f"{name}={value}" for name, value in given.items())
     heading = f"kernel {scop.name}" + (f" at {shown}" if shown else f", sizes {', '.join(scop.parameters) or 'none'}")
-    output.print(f"{heading}; sub-groups of {sub_group_size} work-items", markup=False, soft_wrap=True)
+    terminal.show(f"{heading}; sub-groups of {sub_group_size} work-items")
     footprints = [entry for entry in counted if isinstance(entry, CountedFootprint)]
     for entry in counted:
         if isinstance(entry, CountedFootprint):
             continue
-        output.print(entry.identifier, markup=False, soft_wrap=True, style="bold")
-        output.print(f"    {_line(entry, given)}", markup=False, soft_wrap=True)
+        terminal.show(entry.identifier, style="bold")
+        terminal.show(f"    {_line(entry, given)}")
         if entry.note:
-            output.print(f"    {entry.note}", markup=False, soft_wrap=True, style="dim")
+            terminal.show(f"    {entry.note}", style="dim")
     if footprints:
-        output.print(HEADING, markup=False, soft_wrap=True, style="bold")
-        for line in footprint_lines(footprints, with_sizes=bool(given) or not scop.parameters):
-            output.print(line, markup=False, soft_wrap=True)
+        terminal.show(HEADING, style="bold")
+        with_sizes = bool(given) or not scop.parameters
+        terminal.show(*footprint_lines(footprints, with_sizes=with_sizes, width=terminal.width))
+
+
+def _cycle_source(cycles: CyclesName, code: tuple[CompiledProgram, ...] | None) -> CycleSource | None:
+    from perflex.cli.arguments import ArgumentError
+    from perflex.compiled.in_core.source import cycle_source
+
+    if cycles is not CyclesName.PORTS and (code is None or any(one.gpu is not None for one in code)):
+        msg = f"--cycles {cycles.value} is about compiled code of a CPU; give --device NAME of a CPU, too"
+        raise ArgumentError(msg)
+    return cycle_source(cycles.value)
 
 
 def _needs_code(identifiers: Sequence[str]) -> bool:
@@ -135,7 +154,7 @@ def _code(
     from perflex.features.sized_kernel import sized_kernels
 
     if asked and (machine is None or device is not None):
-        msg = "--code compiles for a machine that need not be here; give --machine NAME, and no --device"
+        msg = "--code compiles for a machine without using a device; give --machine NAME and no --device"
         raise ArgumentError(msg)
     if device is not None:
         from perflex.timing.compiled_code import compiled_code

@@ -43,6 +43,16 @@ def picked(value: object, *names: str) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
+def stamped(schema: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a file that perflex reads again, behind what it is, and when and by what it was made."""
+    from datetime import UTC, datetime
+
+    from perflex.version import __version__
+
+    made = {"schema": schema, "perflex": __version__, "date": datetime.now(UTC).isoformat(timespec="seconds")}
+    return {**made, **content}
+
+
 def print_json(value: Any) -> None:
     """Print an object on standard output as `as_json` gives it."""
     typer.echo(json.dumps(as_json(value), indent=2))

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.columns import Column, fitted_table
+from perflex.cli.completion import complete_machine
 from perflex.cli.json_output import picked, print_json
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
-from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
 
 # What JSON tells of a layer condition.
 _CONDITION = ("level", "loop", "inequality", "largest", "symbol", "met", "needed_bytes", "cache_bytes")
+_CONDITIONS = (
+    Column("cache", left=True),
+    Column("reuse over", left=True),
+    Column("holds if", left=True, wraps=True),
+    Column("up to", left=True),
+    Column("here", left=True),
+)
+_TRAFFIC = tuple(Column(heading, left=True) for heading in ("between", "loads", "stores", "sum", "cycles"))
 _CONFLICT = ("level", "array", "loop", "stride_bytes", "lines", "sets", "ways", "lost", "more", "padded_bytes")
 
 
@@ -35,24 +45,34 @@ def layers(  # noqa: PLR0913 - one parameter per option
     kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
     sizes: Annotated[list[str] | None, typer.Argument(help="name=value of each size.")] = None,
     *,
-    machine: Annotated[str, typer.Option("--machine", help="A CPU of 'perflex machine list', or a file.")],
-    cores: Annotated[int, typer.Option("--cores", min=1, help="Working cores, which share caches.")] = 1,
+    machine: Annotated[
+        str,
+        typer.Option(
+            "--machine", autocompletion=complete_machine, help="A CPU from 'perflex machine list', or a file."
+        ),
+    ],
+    cores: Annotated[int, typer.Option("--cores", min=1, help="Active cores, which share caches.")] = 1,
     block: Annotated[
-        list[str] | None, typer.Option("--block", help="LOOP=SIZE: block a loop; lid0, lid1 for the work-group's.")
+        list[str] | None,
+        typer.Option("--block", help="LOOP=SIZE: block a loop; lid0, lid1 are the work-group's axes; may be repeated."),
     ] = None,
     fold: Annotated[
-        list[str] | None, typer.Option("--fold", help="LOOP=LENGTH: fold a loop into the data layout.")
+        list[str] | None, typer.Option("--fold", help="LOOP=LENGTH: fold a loop into the data layout; may be repeated.")
     ] = None,
     convention: Annotated[
-        Convention, typer.Option("--convention", help="Reference: <=, victim caches as others; paper: <, its factors.")
+        Convention,
+        typer.Option(
+            "--convention",
+            help="reference: <= in conditions, victim caches like others; paper: < and the factors of the paper.",
+        ),
     ] = Convention.reference,
     series: Annotated[
         str | None, typer.Option("--series", help="NAME[,NAME]=FIRST:LAST:STEP, sizes to vary; with --out, a picture.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="PNG file for the picture of --series.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show layer conditions, what sizes meet them, and the bytes per iteration between the levels of a CPU's caches."""
+    """Show layer conditions, the sizes that meet them, and the bytes per iteration between a CPU's cache levels."""
     from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
     from perflex.cli.volume_series import series_sizes
     from perflex.features import extract_scop
@@ -85,7 +105,7 @@ def layers(  # noqa: PLR0913 - one parameter per option
     if as_json:
         print_json({**_content(found), "sizes": given, "blocks": blocks})
         return
-    terminal_of(context).output.print("\n".join(_lines(found, given)), markup=False, soft_wrap=True)
+    terminal_of(context).show(*_lines(found, given, terminal_of(context).width))
 
 
 def _check_picture(out: Path) -> None:
@@ -109,9 +129,9 @@ def _print_series(
         content = [{name: size, "volumes": _volumes(found)} for size, found in rows]
         print_json({**picked(first, "kernel", "machine"), "series": content})
         return
-    terminal.output.print("\n".join(_series_lines(rows, name)), markup=False, soft_wrap=True)
+    terminal.show(*_series_lines(rows, name, terminal.width))
     if out is not None:
-        terminal.output.print(f"picture: {out}", markup=False, soft_wrap=True)
+        terminal.show(f"picture: {out}")
 
 
 def _volumes(found: EcmEstimate) -> dict[str, float]:
@@ -134,24 +154,22 @@ def _content(found: EcmEstimate) -> dict[str, Any]:
     }
 
 
-def _lines(found: EcmEstimate, sizes: Mapping[str, int]) -> list[str]:
+def _lines(found: EcmEstimate, sizes: Mapping[str, int], width: int | None) -> list[str]:
     at = ", ".join(f"{name}={value}" for name, value in sizes.items()) or "no sizes"
     lines = [f"kernel {found.kernel} at {at} on {found.machine}, {found.cores} core(s)", "layer conditions"]
-    rows = [["cache", "reuse over", "holds if", "up to", "here"]]
-    rows += [_condition_row(entry) for entry in found.conditions]
-    lines += table_lines(rows, left=range(5), indent="  ")
+    lines += fitted_table(_CONDITIONS, [_condition_row(entry) for entry in found.conditions], width, indent="  ")
     if any("lid" in entry.inequality for entry in found.conditions):
         lines.append("  lid0, lid1, ...: work-items of a work-group along axis 0, 1, ...")
     if found.varying:
         loops = ", ".join(found.varying)
         lines.append(f"  loops whose range depends on others ({loops}): conditions for the longest, bytes as means")
     lines.append(f"bytes per iteration ({found.iterations:.6g} iterations)")
-    table = [["between", "loads", "stores", "sum", "cycles"]]
+    table = []
     for before, level in zip(["registers", *(level.name for level in found.levels)], found.levels, strict=False):
         cycles = "-" if level.cycles is None else f"{level.cycles:.4g}"
         numbers = [f"{value:.5g}" for value in (level.load_bytes, level.store_bytes, level.bytes)]
         table.append([f"{before} - {level.name}", *numbers, cycles])
-    lines += table_lines(table, left=range(5), indent="  ")
+    lines += fitted_table(_TRAFFIC, table, width, indent="  ")
     if found.memory_stream:
         lines.append(f"  bandwidth of the memory: {found.memory_stream}")
     if found.conflicts:
@@ -169,11 +187,11 @@ def _condition_row(entry: Condition) -> list[str]:
     return [entry.level, loop, entry.inequality, largest, "met" if entry.met else "not met"]
 
 
-def _series_lines(rows: list[tuple[int, EcmEstimate]], name: str) -> list[str]:
+def _series_lines(rows: list[tuple[int, EcmEstimate]], name: str, width: int | None) -> list[str]:
     first = rows[0][1]
     heading = (
         f"kernel {first.kernel} on {first.machine}, {first.cores} core(s): bytes per iteration to the level before"
     )
-    table = [[name, *(level.name for level in first.levels)]]
-    table += [[str(size), *(f"{level.bytes:.5g}" for level in found.levels)] for size, found in rows]
-    return [heading, *table_lines(table, left=range(len(table[0])), indent="  ")]
+    columns = [Column(heading, left=True) for heading in (name, *(level.name for level in first.levels))]
+    table = [[str(size), *(f"{level.bytes:.5g}" for level in found.levels)] for size, found in rows]
+    return [heading, *fitted_table(columns, table, width, indent="  ")]

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.columns import Column
+from perflex.cli.completion import complete_machine
 from perflex.cli.json_output import as_json, picked, print_json
 from perflex.cli.machine_detect import detect
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -17,14 +20,14 @@ if TYPE_CHECKING:
     from perflex.machines.units import Source
 
 machine = typer.Typer(
-    no_args_is_help=True, help="List machines, show the facts of one with their sources, detect this one."
+    no_args_is_help=True,
+    help="List machines, show the facts of one with their sources, detect this one.",
+    epilog="Example: perflex machine show V100",
 )
 
 
 @machine.command("list", epilog="Example: perflex machine list --json")
-def list_(
-    context: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False
-) -> None:
+def list_(context: typer.Context, *, as_json: JsonOption = False) -> None:
     """List the machines that come with perflex."""
     from perflex.machines.lookup import load_machine, machine_names
 
@@ -32,20 +35,22 @@ def list_(
     if as_json:
         print_json([picked(entry, "name", "vendor", "kind", "aliases") for entry in machines])
         return
-    width = max(len(m.name) for m in machines)
-    for entry in machines:
-        line = f"{entry.name.ljust(width)}  {entry.vendor} {entry.kind}  {', '.join(entry.aliases)}"
-        terminal_of(context).output.print(line.rstrip(), markup=False, soft_wrap=True)
+    rows = [(entry.name, f"{entry.vendor} {entry.kind}", ", ".join(entry.aliases)) for entry in machines]
+    columns = [Column("", left=True), Column("", left=True), Column("", left=True, wraps=True)]
+    terminal_of(context).show_table(columns, rows)
 
 
 @machine.command("show", epilog="Example: perflex machine show A100-40GB")
 def show(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A machine's name, a name of its device, or a YAML file.")],
+    name: Annotated[
+        str,
+        typer.Argument(autocompletion=complete_machine, help="A machine's name, a name of its device, or a YAML file."),
+    ],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object, in SI units.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show what is known of a machine, and from where."""
+    """Show the hardware facts of a machine, with their sources."""
     from perflex.machines.lookup import load_machine
     from perflex.machines.machine import FACTS
 
@@ -53,10 +58,10 @@ def show(
     if as_json:
         print_json(_content(found))
         return
-    output = terminal_of(context).output
-    output.print(f"{found.name}: {found.vendor} {found.kind}", markup=False, soft_wrap=True, style="bold")
+    terminal = terminal_of(context)
+    terminal.show(f"{found.name}: {found.vendor} {found.kind}", style="bold")
     if found.aliases:
-        output.print(f"devices: {', '.join(found.aliases)}", markup=False, soft_wrap=True)
+        terminal.show(f"devices: {', '.join(found.aliases)}")
     # Sources are cited by number, as in a paper, for many facts share one.
     numbers = {source: number for number, source in enumerate(dict.fromkeys(found.sources.values()), start=1)}
     width = max(map(len, FACTS))
@@ -66,24 +71,26 @@ def show(
         if value is None and found.kind not in what.kinds:
             continue
         if value is None:
-            output.print(f"  {fact.ljust(width)}  not known", markup=False, soft_wrap=True, style="dim")
+            terminal.show(f"  {fact.ljust(width)}  not known", style="dim")
             continue
         source = f"[{numbers[found.sources[fact]]}]" if fact in found.sources else ""
         line = f"  {fact.ljust(width)}  {_amount(value, what.unit)}  {source}"
-        output.print(line.rstrip(), markup=False, soft_wrap=True)
+        terminal.show(line.rstrip())
     for line in _level_lines(found, numbers):
-        output.print(line, markup=False, soft_wrap=True)
+        terminal.show(line)
     for curve, coefficients in found.curves.items():
-        output.print(f"  curve {curve}: a, b, c = {coefficients}", markup=False, soft_wrap=True)
+        terminal.show(f"  curve {curve}: a, b, c = {coefficients}")
     for level, ceiling in found.ceilings.items():
         unit = "instruction/s" if level == "instructions" else "B/s"
         line = f"  roofline ceiling {level}: {ceiling.rate / 1e9:g} G{unit}  ({ceiling.source.text})"
-        output.print(line, markup=False, soft_wrap=True)
+        terminal.show(line)
     for origin, number in numbers.items():
-        output.print(f"[{number}] {origin.kind}: {origin.text}", markup=False, soft_wrap=True, style="dim")
+        terminal.show(f"[{number}] {origin.kind}: {origin.text}", style="dim")
 
 
-machine.command("detect", epilog="Example: perflex machine detect --out cpu.yaml")(detect)
+machine.command(
+    "detect", short_help="Describe this CPU in a machine file.", epilog="Example: perflex machine detect --out cpu.yaml"
+)(detect)
 
 
 def _content(found: Machine) -> dict[str, object]:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.columns import Column, fitted_table
+from perflex.cli.completion import complete_device
 from perflex.cli.json_output import print_json
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
-from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from perflex.studies.machine_detect.detect import Detected
@@ -27,15 +29,21 @@ def detect(
     context: typer.Context,
     *,
     out: Annotated[Path | None, typer.Option("--out", help="File to write, NAME.yaml.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Take less time, less precise.")] = False,
-    device: Annotated[str, typer.Option("--device", help="OpenCL device that is this CPU, if there are several.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Measure for a shorter time, with less precision.")] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device", autocompletion=complete_device, help="OpenCL device that is this CPU, if there are several."
+        ),
+    ] = "",
     name: Annotated[str, typer.Option("--name", help="Name of the machine; by default the CPU's model.")] = "",
     overlap: Annotated[
-        Overlap | None, typer.Option("--overlap", help="Overlap of cache levels, if not what is usual for the vendor.")
+        Overlap | None,
+        typer.Option("--overlap", help="Overlap of cache levels; by default what is usual for the vendor."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the machine's file as JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Detect this CPU: caches that the operating system reports, clock and bandwidths measured, in a minute or two."""
+    """Describe this CPU in a machine file: reported caches, measured clock and bandwidths; takes a minute or two."""
     from perflex.cli.arguments import ArgumentError, require_writable_file
     from perflex.studies.machine_detect.detect import cpu_device, detect_machine
     from perflex.yaml_file import write_yaml
@@ -58,15 +66,16 @@ def detect(
     if as_json:
         print_json(found.document)
         return
-    terminal.output.print("\n".join(_lines(found)), markup=False, soft_wrap=True)
+    terminal.show(*_lines(found, terminal.width))
     if out is not None:
-        terminal.output.print(str(out), markup=False, soft_wrap=True)
+        terminal.show_paths(out)
 
 
-def _lines(found: Detected) -> list[str]:
+def _lines(found: Detected, width: int | None) -> list[str]:
     cpu, rates = found.cpu, found.rates
     lines = [f"{cpu.model or 'CPU'}: {cpu.cores} cores, {rates.clock_hz / 1e9:.3g} GHz (measured)"]
-    table = [["", "size", "shared by", "one core: load", "load+store", "all cores: load", "load+store"]]
+    headings = ("", "size", "shared by", "one core: load", "load+store", "all cores: load", "load+store")
+    table = []
     sizes = {f"L{cache.level}": (f"{cache.size_bytes // 1024} KiB", str(cache.shared_by)) for cache in cpu.caches}
     for level in (*sizes, "memory"):
         row = [level, *sizes.get(level, ("", ""))]
@@ -74,7 +83,7 @@ def _lines(found: Detected) -> list[str]:
             one = group.get(level)
             row += ["", ""] if one is None else [f"{one.load / 1e9:.1f} GB/s", f"{one.update / 1e9:.1f} GB/s"]
         table.append(row)
-    lines += table_lines(table, left=())
+    lines += fitted_table([Column(heading) for heading in headings], table, width)
     lines += [f"memory, {name}: {rate / 1e9:.1f} GB/s (all cores)" for name, rate in rates.streams.items()]
     hypothesis = found.document["levels"][0]["overlap"]["value"]
     lines.append(f"overlap of levels: {hypothesis} ({found.document['sources']['overlap']['text']})")

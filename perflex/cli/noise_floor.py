@@ -14,7 +14,7 @@ def noise_floor_lines(calibration: Calibration) -> list[str]:
 
     if calibration.noise_floor is None:
         return []
-    meaning = "by which a kernel's time differs from one measurement to the next"
+    meaning = "by how much a kernel's time differs between measurements"
     if calibration.table is None or median_repeatability(calibration.table) is None:
-        meaning = "median spread of single timings; too few to tell how well a kernel's time repeats"
+        meaning = "median spread of single timings; there are too few to know the repeatability"
     return [f"noise floor: {100 * calibration.noise_floor:.1f} % ({meaning})"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.columns import shortened
 from perflex.cli.json_output import print_json
 from perflex.cli.options import JsonOption, MachineOption, ProbeOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
     from perflex.search.pruning.ranking import RankedVariant
 
+# Terms of a model may fill a page.
+_LONGEST = 111
 _FILE = typer.Argument(help="A calibration file.")
 
 
@@ -31,12 +34,14 @@ def predict(
     machine: MachineOption = None,
     confidence: Annotated[
         float | None,
-        typer.Option("--confidence", min=0.01, max=0.999, help="Show where this share of measurements would lie."),
+        typer.Option(
+            "--confidence", min=0.01, max=0.999, help="Show the prediction interval of this confidence, such as 0.95."
+        ),
     ] = None,
     probe: ProbeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict a kernel's run time at given sizes, and show what it is made of."""
+    """Predict a kernel's run time at given sizes, and show the contribution of each term of the model."""
     from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import load_kernel
 
@@ -62,20 +67,17 @@ def _predicted(
     loaded: Calibration, unit: Any, name: str, sizes: Mapping[str, int], confidence: float | None, machine: str | None
 ) -> dict[str, Any]:
     """Return what the model says of a kernel, as `predict` prints it; `name` is of the function that makes it."""
-    from perflex.calibration.built_target import model_knowledge
-    from perflex.calibration.carried_over import ELSEWHERE
     from perflex.calibration.interval import interval_at
-    from perflex.calibration.row_predictions import known_as
+    from perflex.calibration.row_predictions import known_as, resting_on
 
     values = loaded.feature_values(unit, sizes, machine=machine)
     factor = loaded.correction(values)
     known = known_as(loaded, unit, sizes, name) if loaded.transferred is not None else []
-    elsewhere = loaded.transferred is not None and all(label in loaded.transferred.kernels for label, _ in known)
-    knowledge = ELSEWHERE if elsewhere else model_knowledge(loaded.model.input_features())
     entry = {
         "sizes": sizes,
         "predicted_s": float(loaded.evaluate(values)),
-        "knowledge": knowledge,
+        # The sizes are numbers, so that there is one label, or none.
+        "knowledge": resting_on(loaded, [label for label, _ in known] or [""])[0],
         "doubts": list(loaded.doubts(unit, sizes, values, machine=machine)),
         "terms": {text: float(v * factor) for text, v in loaded.model.terms(loaded.params, values).items()},
     }
@@ -98,7 +100,7 @@ def _probed(
     from perflex.timing.short_launch import ShortLauncher
 
     if machine is not None:
-        msg = "--probe launches the kernel and evaluates no model, which is all that --machine is for; leave one out"
+        msg = "--probe launches the kernel and evaluates no model, so that --machine has no effect; leave one out"
         raise ArgumentError(msg)
     found: list[dict[str, Any]] = []
     with ShortLauncher(probing_device(loaded, probe=True)) as launcher:
@@ -118,17 +120,18 @@ def _show(terminal: Terminal, entry: Mapping[str, Any]) -> None:
     at = ", ".join(f"{name}={value}" for name, value in entry["sizes"].items()) or "no sizes"
     within = f" ({_time(entry['low_s'])} to {_time(entry['high_s'])})" if "low_s" in entry else ""
     mark = " (doubtful)" if entry["doubts"] else ""
-    terminal.output.print(f"{at}: {_time(entry['predicted_s'])}{within}{mark}", markup=False, soft_wrap=True)
+    terminal.show(f"{at}: {_time(entry['predicted_s'])}{within}{mark}")
     for doubt in entry["doubts"]:
-        terminal.output.print(f"  doubtful: {doubt}", markup=False, soft_wrap=True)
+        terminal.show(f"  doubtful: {doubt}")
     if terminal.quiet:
         return
     if "cost_s" in entry:
         cost = f"{_time(entry['cost_s'])} in all, {_time(entry['device_s'])} of it on the device"
-        terminal.output.print(f"  by a {entry['knowledge']}: {cost}", markup=False, soft_wrap=True)
+        terminal.show(f"  by a {entry['knowledge']}: {cost}")
+    text_width = min(terminal.width or _LONGEST, _LONGEST) - 11
     for text, seconds in sorted(entry["terms"].items(), key=lambda item: -item[1]):
         share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0
-        terminal.output.print(f"  {100 * share:5.1f} %  {_shortened(text)}", markup=False, soft_wrap=True)
+        terminal.show(f"  {100 * share:5.1f} %  {shortened(' '.join(text.split()), text_width)}")
 
 
 def rank(
@@ -146,7 +149,7 @@ def rank(
     from perflex.search.pruning.ranking import rank as ordered
 
     if not any(map(_is_kernel, words)):
-        msg = "there are no variants to rank; name some as KERNEL.py:function before the sizes"
+        msg = "there is no variant to rank; name variants as KERNEL.py:function before the sizes"
         raise ArgumentError(msg)
     variants = {word: load_kernel(word) for word in words if _is_kernel(word)}
     sizes = read_sizes(word for word in words if not _is_kernel(word))
@@ -155,14 +158,14 @@ def rank(
     if as_json:
         print_json([_row(place) for place in places])
         return
-    output = terminal_of(context).output
+    terminal = terminal_of(context)
     for place in places:
         line = f"{place.rank}. {place.name}: {_time(place.predicted)} ({place.ratio:.2f} x)"
         if place.failure:
             line = f"{place.rank}. {place.name}: not known, its short launch failed: {place.failure}"
         elif probe:
             line = f"{line}, by a {place.knowledge}"
-        output.print(line, markup=False, soft_wrap=True)
+        terminal.show(line)
 
 
 def _row(place: RankedVariant) -> dict[str, Any]:
@@ -193,8 +196,3 @@ def _time(seconds: float) -> str:
         if abs(seconds) * factor >= 1:
             return f"{seconds * factor:.4g} {unit}"
     return f"{seconds * 1e9:.4g} ns"
-
-
-def _shortened(text: str, width: int = 100) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= width else f"{text[: width - 3]}..."

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.child_process import end_forked_with_parent
-from perflex.cli.json_output import print_json
+from perflex.cli.columns import Column
+from perflex.cli.completion import complete_device
+from perflex.cli.json_output import print_json, stamped
 from perflex.cli.options import JsonOption, MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
@@ -30,14 +32,26 @@ if TYPE_CHECKING:
     from perflex.search.spaces.space import VariantSpace
 
 SHOWN = 20
+_COLUMNS = (
+    Column(""),
+    Column("variant", left=True, wraps=True),
+    Column("predicted"),
+    Column("95 % interval", spare=2),
+    Column("ratio"),
+    Column("dominates", left=True, wraps=True, spare=1),
+    Column("measured"),
+)
 _WORD = re.compile(r"(?P<kind>promise)(?::(?P<loss>[^,]*)(?:,(?P<confidence>.*))?)?|(?P<share>[\d.]+)%|(?P<number>\d+)")
 _TABLES = (".json", ".csv", ".json.gz", ".csv.gz")
 
 KeepOption = Annotated[
-    str, typer.Option("--keep", help="5%, a number, or promise[:loss,confidence] such as promise:0.05,0.95.")
+    str,
+    typer.Option(
+        "--keep", help="Variants to keep: 5%, a number, or promise[:loss,confidence] such as promise:0.05,0.95."
+    ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of what is drawn by chance.")]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Folder for table (CSV) and picture (PNG).")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of random draws.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Folder for a table (CSV) and a picture (PNG).")]
 
 
 def _moved(value: str | None) -> None:
@@ -45,7 +59,7 @@ def _moved(value: str | None) -> None:
     if value is not None:
         from perflex.cli.arguments import ArgumentError
 
-        msg = "measured configurations have a command of their own: perflex prune-table TABLE DESCRIPTION"
+        msg = "for measured configurations use: perflex prune-table TABLE DESCRIPTION"
         raise ArgumentError(msg, word=value)
 
 
@@ -58,9 +72,12 @@ def prune(  # noqa: PLR0913 - one parameter per option
     keep: KeepOption = "10%",
     measure: Annotated[
         int | None,
-        typer.Option("--measure", min=1, help="Time so many variants drawn by chance first, then what is kept."),
+        typer.Option("--measure", min=1, help="Time this many randomly drawn variants first, then the kept ones."),
     ] = None,
-    device: Annotated[str | None, typer.Option("--device", help="Where to time; by default the model's.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", autocompletion=complete_device, help="Device for timing; by default the model's."),
+    ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that describe variants.")] = 1,
     seed: SeedOption = 0,
     machine: MachineOption = None,
@@ -70,9 +87,9 @@ def prune(  # noqa: PLR0913 - one parameter per option
         str | None, typer.Option("--description", "--space", hidden=True, is_eager=True, callback=_moved)
     ] = None,
 ) -> None:
-    """Choose the few variants of a loopy kernel that are worth being compiled and run, and say why.
+    """Choose the few variants of a loopy kernel that are worth compiling and running, with the reasons.
 
-    Configurations of other kernels, measured by a tuner, are pruned by 'perflex prune-table'.
+    For configurations of other kernels that a tuner measured, use 'perflex prune-table'.
     """
     from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import read_sizes, require_writable_folder
@@ -98,7 +115,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
         pruning.to_csv(out / "pruning.csv")
         draw_pruning(pruning, out / "pruning.png", times)
     if as_json:
-        print_json(_content(pruning, check))
+        print_json(_content(pruning, check, times, loaded))
     else:
         _show(terminal, pruning, check)
 
@@ -189,29 +206,38 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
             raise
 
 
-def _content(pruning: Pruning, check: PruningCheck | None) -> dict[str, Any]:
+def _content(
+    pruning: Pruning, check: PruningCheck | None, times: dict[str, float], calibration: Calibration
+) -> dict[str, Any]:
+    from perflex.reports.pruning_file import FORMAT
+
+    # The kept variants' times, too, though the decision did not see them.
+    rows = [{**row, "measured_s": times.get(row["variant"], row["measured_s"])} for row in pruning.table()]
     content: dict[str, Any] = {
+        "device": dict(calibration.device),
+        "calibrated": calibration.date,
         "variants": len(pruning.variants),
         "kept": [variant.name for variant in pruning.kept],
         "explanation": pruning.decision.explanation,
         "met": pruning.decision.met,
         "excluded": dict(pruning.excluded),
-        "table": pruning.table(),
+        "batch": [variant.name for variant in pruning.variants if not math.isnan(variant.measured)],
+        "table": rows,
     }
-    return content if check is None else {**content, "check": check}
+    return stamped(FORMAT, content if check is None else {**content, "check": check})
 
 
 def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> None:
-    from rich.table import Table
-
-    table = Table("", "variant", "predicted", "95 % interval", "ratio", "dominates", "measured")
+    rows = []
     for variant in pruning.kept[:SHOWN]:
         interval = "" if math.isnan(variant.low) else f"{_ms(variant.low)} to {_ms(variant.high)}"
         measured = "" if math.isnan(variant.measured) else _ms(variant.measured)
         dominates = f"{variant.dominating} {100 * variant.share:.0f} %"
         row = (_ms(variant.predicted), interval, f"{variant.ratio:.2f}", dominates, measured)
-        table.add_row(str(variant.rank), variant.name, *row)
-    terminal.output.print(table)
+        rows.append((str(variant.rank), variant.name, *row))
+    # An empty column tells nothing.
+    filled = [number for number in range(len(_COLUMNS)) if number < 3 or any(row[number] for row in rows)]
+    terminal.show_table([_COLUMNS[n] for n in filled], [[row[n] for n in filled] for row in rows])
     lines = [pruning.decision.explanation]
     if len(pruning.kept) > SHOWN:
         lines.insert(0, f"and {len(pruning.kept) - SHOWN} more are kept; --out writes all")
@@ -219,7 +245,7 @@ def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> N
     if check is not None:
         lines.append(str(check))
     for line in lines:
-        terminal.output.print(line, markup=False, soft_wrap=True)
+        terminal.show(line)
 
 
 def _ms(seconds: float) -> str:

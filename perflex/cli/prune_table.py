@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.columns import Column
+from perflex.cli.completion import complete_description
 from perflex.cli.json_output import print_json
 from perflex.cli.options import JsonOption, MachineOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.prune import (  # typer reads the annotations
@@ -20,6 +22,8 @@ from perflex.cli.prune import (  # typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from perflex.cli.terminal import Terminal
     from perflex.search.pruning.described_pruning import DescribedPruning
 
@@ -29,23 +33,30 @@ def prune_table(  # noqa: PLR0913 - one parameter per option
     table: Annotated[
         Path, typer.Argument(help="Measured configurations: Kernel Tuner's cache, a T4 file, or a table (CSV).")
     ],
-    description: Annotated[str, typer.Argument(help="Description of the kernel: a name, or a YAML file.")],
+    description: Annotated[
+        str,
+        typer.Argument(autocompletion=complete_description, help="Description of the kernel: a name, or a YAML file."),
+    ],
     *,
     keep: KeepOption = "10%",
     samples: Annotated[
         int | None,
-        typer.Option("--samples", min=1, help="Take so many of TABLE as measured, and judge by the others."),
+        typer.Option(
+            "--samples", min=1, help="Use this many rows of TABLE as measurements, and the others to judge the result."
+        ),
     ] = None,
-    analytic: Annotated[bool, typer.Option("--analytic", help="No learned correction (extra learn).")] = False,
+    analytic: Annotated[
+        bool, typer.Option("--analytic", help="Use the analytic model only, without a learned correction.")
+    ] = False,
     device: Annotated[str | None, typer.Option("--device", help="Name of the device; by default TABLE's.")] = None,
     seed: SeedOption = 0,
     machine: MachineOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Choose the few configurations of a kernel that are worth being measured, from those that a tuner measured.
+    """Choose the few configurations of a kernel that are worth measuring, from a tuner's measurements of some.
 
-    The kernel need not be loopy's: a description states its tunables, and formulas of what it does.
+    The kernel need not be a loopy kernel: a description states its tunables, and formulas of its features.
     """
     import numpy as np
 
@@ -95,25 +106,37 @@ def _content(pruning: DescribedPruning, *, promised: bool) -> dict[str, Any]:
         "excluded": dict(pruning.excluded),
         "weights": dict(pruning.prediction.weights),
         "parameters": pruning.parameters,
-        "table": pruning.table(),
+        "table": [_in_seconds(row) for row in pruning.table()],
+    }
+
+
+def _in_seconds(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with its times, which tuners' files have in milliseconds, in seconds."""
+    return {
+        (f"{name.removesuffix('_ms')}_s" if name.endswith("_ms") else name): (
+            value / 1e3 if name.endswith("_ms") else value
+        )
+        for name, value in row.items()
     }
 
 
 def _show(terminal: Terminal, pruning: DescribedPruning, *, promised: bool) -> None:
-    from rich.table import Table
-
     rows = pruning.table()[:SHOWN]
     tunables = list(pruning.candidates.description.tunables)
-    table = Table("", *tunables)
-    for head in ("predicted", "analytic", "dominates", "measured"):
-        table.add_column(head, no_wrap=True)
+    varied = [name for name in tunables if len({row[name] for row in rows}) > 1]
+    columns = [Column("predicted"), Column("measured"), *(Column(name, spare=3) for name in varied)]
+    columns = [Column(""), *columns, Column("analytic", spare=1), Column("dominates", left=True, spare=2)]
+    cells = []
     for rank, row in enumerate(rows, start=1):
         times = [_ms(row[name]) for name in ("predicted_ms", "analytic_ms", "measured_ms")]
         dominates = f"{row['dominates']} {100 * row['share']:.0f} %"
-        table.add_row(str(rank), *(f"{row[name]:g}" for name in tunables), *times[:2], dominates, times[2])
-    terminal.output.print(table)
+        settings = [f"{row[name]:g}" for name in varied]
+        cells.append((str(rank), times[0], times[2], *settings, times[1], dominates))
+    terminal.show_table(columns, cells)
+    if alike := ", ".join(f"{name} {rows[0][name]:g}" for name in tunables if rows and name not in varied):
+        terminal.show(f"the same in all rows: {alike}")
     for line in _lines(pruning, {str(row["dominates"]) for row in rows}, promised=promised):
-        terminal.output.print(line, markup=False, soft_wrap=True)
+        terminal.show(line)
 
 
 def _lines(pruning: DescribedPruning, dominating: set[str], *, promised: bool) -> list[str]:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.cli.json_output import print_json
+from perflex.cli.columns import paged_table
+from perflex.cli.completion import complete_device, complete_machine
+from perflex.cli.json_output import print_json, stamped
 from perflex.cli.options import JsonOption, RegistersOption, SourceLoadsOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
@@ -35,16 +37,26 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     words: Annotated[list[str], typer.Argument(help="KERNEL.py:function of each kernel, then name=value sizes.")],
     *,
-    machine: Annotated[str, typer.Option("--machine", help="A GPU: a name of 'perflex machine list', or a file.")],
+    machine: Annotated[
+        str,
+        typer.Option(
+            "--machine", autocompletion=complete_machine, help="A GPU: a name from 'perflex machine list', or a file."
+        ),
+    ],
     time: Annotated[
         TimeKind | None,
-        typer.Option("--time", help="Times: measured on a device, predicted, or the least that the ceilings allow."),
+        typer.Option("--time", help="Times: measured on a device, predicted, or the minimum that the ceilings allow."),
     ] = None,
     calibration: Annotated[
         Path | None, typer.Option("--calibration", help="A calibration file, for predicted times and missing ceilings.")
     ] = None,
     device: Annotated[
-        str, typer.Option("--device", help="With --time measured: parts of a device's name; see 'perflex devices'.")
+        str,
+        typer.Option(
+            "--device",
+            autocompletion=complete_device,
+            help="With --time measured: parts of a device's name; see 'perflex devices'.",
+        ),
     ] = "",
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.01, help="With --time measured: device time for each kernel.")
@@ -52,15 +64,15 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     registers: RegistersOption = None,
     source_loads: SourceLoadsOption = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the pictures, PNG and SVG; made if it is not there.")
+        Path | None, typer.Option("--out", help="Folder for the pictures, PNG and SVG; created if needed.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Place kernels on the instruction roofline of a GPU: instructions, transactions, walls and the nearest limit."""
     from perflex.analysis.roofline.ceilings import ceilings_of
     from perflex.analysis.roofline.place import place_of
+    from perflex.analysis.roofline.table import absent_lines, ceiling_lines, place_rows
     from perflex.analysis.roofline.table import as_json as json_of
-    from perflex.analysis.roofline.table import ceiling_lines, place_lines
     from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import require_writable_folder
     from perflex.machines.lookup import load_machine, machine_of_device
@@ -93,10 +105,14 @@ def roofline(  # noqa: PLR0913 - one parameter per option
         )
     paths = [] if out is None else _pictures(places, where, out, _title(where, time, on))
     if as_json:
-        print_json(json_of(places, ceilings, where))
+        from perflex.reports.roofline_file import FORMAT
+
+        print_json(stamped(FORMAT, {"device": on or None, **json_of(places, ceilings, where)}))
         return
-    lines = [*ceiling_lines(ceilings), "", *place_lines(places), *map(str, paths)]
-    terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
+    lines = [*ceiling_lines(ceilings), "", *paged_table(place_rows(places), terminal.width), *absent_lines(places)]
+    terminal.show(*lines)
+    if paths:
+        terminal.show_paths(*paths)
 
 
 def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -134,7 +150,7 @@ def _measured(
 
     described = [name for name, kernel in kernels.items() if isinstance(kernel, Scop)]
     if described:
-        msg = f"{described[0]} is a description, which cannot be run; name a loopy kernel, or take --time predicted"
+        msg = f"{described[0]} is a description, which cannot be run; name a loopy kernel, or use --time predicted"
         raise MeasurementError(msg, kernel=described[0])
     on = find_device(device or None)
     terminal.remarks.print(f"device: {on}", markup=False)
@@ -160,10 +176,13 @@ def _predicted(
     from perflex.cli.arguments import ArgumentError
 
     if calibration is None:
-        msg = "predicted times need a calibration; give --calibration FILE, or take --time bound"
+        msg = "predicted times need a calibration; give --calibration FILE, or use --time bound"
         raise ArgumentError(msg)
     if not calibration.model.output_feature.startswith("f_cl_wall_time"):
-        msg = f"the calibration predicts {calibration.model.output_feature}, no time; give another --calibration"
+        msg = (
+            f"the calibration predicts {calibration.model.output_feature}, which is not a time; "
+            "give another --calibration"
+        )
         raise ArgumentError(msg)
     with terminal.warnings_shown():
         times = [float(calibration.predict(kernels[p.name], p.sizes, machine=machine)) for p in places]
@@ -175,8 +194,8 @@ def _title(machine: Machine, time: TimeKind | None, device: str) -> str:
     times = {
         TimeKind.measured: f"times measured on {device}",
         TimeKind.predicted: f"times predicted by a model calibrated on {device}",
-        TimeKind.bound: "least times that the ceilings allow, nothing measured",
-        None: "no times: strokes on the ceilings show intensities",
+        TimeKind.bound: "minimum times that the ceilings allow, nothing measured",
+        None: "no times: marks on the ceilings show intensities",
     }
     return f"Instruction roofline, {machine.name}: {times[time]}"
 

@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.cli.json_output import print_json
+from perflex.cli.columns import Column
+from perflex.cli.json_output import picked, print_json
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 from perflex.store.records import numbers_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.table import Table
-
     from perflex.store.overview import KernelOverview
     from perflex.store.removal import Removal
     from perflex.store.verify import Verdict
 
-store = typer.Typer(no_args_is_help=True, help="Show, export, check and thin the measurements that were kept.")
+store = typer.Typer(
+    no_args_is_help=True,
+    help="List, export, check and prune the stored measurements.",
+    epilog="Example: perflex store list",
+)
 
 _StoreOption = Annotated[
     Path | None, typer.Option("--store", help="The store's file; by default PERFLEX_STORE's, or the cache directory's.")
 ]
 
 
-@store.command("list", epilog="Example: perflex store list --json")
+@store.command(
+    "list", short_help="List the measurements of each kernel and device.", epilog="Example: perflex store list --json"
+)
 def list_(
     context: typer.Context,
     *,
     place: _StoreOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List what was measured of each kernel on each device; the median is that of the undisturbed samples."""
     from perflex.cli.store_place import existing_store
@@ -53,7 +57,8 @@ def list_(
         print_json(facts)
         return
     for device in dict.fromkeys(kernel.device for kernel in kernels):
-        terminal.output.print(_table(device, [kernel for kernel in kernels if kernel.device == device]))
+        rows = [_row(kernel) for kernel in kernels if kernel.device == device]
+        terminal.show_table(_COLUMNS, rows, title=device or "(unnamed device)")
     samples, failures = sum(k.samples for k in kernels), sum(k.failures for k in kernels)
     tables = f"{counts.kernels} kernels, {counts.scops} descriptions, {counts.counts} portions"
     lines = [
@@ -61,29 +66,31 @@ def list_(
         f"counts, made again when needed: {tables}, {counts.text_bytes / 1e6:.1f} MB",
     ]
     lines += [f"damaged and set aside: {path}; delete it when you need nothing of it" for path in aside]
-    terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
+    terminal.show(*lines)
 
 
-def _table(device: str, kernels: Sequence[KernelOverview]) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
+_COLUMNS = (
+    Column("kernel", left=True, wraps=True),
+    Column("samples"),
+    Column("disturbed"),
+    Column("failures"),
+    Column("first", spare=1),
+    Column("last", spare=2),
+    Column("median"),
+)
 
+
+def _row(kernel: KernelOverview) -> tuple[str, ...]:
     from perflex.store.overview import utc
 
-    table = Table(title=escape(device or "(unnamed device)"))
-    table.add_column("kernel", overflow="fold")
-    for heading in ("samples", "disturbed", "failures", "first", "last", "median"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for kernel in kernels:
-        median = "" if kernel.median_s is None else f"{1e3 * kernel.median_s:.4g} ms"
-        first, last = utc(kernel.first)[:10], utc(kernel.last)[:10]
-        failures = f"[red]{kernel.failures}[/]" if kernel.failures else "0"
-        disturbed = f"[yellow]{kernel.disturbed}[/]" if kernel.disturbed else "0"
-        table.add_row(escape(kernel.label), str(kernel.samples), disturbed, failures, first, last, median)
-    return table
+    median = "" if kernel.median_s is None else f"{1e3 * kernel.median_s:.4g} ms"
+    numbers = map(str, (kernel.samples, kernel.disturbed, kernel.failures))
+    return (kernel.label, *numbers, utc(kernel.first)[:10], utc(kernel.last)[:10], median)
 
 
-@store.command(epilog="Example: perflex store export --out samples.csv")
+@store.command(
+    short_help="Write every sample and failure, a line each.", epilog="Example: perflex store export --out samples.csv"
+)
 def export(
     context: typer.Context,
     *,
@@ -120,7 +127,7 @@ def export(
         raise ArgumentError(msg, path=out) from error
     terminal = terminal_of(context)
     terminal.remarks.print(f"{rows} samples and failures", markup=False)
-    terminal.output.print(str(out), markup=False, soft_wrap=True)
+    terminal.show_paths(out)
 
 
 @store.command(epilog="Example: perflex store verify --mend")
@@ -131,6 +138,7 @@ def verify(
     mend: Annotated[
         bool, typer.Option("--mend", help="Set a damaged file aside and begin a new one with what can be read of it.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check that the store is sound; the exit code is 0 when it is."""
     from perflex.cli.store_place import existing_store, verified
@@ -140,17 +148,24 @@ def verify(
     verdict = verified(kept)
     # Mending is asked for, never done by the way: the damaged file is evidence.
     if verdict.problems and mend:
-        terminal.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
+        if not as_json:
+            terminal.show(_unsound(kept.path, verdict))
         with terminal.warnings_shown():
             kept.set_aside(verdict.problems[0])
         verdict = verified(kept)
+    if as_json:
+        numbers = picked(verdict, "samples", "failures", "nameless", "problems")
+        print_json({"path": kept.path, "sound": not verdict.problems, **numbers, "set_aside": kept.set_asides()})
+        if verdict.problems:
+            raise typer.Exit(1)
+        return
     if verdict.problems:
-        terminal.output.print(_unsound(kept.path, verdict), markup=False, soft_wrap=True)
+        terminal.show(_unsound(kept.path, verdict))
         advice = "'perflex store verify --mend' begins a new file with every row that is whole, and keeps this one"
         terminal.remarks.print(advice, style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1)
     sound = f"{kept.path} is sound: {numbers_in_words(verdict.samples, verdict.failures, verdict.nameless)}"
-    terminal.output.print(sound, markup=False, soft_wrap=True)
+    terminal.show(sound)
 
 
 def _unsound(path: Path, verdict: Verdict) -> str:
@@ -158,32 +173,51 @@ def _unsound(path: Path, verdict: Verdict) -> str:
     return "\n".join([*lines, *(f"    {problem}" for problem in verdict.problems)])
 
 
-@store.command(epilog="Example: perflex store prune --older-than 90d --yes")
+@store.command(
+    short_help="Delete measurements by age, device or number.",
+    epilog="Example: perflex store prune --older-than 90d --yes",
+)
 def prune(
     context: typer.Context,
     *,
     place: _StoreOption = None,
-    older_than: Annotated[str, typer.Option("--older-than", help="Started so long ago: 90d, 12h, 2w, 1y.")] = "",
+    older_than: Annotated[
+        str, typer.Option("--older-than", help="Started longer ago than this: 90d, 12h, 2w, 1y.")
+    ] = "",
     device: Annotated[str, typer.Option("-D", "--device", help="Of devices with these parts in the name.")] = "",
     failures: Annotated[bool, typer.Option("--failures", help="Failures only, so that they are tried again.")] = False,
     keep_newest: Annotated[
-        int, typer.Option("--keep-newest", min=0, help="Keep so many samples and failures of each measurement.")
+        int, typer.Option("--keep-newest", min=0, help="Keep this many samples and failures of each measurement.")
     ] = 0,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete; without this, only show what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete; without this, only show what would be deleted.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Delete measurements that all given conditions hold for; shows what would go unless --yes is given."""
+    """Delete the measurements that meet all given conditions; without --yes, only show what would be deleted."""
     from perflex.cli.arguments import ArgumentError
     from perflex.cli.store_place import existing_store, time_before
     from perflex.store.removal import Selection, remove, selected
 
     # Without a condition everything would go, which nobody means to ask for in passing.
     if not (older_than or device.strip() or failures or keep_newest):
-        msg = "say what is to go: --older-than, --device, --failures or --keep-newest"
+        msg = "choose what to delete: --older-than, --device, --failures or --keep-newest"
         raise ArgumentError(msg)
     selection = Selection(time_before(older_than) if older_than else None, device, failures, keep_newest)
     kept = existing_store(place)
     removal = remove(kept, selection) if yes else selected(kept, selection)
-    terminal_of(context).output.print("\n".join(_removed(removal, done=yes)), markup=False, soft_wrap=True)
+    if as_json:
+        print_json(_removal_content(removal, done=yes))
+        return
+    terminal_of(context).show(*_removed(removal, done=yes))
+
+
+def _removal_content(removal: Removal, *, done: bool) -> dict[str, Any]:
+    devices = [
+        {"device": device, "samples": samples, "failures": failures}
+        for device, (samples, failures) in sorted(removal.by_device.items())
+    ]
+    return {
+        "deleted": done, "samples": len(removal.samples), "failures": len(removal.failures), "devices": devices,
+    }  # fmt: skip
 
 
 def _removed(removal: Removal, *, done: bool) -> list[str]:

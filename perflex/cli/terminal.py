@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
     from typing import TextIO
 
     import typer
     from rich.console import Console
 
-# Files and pipes have no width to keep to.
-_PIPE_WIDTH = 150
+    from perflex.cli.columns import Column
+
+# On narrower terminals lines are broken by the terminal.
+_LEAST_WIDTH = 40
 
 
 @dataclass
@@ -40,10 +43,50 @@ class Terminal:
         """Where results go: standard output."""
         from rich.console import Console
 
-        console = Console(highlight=False)
-        if not console.is_terminal and "COLUMNS" not in os.environ:
-            console.width = _PIPE_WIDTH
-        return console
+        return Console(highlight=False)
+
+    @property
+    def width(self) -> int | None:
+        """Characters in a line of results: the terminal's, or those of COLUMNS; None for other pipes and files."""
+        output = self.output
+        # What reads a pipe (grep, say) wants each row in one line.
+        known = output.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+        return max(output.width, _LEAST_WIDTH) if known else None
+
+    def show(self, *lines: str, style: str | None = None, bold: int = 0) -> None:
+        """Print lines of a result, wrapped to the width.
+
+        Parameters
+        ----------
+        lines
+            Lines, or texts of several.
+        style
+            Style of all, as rich has it.
+        bold
+            So many characters at the beginning are bold.
+        """
+        from rich.text import Text
+
+        from perflex.cli.columns import wrapped
+
+        width = self.width
+        text = Text("\n".join(one for line in lines for part in line.split("\n") for one in wrapped(part, width)))
+        if style is not None:
+            text.stylize(style)
+        text.stylize("bold", 0, bold)
+        self.output.print(text, soft_wrap=True)
+
+    def show_paths(self, *paths: Path) -> None:
+        """Print the files that were written, each in one line, however long: they are there to be copied."""
+        self.output.print("\n".join(map(str, paths)), markup=False, soft_wrap=True)
+
+    def show_table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
+        """Print a table of a result, as `fitted_table` makes it, below its title."""
+        from perflex.cli.columns import fitted_table
+
+        if title:
+            self.show(title, style="bold")
+        self.output.print("\n".join(fitted_table(columns, rows, self.width)), markup=False, soft_wrap=True)
 
     @property
     def remarks(self) -> Console:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.calibration_report import calibration_content, show_parameters
+from perflex.cli.completion import complete_machine
+from perflex.cli.json_output import picked, print_json
+from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
     from perflex.expression.model import Model
@@ -21,7 +27,12 @@ def transfer(  # noqa: PLR0913 - one parameter per option
     sources: Annotated[list[Path], typer.Argument(help="Calibrations of one model on other devices.")],
     *,
     machine: Annotated[
-        str, typer.Option("--machine", help="The device's machine: a name of 'perflex machine list', or a file.")
+        str,
+        typer.Option(
+            "--machine",
+            autocompletion=complete_machine,
+            help="The device's machine: a name from 'perflex machine list', or a file.",
+        ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="Calibration file to write.")],
     samples: Annotated[
@@ -32,18 +43,22 @@ def transfer(  # noqa: PLR0913 - one parameter per option
         typer.Option("--kernels", help="Python file with the functions, or a Scop's YAML file, that tables name."),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Rows of the samples with COLUMN=VALUE[,VALUE].")
+        list[str] | None, typer.Option("--only", help="Use rows of the samples with COLUMN=VALUE[,VALUE] only.")
     ] = None,
     device: Annotated[str, typer.Option("-D", "--device", help="The device's name in the samples' column.")] = "",
     suggest: Annotated[
-        int | None, typer.Option("--suggest", min=1, help="Print so many of the candidates: the samples to take next.")
+        int | None,
+        typer.Option(
+            "--suggest", min=1, help="Print this many of the candidates that are the most informative next samples."
+        ),
     ] = None,
     candidates: Annotated[
         Path | None,
-        typer.Option("--candidates", help="CSV table of kernels to choose from; its times are not looked at."),
+        typer.Option("--candidates", help="CSV table of kernels to choose from; its times are ignored."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Calibrate a device from calibrations of other devices and few samples of its own, or none."""
+    """Calibrate a device from calibrations of other devices and few or no samples of its own."""
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.transfer.suggest import suggest_samples
     from perflex.calibration.transfer.transferring import transfer as run
@@ -62,10 +77,15 @@ def transfer(  # noqa: PLR0913 - one parameter per option
         rows = None if samples is None else read.table(loaded[0].model, samples, tuple(only or ()), device)
         found = run(loaded, rows, machine=target)
         found.save(out)
-        _show(terminal, found, out)
+        chosen: Sequence[str] = ()
         if suggest is not None and candidates is not None:
-            for label in suggest_samples(found, read.table(found.model, candidates), suggest):
-                terminal.output.print(f"take next: {label}", markup=False, soft_wrap=True)
+            chosen = suggest_samples(found, read.table(found.model, candidates), suggest)
+    if as_json:
+        print_json({**calibration_content(found, out), **_carried(found), "take_next": chosen})
+        return
+    _show(terminal, found, out)
+    for label in chosen:
+        terminal.show(f"next sample: {label}")
 
 
 class _Reader:
@@ -84,17 +104,22 @@ class _Reader:
             return table_of_times(model, times, machine=self._machine, progress=progress)
 
 
-def _show(terminal: Terminal, found: Calibration, out: Path) -> None:
-    from perflex.cli.calibration_report import parameters_table
+def _carried(found: Calibration) -> dict[str, Any]:
+    carried = found.transferred
+    return {} if carried is None else picked(carried, "sources", "samples", "weight")
 
+
+def _show(terminal: Terminal, found: Calibration, out: Path) -> None:
     carried = found.transferred
     if not terminal.quiet and carried is not None:
-        terminal.output.print(parameters_table(found))
+        show_parameters(terminal, found)
         lines = [f"transferred from {len(carried.sources)} devices: {', '.join(carried.sources)}"]
         timed = f"{len(carried.kernels)} kernels of {len(carried.programs)} programs have been timed on them"
         lines.append(f"{carried.samples} samples of this device; {timed}")
         if carried.weight < 1 and any(term.log_time is not None for term in carried.kernels.values()):
             share = f"{100 * (1 - carried.weight):.0f} %"
-            lines.append(f"kernels timed there are predicted to {share} by those times with one factor per device")
-        terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
-    terminal.output.print(str(out), markup=False, soft_wrap=True)
+            lines.append(
+                f"for kernels timed there, {share} of the prediction is that time, scaled by one factor per device"
+            )
+        terminal.show(*lines)
+    terminal.show_paths(out)

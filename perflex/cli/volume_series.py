@@ -7,8 +7,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from perflex.cli.arguments import ArgumentError
+from perflex.cli.columns import Column
 from perflex.cli.json_output import print_json
-from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from perflex.features import Scop
     from perflex.machines.machine import Machine
 
+# Columns that a narrow terminal leaves out, the first ones first.
+_SPARE = {"wave depth": 1, "level": 2, "layers fit": 3}
 _SERIES = re.compile(r"\s*([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)\s*=\s*(\d+)\s*:\s*(\d+)\s*:\s*(\d+)\s*")
 
 
@@ -96,13 +98,15 @@ def print_series(
         print_json(rows)
         return
     headings = [*rows[0].sizes, "DRAM load", "DRAM store", "L2 load", "wave depth", "level", "layers fit"]
-    table = [headings]
+    columns = [Column(heading, spare=_SPARE.get(heading, 0)) for heading in headings]
+    table = []
     for row in rows:
         numbers = [row.dram_load, row.dram_store, row.l2_load]
         cells = [*map(str, row.sizes.values()), *(f"{number:.4g}" for number in numbers)]
         table.append([*cells, *_layer_cells(row)])
     title = f"kernel {scop.name} on {machine.name}: B per update; level: DRAM load without reuse between waves"
-    terminal.output.print("\n".join([title, *table_lines(table, left=())]), markup=False, soft_wrap=True)
+    terminal.show(title)
+    terminal.show_table(columns, table)
 
 
 def _layer_cells(row: SeriesRow) -> list[str]:

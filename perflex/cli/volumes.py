@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.columns import paged_table
+from perflex.cli.completion import complete_machine
 from perflex.cli.json_output import picked, print_json
-from perflex.cli.options import RegistersOption, SourceLoadsOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import JsonOption, RegistersOption, SourceLoadsOption  # noqa: TC001 - typer reads the annotations
 from perflex.cli.terminal import terminal_of
-from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,19 +41,22 @@ def volumes(  # noqa: PLR0913 - one parameter per option
     kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
     sizes: Annotated[list[str] | None, typer.Argument(help="name=value of each size.")] = None,
     *,
-    machine: Annotated[str, typer.Option("--machine", help="A name of 'perflex machine list', or a file.")],
+    machine: Annotated[
+        str,
+        typer.Option("--machine", autocompletion=complete_machine, help="A name of 'perflex machine list', or a file."),
+    ],
     variant: Annotated[
-        Variant, typer.Option("--variant", help="The rules of the 2022 paper, or the best ones.")
+        Variant, typer.Option("--variant", help="Rules of the 2022 paper, or the current ones.")
     ] = Variant.current,
     granule: Annotated[
-        int | None, typer.Option("--granule", min=1, help="Bytes that DRAM transfers at once, if not the machine's.")
+        int | None, typer.Option("--granule", min=1, help="Bytes per DRAM transfer; by default the machine's.")
     ] = None,
     registers: RegistersOption = None,
     caches: Annotated[
         Caches | None,
         typer.Option(
             "--caches",
-            help="What a run finds in L2: what the same run before has left (warm, the default), or nothing.",
+            help="L2 at the start of a run: what the same run before has left (warm, the default), or empty (cold).",
         ),
     ] = None,
     source_loads: SourceLoadsOption = False,
@@ -61,9 +65,12 @@ def volumes(  # noqa: PLR0913 - one parameter per option
         typer.Option("--series", help="NAME[,NAME]=FIRST:LAST:STEP, sizes to vary; a table of volumes per update."),
     ] = None,
     points: Annotated[
-        int | None, typer.Option("--points", min=1, help="With --series: the size left out is so many / the others.")
+        int | None,
+        typer.Option(
+            "--points", min=1, help="With --series: product of all sizes, which gives the size that is left out."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; the keys are feature identifiers.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Estimate the data volumes of a kernel between registers, L1, L2 and DRAM, per launch, without running it."""
     from perflex.cli.arguments import load_kernel, read_sizes
@@ -106,9 +113,9 @@ def volumes(  # noqa: PLR0913 - one parameter per option
         return
     at = ", ".join(f"{name}={value}" for name, value in given.items()) or "no sizes"
     title = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
-    lines = [title, *_CACHES_LINES[found.caches], *_component_lines(found), *_value_lines(values)]
+    lines = [title, *_CACHES_LINES[found.caches], *_component_lines(found, terminal.width), *_value_lines(values)]
     lines += _limit_lines(limits) if limits is not None else [f"limiter: not known: {unknown}"]
-    terminal.output.print("\n".join(lines), markup=False, soft_wrap=True)
+    terminal.show(*lines)
 
 
 _CACHES_LINES = {
@@ -150,13 +157,13 @@ def _limit_content(limits: Limits | None, unknown: str) -> dict[str, object]:
     return picked(limits, "limiter", "seconds", "uncounted")
 
 
-def _component_lines(estimate: Any) -> list[str]:
+def _component_lines(estimate: Any, width: int | None) -> list[str]:
     arrays = {name: _parts(volumes) for name, volumes in estimate.arrays.items()}
     arrays["(all)"] = _parts(estimate.total)
     names = list(dict.fromkeys(name for parts in arrays.values() for name in parts))
     table = [["", *arrays]]
     table += [[name, *(f"{parts[name]:.6g}" if name in parts else "-" for parts in arrays.values())] for name in names]
-    return table_lines(table, indent="  ")
+    return paged_table(table, width, indent="  ")
 
 
 def _value_lines(values: Mapping[str, float]) -> list[str]:

@@ -15,6 +15,7 @@ from perflex.expression.functions import FUNCTIONS
 from perflex.expression.parser import parse_expression
 from perflex.expression.tokens import tokenize
 from perflex.expression.tree import Call, Name, Node, Sum, evaluate, names, walk
+from perflex.html import shown_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,6 +102,10 @@ class Model:
         lines.append(f"  features: {', '.join(self.input_features()) or 'none'}")
         return "\n".join(lines)
 
+    _repr_html_ = shown_by("perflex.expression.latex:model_html")
+
+    _repr_latex_ = shown_by("perflex.expression.latex:model_latex_shown")
+
     @cached_property
     def tree(self) -> Node:
         """The parsed expression."""
@@ -124,7 +129,11 @@ class Model:
 
     def params(self) -> list[str]:
         """Return the parameters, in order of appearance."""
-        return [name for name in self._names if name.startswith("p_")]
+        return list(self._parameters)
+
+    @cached_property
+    def _parameters(self) -> tuple[str, ...]:
+        return tuple(name for name in self._names if name.startswith("p_"))
 
     @cached_property
     def _names(self) -> tuple[str, ...]:

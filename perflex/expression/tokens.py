@@ -94,7 +94,7 @@ def tokenize(text: str) -> list[Token]:
     """
     text = require_text(text)
     if len(text) > _MAX_LENGTH:
-        msg = f"a model string of {len(text)} characters is refused; {_MAX_LENGTH} are the most"
+        msg = f"a model string of {len(text)} characters is too long; the maximum is {_MAX_LENGTH}"
         raise ModelSyntaxError(msg, text=text)
     tokens = []
     position = 0
@@ -150,12 +150,12 @@ def _stray(character: str) -> str:
     if character == "^":
         return "'^' is not an operator; write ** for a power"
     if character in "'\"":
-        return "quotes have no place in a model string; names stand by themselves"
+        return "quotes are not allowed in a model string; write names without them"
     if character in ":{};<>=":
         return (
-            f"{character!r} only belongs into a feature's array:, tag:, lstrides:, gstrides:, afr:, after: or call: "
+            f"{character!r} is allowed only in a feature's array:, tag:, lstrides:, gstrides:, afr:, after: or call: "
             "field; check the spelling of the feature"
         )
     if not character.isascii():
-        return f"{character!a} is not an ASCII character; retype it"
+        return f"{character!a} is not an ASCII character; replace it"
     return f"{character!r} is not allowed; use numbers, f_ and p_ names, + - * / **, parentheses and functions"

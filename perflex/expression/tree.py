@@ -151,5 +151,7 @@ def _evaluate(node: Node, values: Mapping[str, Value]) -> Value:
 
 def as_column(value: Value, rows: int) -> NDArray[np.float64]:
     """Return a value as an array of shape ``(rows,)``."""
-    # A copy, for broadcast_to returns a read-only view.
-    return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)))
+    # Fits do this for every term and step; broadcast_to takes several times as long.
+    column = np.empty(rows)
+    column[:] = value
+    return column

@@ -121,7 +121,7 @@ def _settle(problem: ScaledProblem, z: Array, held: Mask, limit: int) -> Solutio
             break
         tried.add(held.tobytes())
         held[inward] = False
-    return problem.solution(z, held, converged=False, reason="the set of parameters at their bounds did not settle")
+    return problem.solution(z, held, converged=False, reason="the set of active bounds did not converge")
 
 
 def _most_inward(problem: ScaledProblem, z: Array, held: Mask) -> int | None:

@@ -85,7 +85,8 @@ class LinearisedFit:
         # Residuals divided by their own measurement pull a fit down by twice their variance: a row measured too small
         # counts too much. Divided by the prediction they do not (McCullagh and Nelder, Generalized Linear Models,
         # 1989, chapter 9), so that intervals hold the true costs however many rows there are.
-        return problem.jacobian(self.x) * (problem.output / predicted)[:, None], 1.0 - problem.output / predicted
+        ratio = problem.output / predicted
+        return problem.jacobian(self.x) * ratio[:, None], problem.root * (1.0 - ratio)
 
     @cached_property
     def intervals(self) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ Bounds follow from a parameter's role (`perflex.expression.roles`), unless other
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -61,6 +62,16 @@ class Coordinates:
         """Which parameters have a coordinate, shape ``(n,)``."""
         return np.isnan(self.fixed)
 
+    @cached_property
+    def _places(self) -> NDArray[np.intp]:
+        return np.flatnonzero(self.moving)
+
+    @cached_property
+    def _transformed(self) -> tuple[tuple[int, int, Kind], ...]:
+        # Place among the coordinates, place among the parameters, kind.
+        moved = ((place, int(index), self.kinds[index]) for place, index in enumerate(self._places))
+        return tuple(entry for entry in moved if entry[2] != "cost")
+
     def with_fixed(self, index: int, value: float) -> Coordinates:
         """Return the same with one parameter held at a value."""
         fixed = self.fixed.copy()
@@ -77,27 +88,25 @@ class Coordinates:
     def outer(self, u: Array) -> Array:
         """Return the parameters at coordinates, shape ``(n,)``; nan or inf where there are none."""
         x = self.fixed.copy()
+        x[self._places] = u
         with np.errstate(all="ignore"):
-            for place, index in enumerate(np.flatnonzero(self.moving)):
-                kind, value = self.kinds[index], u[place]
+            for place, index, kind in self._transformed:
+                value = u[place]
                 if kind == "rate":
                     x[index] = 1.0 / value
                 elif kind == "sharpness":
                     x[index] = 1.0 / value - 1.0 if value > 0 else np.nan
                 else:
-                    x[index] = np.exp(value) if kind == "edge" else value
+                    x[index] = np.exp(value)
         return x
 
     def slopes(self, u: Array) -> Array:
         """Return the derivative of each moving parameter by its coordinate, shape ``(moving,)``."""
         slopes = np.ones(len(u))
         with np.errstate(all="ignore"):
-            for place, index in enumerate(np.flatnonzero(self.moving)):
-                kind, value = self.kinds[index], u[place]
-                if kind in {"rate", "sharpness"}:
-                    slopes[place] = -1.0 / value**2
-                elif kind == "edge":
-                    slopes[place] = np.exp(value)
+            for place, _, kind in self._transformed:
+                value = u[place]
+                slopes[place] = np.exp(value) if kind == "edge" else -1.0 / value**2
         return slopes
 
     def bounds(self) -> tuple[Array, Array]:
@@ -180,7 +189,7 @@ def _kind(roles: Roles, name: str) -> Kind:
 
 def _known(name: str, pair: tuple[float, float], names: list[str]) -> str:
     if name not in names:
-        msg = f"a bound names {name}, which is not a parameter; they are {', '.join(names)}"
+        msg = f"the bounds contain {name}, which is not a parameter; they are {', '.join(names)}"
         raise CalibrationError(msg, parameter=name)
     if not pair[0] < pair[1]:
         msg = f"the bounds of {name} are {pair[0]} and {pair[1]}; give a smaller and a larger number"

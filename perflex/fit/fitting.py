@@ -149,7 +149,7 @@ def _fitted_with_prior(
     bounds: Mapping[str, tuple[float, float]] | None,
 ) -> FitResult:
     if bounds:
-        msg = "a prior says where parameters lie; leave out bounds, or the prior"
+        msg = "a prior and bounds exclude each other; leave one out"
         raise CalibrationError(msg, model=model)
     result = fit_with_prior(model, table, prior, starts=starts, loss=loss)
     _warn(result)
@@ -181,7 +181,7 @@ def require_informed(model: Model, columns: Mapping[str, NDArray[np.float64]]) -
             missing[name] = ", ".join(dict.fromkeys(f for features in absent for f in features))
     if missing:
         reasons = "; ".join(
-            f"{name} is informed by no kernel ({zero} is zero in all of them)" for name, zero in missing.items()
+            f"{name} is determined by no kernel ({zero} is zero in all of them)" for name, zero in missing.items()
         )
         msg = f"{reasons}; add kernels that contain it, or drop parameters from the model"
         raise CalibrationError(msg, parameters=tuple(missing), model=model)
@@ -263,7 +263,7 @@ def _refusal(problem: Problem, roles: Roles, without_effect: list[str], groups: 
         features = list(dict.fromkeys(f for monomial in monomials for f in monomial.powers))
         absent = [f for f in features if not problem.inputs[f].any()]
         if absent:
-            reasons.append(f"{name} is informed by no kernel ({', '.join(absent)} is zero in all of them)")
+            reasons.append(f"{name} is determined by no kernel ({', '.join(absent)} is zero in all of them)")
         else:
             reasons.append(f"{name} has no effect on any kernel (its cost is hidden behind others, or cancels)")
     reasons += [f"only a combination of {', '.join(group)} is determined (collinear)" for group in groups]
@@ -316,7 +316,7 @@ def _result(
     flat = _predicts_nothing(problem, predicted)
     status = FitStatus(
         best.converged and not flat,
-        "the model predicts all kernels alike, though they differ" if flat else best.reason,
+        "the model predicts the same time for all kernels, although their times differ" if flat else best.reason,
         sum(solution.evaluations for solution in solutions),
         len(solutions),
         # Ends of rough runs beside the refined one: `_SAME_OPTIMUM` is far above the rough tolerance.
@@ -373,16 +373,19 @@ def _predicts_nothing(problem: Problem, predicted: NDArray[np.float64]) -> bool:
 
 def _warn(result: FitResult) -> None:
     if not result.status.valid:
-        _say(f"the fit did not converge: {result.status.reason}; its values are not to be trusted")
+        _say(f"the fit did not converge: {result.status.reason}; do not use its values")
     if result.no_overlap:
-        _say(f"no overlap was found: the costs are added, {', '.join(result.no_overlap)} = 0 says so")
+        _say(f"no overlap was found: all costs are added, {', '.join(result.no_overlap)} = 0 says so")
     if result.negative_costs:
         cause = f"negative costs were fitted: {', '.join(result.negative_costs)}"
         _say(f"{cause}; add kernels that isolate them, or fit with nonnegative=True")
     if result.collinear:
         number = f"condition number {result.condition_number:.3g} without bounds"
-        cause = f"the measurement kernels hardly tell {', '.join(result.collinear)} apart ({number})"
-        _say(f"{cause}, and a bound hides that; take their intervals, or add kernels that vary them independently")
+        cause = f"the measurement kernels hardly separate {', '.join(result.collinear)} ({number})"
+        _say(
+            f"{cause}, and a bound hides that; use their confidence intervals, "
+            "or add kernels that vary them independently"
+        )
     if result.undetermined:
         cause = f"the measurement kernels do not determine {', '.join(result.undetermined)}"
         _say(f"{cause}; do not use the values for kernels unlike those measured")

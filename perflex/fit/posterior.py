@@ -89,13 +89,16 @@ def fit_with_prior(
         except ArithmeticError as error:
             causes.append(str(error))
     if not solutions:
-        msg = f"the fit of {model.expression!r} cannot begin at the prior's medians: {causes[0]}; mend the prior"
+        msg = f"the fit of {model.expression!r} cannot begin at the prior's medians: {causes[0]}; correct the prior"
         raise CalibrationError(msg, model=model)
     best = min(solutions, key=lambda solution: solution.norm)
     return _result(posterior, table, best, solutions)
 
 
 def _posed(model: Model, table: FeatureTable, prior: Prior) -> Problem:
+    if table.weights is not None:
+        msg = "with a prior, rows weigh as its noise says; leave out the table's weights, or the prior"
+        raise CalibrationError(msg, model=model)
     posed = pose(model, table, few=True)
     missing = [name for name in posed.parameters if name not in prior]
     if missing:

@@ -44,7 +44,10 @@ class Problem:
     output
         Values of the output feature, shape ``(m,)``.
     weight
-        Factor on each row's residual, shape ``(m,)``.
+        Factor on each row's residual, shape ``(m,)``: the table's scale times the root.
+    root
+        Square root of how much each row counts (`FeatureTable.weights`), shape ``(m,)``. Under a loss that is how often
+        the row's loss counts: what the loss is taken of lacks it.
     loss
         What is minimised; None for the sum of squares.
     """
@@ -54,6 +57,7 @@ class Problem:
     inputs: dict[str, NDArray[np.float64]]
     output: NDArray[np.float64]
     weight: NDArray[np.float64]
+    root: NDArray[np.float64]
     loss: SoftL1 | None = None
 
     @property
@@ -77,7 +81,8 @@ class Problem:
     @cached_property
     def logarithmic(self) -> bool:
         """Whether residuals under a loss are logarithms: rows are divided by their output, which is positive."""
-        return bool((self.output > 0).all()) and bool(np.all(np.abs(self.weight * self.output - 1) <= _ROUNDING))
+        scaled = self.weight / self.root * self.output
+        return bool((self.output > 0).all()) and bool(np.all(np.abs(scaled - 1) <= _ROUNDING))
 
     def under(self, loss: SoftL1 | None) -> Problem:
         """Return the same problem with another loss."""
@@ -88,19 +93,19 @@ class Problem:
         if self.loss is None:
             residual: NDArray[np.float64] = self.weight * (self.predict(x) - self.output)
             return residual
-        return self.loss.signed_root(self.plain_residual(x))
+        return self.root * self.loss.signed_root(self.plain_residual(x))
 
     def jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return its derivatives, shape ``(m, n)``."""
         if self.loss is None:
             return self._derivatives(x, self.weight)
         slope = self.loss.slope_of_root(self.plain_residual(x))
-        return self._derivatives(x, slope * self._slope_of_plain(x))
+        return self._derivatives(x, self.root * slope * self._slope_of_plain(x))
 
     def plain_residual(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what the loss is taken of, shape ``(m,)``: without a loss, the residual itself."""
         if self.loss is None or not self.logarithmic:
-            residual: NDArray[np.float64] = self.weight * (self.predict(x) - self.output)
+            residual: NDArray[np.float64] = self._plain_weight * (self.predict(x) - self.output)
             return residual
         ratio = self.predict(x) / self.output
         low = ratio < _LEAST_RATIO
@@ -119,7 +124,9 @@ class Problem:
         """
         residual = self.plain_residual(x)
         jacobian = self.plain_jacobian(x)
-        return jacobian, residual if self.loss is None else self.loss.pseudo_residual(residual, used)
+        if self.loss is None:
+            return jacobian, residual
+        return self.root[:, None] * jacobian, self.root * self.loss.pseudo_residual(residual, used)
 
     def scatter(self, x: NDArray[np.float64]) -> float:
         """Return the sum of squares that the gain of a further parameter is compared with: of residuals at `x`.
@@ -129,13 +136,17 @@ class Problem:
         residual = self.plain_residual(x)
         if self.loss is None:
             return float(residual @ residual)
-        influence = self.loss.influence(residual)
+        influence = self.root * self.loss.influence(residual)
         return float(influence @ influence) / float(np.mean(self.loss.slope_of_influence(residual)))
+
+    @property
+    def _plain_weight(self) -> NDArray[np.float64]:
+        return self.weight if self.loss is None else self.weight / self.root
 
     def _slope_of_plain(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the derivative of each plain residual by the model's value, shape ``(m,)``."""
         if self.loss is None or not self.logarithmic:
-            return self.weight
+            return self._plain_weight
         slope: NDArray[np.float64] = 1.0 / np.maximum(self.predict(x), _LEAST_RATIO * self.output)
         return slope
 
@@ -175,11 +186,18 @@ def pose(model: Model, table: FeatureTable, *, few: bool = False) -> Problem:
     parameters = model.params()
     columns = {feature: table.column(feature) for feature in model.all_features()}
     weight = np.ones(len(table)) if table.scale is None else np.asarray(table.scale, dtype=np.float64)
-    for feature, column in {**columns, "scale": weight}.items():
+    counts = np.ones(len(table)) if table.weights is None else np.asarray(table.weights, dtype=np.float64)
+    if (counts <= 0).any():
+        label = table.kernels[int(np.argmin(counts))]
+        msg = (
+            f"the weight of {label} is {counts.min():g}; weights must be positive, leave out rows that shall not count"
+        )
+        raise CalibrationError(msg, kernel=label)
+    for feature, column in {**columns, "scale": weight, "weights": counts}.items():
         bad = [table.kernels[i] for i in np.flatnonzero(~np.isfinite(column))]
         if bad:
             listed = ", ".join(bad[:5])
-            msg = f"{feature} is not a finite number for {listed}; leave out these kernels or mend them"
+            msg = f"{feature} is not a finite number for {listed}; leave out or correct these kernels"
             raise CalibrationError(msg, feature=feature, kernel=bad[0])
     # Not only ambiguous: Levenberg-Marquardt needs as many rows as parameters.
     if len(table) < len(parameters) and not few:
@@ -189,4 +207,5 @@ def pose(model: Model, table: FeatureTable, *, few: bool = False) -> Problem:
         )
         raise CalibrationError(msg, model=model)
     output = columns.pop(model.output_feature)
-    return Problem(model, table.kernels, columns, output, weight)
+    root = np.sqrt(counts)
+    return Problem(model, table.kernels, columns, output, weight * root, root)

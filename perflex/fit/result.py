@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.html import shown_by
 from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
@@ -294,12 +295,16 @@ class FitResult(Mapping[str, float]):
         if self.prior is not None:
             lines.append(f"with a prior of {len(self.prior.sources)} devices: {', '.join(self.prior.sources)}")
         if self.collinear:
-            lines.append(f"hardly told apart: {', '.join(self.collinear)}; a bound hides that, see their intervals")
+            lines.append(
+                f"hardly separated: {', '.join(self.collinear)}; a bound hides that; see their confidence intervals"
+            )
         if self.no_overlap:
-            lines.append(f"no overlap: nothing is hidden, the costs are added ({', '.join(self.no_overlap)} = 0)")
+            lines.append(f"no overlap: all costs are added ({', '.join(self.no_overlap)} = 0)")
         state = "converged" if self.status.valid else "NOT CONVERGED"
         lines.append(
             f"{state}: {self.status.reason} "
             f"({self.status.starts_at_optimum} of {self.status.starts} starts reached the optimum)"
         )
         return "\n".join(lines)
+
+    _repr_html_ = shown_by("perflex.fit.fit_html:fit_html")

@@ -122,7 +122,7 @@ class ScaledProblem:
         # No stand-in as for the residual: MINPACK takes derivatives only where it has already accepted a step.
         values: Array = self._jacobian(z * self.scale) * self.scale
         if not np.isfinite(values).all():
-            msg = "the derivatives are not finite at a point that the fit arrived at"
+            msg = "the derivatives are not finite at a point that the fit reached"
             raise ArithmeticError(msg)
         return values
 
@@ -135,7 +135,7 @@ class ScaledProblem:
         from scipy.optimize import least_squares
 
         if not free.any():
-            return z, True, "every parameter is held at its bound"
+            return z, True, "every parameter is at its bound"
 
         def whole(part: Array) -> Array:
             full = z.copy()
@@ -199,7 +199,7 @@ class ScaledProblem:
             return True, "the residual is orthogonal to the model's derivatives"
         if exhausted:
             return False, f"no minimum was reached in {limit} evaluations"
-        return False, f"the fit stopped where the residual still has a slope (cosine {slope:.1e})"
+        return False, f"the fit stopped before the residual was stationary (cosine {slope:.1e})"
 
     def slope(self, z: Array) -> Array:
         """Return the cosine of the angle between the residual and each derivative; 0 for an exact fit.

@@ -44,7 +44,7 @@ def all_starts(problem: Problem, roles: Roles, given: Sequence[Mapping[str, floa
     for start in given:
         unknown = [name for name in start if name not in problem.parameters]
         if unknown:
-            msg = f"a start names {unknown[0]}, which is not a parameter; they are {', '.join(problem.parameters)}"
+            msg = f"a start contains {unknown[0]}, which is not a parameter; they are {', '.join(problem.parameters)}"
             raise CalibrationError(msg, parameter=unknown[0])
         points.append(
             np.array([start.get(name, value) for name, value in zip(problem.parameters, fallback, strict=True)])

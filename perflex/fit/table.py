@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.html import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,6 +63,8 @@ class FeatureTable:
     repeatability
         Shape ``(len(kernels),)``: by which fraction each row's measured output is expected to differ from one such
         measurement to the next; nan where that is not known.
+    weights
+        Shape ``(len(kernels),)``: how much each row's square counts in a fit, positive; None for all alike.
     info
         What each column counts.
     sub_group_size
@@ -90,10 +93,13 @@ class FeatureTable:
     machine: str = ""
     timing: TimingSummary | None = None
     repeatability: NDArray[np.float64] | None = None
+    weights: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.kernels)
+
+    _repr_html_ = shown_by("perflex.fit.table_html:feature_table_html")
 
     def column(self, feature: str) -> NDArray[np.float64]:
         """Return the values of one feature, shape ``(len(self),)``.
@@ -122,6 +128,7 @@ class FeatureTable:
             scale=None if self.scale is None else self.scale[index],
             spread=None if self.spread is None else self.spread[index],
             repeatability=None if self.repeatability is None else self.repeatability[index],
+            weights=None if self.weights is None else self.weights[index],
         )
 
 
@@ -160,6 +167,35 @@ def scale_features_by_output(table: FeatureTable) -> FeatureTable:
     return replace(table, scale=1.0 / output)
 
 
+def weigh_generators_alike(table: FeatureTable) -> FeatureTable:
+    """Make a fit count each generator as much as any other, however many rows it has.
+
+    What a model leaves out is much the same in all rows of a generator, so that many rows of one say little more than
+    few. Each row's square counts with the rows over the generators, divided by the rows of its own generator: the mean
+    weight is one. That is weighted least squares, standard errors and all.
+
+    Parameters
+    ----------
+    table
+        A table that names the generator of each row.
+
+    Returns
+    -------
+    FeatureTable
+        The same values with ``weights`` set.
+
+    Raises
+    ------
+    CalibrationError
+        The table does not name generators.
+    """
+    if not table.groups:
+        msg = "the feature table does not name the generators of its rows; gather it anew, or weigh all rows alike"
+        raise CalibrationError(msg)
+    _, place, count = np.unique(table.groups, return_inverse=True, return_counts=True)
+    return replace(table, weights=len(table) / (len(count) * count[place]))
+
+
 def fitted_rows(model: Model, table: FeatureTable, *, scaled: bool) -> FeatureTable:
     """Return what a fit of a model used of a table: the model's columns, and the factor of each residual."""
     names = tuple(model.all_features())
@@ -174,5 +210,6 @@ def fitted_rows(model: Model, table: FeatureTable, *, scaled: bool) -> FeatureTa
         info={name: table.info[name] for name in names if name in table.info},
         sub_group_size=table.sub_group_size,
         device=table.device,
+        weights=table.weights,
     )
     return scale_features_by_output(part) if scaled else part

@@ -98,7 +98,10 @@ def _sub_groups_by_registers(machine: Machine, registers_per_item: int, size: in
 
 def _check(machine: Machine, items: int, local_bytes: int, registers: int | None) -> None:
     if items < 1 or local_bytes < 0 or (registers is not None and registers < 1):
-        msg = f"{items} work-items, {local_bytes} B and {registers} registers are no work-group; give positive amounts"
+        msg = (
+            f"{items} work-items, {local_bytes} B and {registers} registers do not make a work-group; "
+            "give positive numbers"
+        )
         raise MachineError(msg, machine=machine.name)
     wanted = [("work-items in a work-group", items, "max_items_per_group")]
     if local_bytes:

@@ -123,7 +123,7 @@ def sample_row(key: int, sample: Sample) -> tuple[Any, ...]:
     """
     seconds, started = float(sample.seconds), float(sample.started)
     if not (math.isfinite(seconds) and seconds >= 0 and math.isfinite(started)):
-        msg = f"a time of {seconds} s, started at {started}, is no time"
+        msg = f"a time of {seconds} s that started at {started} is not valid"
         raise ValueError(msg)
     trial, launches = int(sample.round), int(sample.launches)
     if max(abs(trial), abs(launches)) > _LARGEST:

@@ -208,9 +208,9 @@ def _fault(error: Exception) -> str:
     number = getattr(error, "errno", None)
     reason = store_fault(error)
     if code & 0xFF == sqlite3.SQLITE_FULL or code in _NOT_WRITTEN or number in _FULL:
-        return f"takes no more: {error}; free space, or name a file elsewhere (--store, PERFLEX_STORE)"
+        return f"cannot grow: {error}; free space, or name a file elsewhere (--store, PERFLEX_STORE)"
     if code & 0xFF in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM} or number in _READ_ONLY:
-        return f"cannot be written: {error}; give yourself the right to, or name another file (--store, PERFLEX_STORE)"
+        return f"cannot be written: {error}; change its permissions, or name another file (--store, PERFLEX_STORE)"
     if code & 0xFF == sqlite3.SQLITE_BUSY or isinstance(error, TimeoutError):
         return f"has been locked for {_PATIENCE_S:.0f} s; end the process that holds it, or name another file (--store)"
     if isinstance(error, UnusableError) and reason.endswith("update perflex"):

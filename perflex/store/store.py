@@ -102,7 +102,10 @@ class Store:
         if not self._given_up:
             self._given_up = True
             self.close()
-            msg = f"the store {self.path} {reason}; nothing is remembered in this process (PERFLEX_STORE names another)"
+            msg = (
+                f"the store {self.path} {reason}; this process keeps no measurements; "
+                "name another file with PERFLEX_STORE"
+            )
             warnings.warn(msg, PerflexWarning, stacklevel=2)
 
     def _guarded(self, use: Callable[[], object]) -> None:

@@ -1,7 +1,7 @@
 """How accurate predicted times are: errors, the order of variants, and what a choice by prediction costs.
 
 One number hides the others: a geometric mean is small if a few predictions are exact by chance, whatever the rest. So
-all measures are computed together, see docs/judging.md.
+all measures are computed together, see docs/explanation/judging.md.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Accuracy:
     cases
         Number of predicted times.
     geometric_mean, median, rms, maximum
-        Of the relative errors |predicted/measured - 1|; errors below 1e-6 count as 1e-6 in the geometric mean.
+        Of the relative errors ``|predicted/measured - 1|``; errors below 1e-6 count as 1e-6 in the geometric mean.
     factor
-        Typical factor between predicted and measured time, exp(mean |ln(predicted/measured)|); at least 1.
+        Typical factor between predicted and measured time, ``exp(mean |ln(predicted/measured)|)``; at least 1.
     groups
         Number of groups with two or more variants. Without any, all shares and losses below are nan.
     spearman

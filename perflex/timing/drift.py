@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -31,6 +32,8 @@ _LEAST_SIZE = 1.01
 # A correction has to narrow the spread of the middle one of the other kernels by a tenth, and that of most of them.
 _GAIN = 0.9
 _MOST = 2 / 3
+# A ratio of times may be larger than any float where its logarithm is a common number.
+_LARGEST_LOG = math.log(sys.float_info.max)
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def assess_drift(labels: Sequence[str], samples: Sequence[Sequence[Sample]]) -> 
         return Corrected(plain, Drift(rounds=len(series), references=names))
     smooth = _running_median(series)
     # The series is of logarithms: a difference is a ratio of times.
-    size = math.exp(float(smooth.max() - smooth.min()))
+    size = math.exp(min(float(smooth.max() - smooth.min()), _LARGEST_LOG))
     # From the raw series: smoothing alone makes neighbours alike.
     found = _trend(series) > _STANDARD_DEVIATIONS and size > _LEAST_SIZE
     if not found:
@@ -81,7 +84,7 @@ def assess_drift(labels: Sequence[str], samples: Sequence[Sequence[Sample]]) -> 
     # Rounds in which no reference has a sample of use lie between those in which one has.
     places = {moment: place for place, moment in enumerate(moments)}
     between = np.interp(range(len(moments)), [places[moment] for moment in timed], smooth)
-    factors = dict(zip(moments, np.exp(between), strict=True))
+    factors = dict(zip(moments, np.exp(np.clip(between, -_LARGEST_LOG, _LARGEST_LOG)), strict=True))
     corrected = tuple(
         values / np.array([factors[sample.session, sample.round] for sample in own])
         for own, values in zip(samples, plain, strict=True)
@@ -122,7 +125,7 @@ def _series(
         middle = float(np.median(plain[index]))
         for sample in samples[index]:
             if sample.seconds > 0 and middle > 0:
-                found[sample.session, sample.round].append(math.log(sample.seconds / middle))
+                found[sample.session, sample.round].append(math.log(sample.seconds) - math.log(middle))
     timed = [moment for moment in moments if found[moment]]
     series = np.array([np.mean(found[moment]) for moment in timed])
     return timed, series - np.median(series) if timed else series

@@ -11,7 +11,7 @@ import pytest
 from perflex import load_machine
 from perflex.analysis.roofline.ceilings import ceilings_of
 from perflex.analysis.roofline.place import place_of
-from perflex.analysis.roofline.table import place_lines
+from perflex.analysis.roofline.table import place_rows
 from perflex.analysis.roofline.walls import global_walls, local_walls, pattern_transactions
 from perflex.errors import MachineError
 from perflex.features import annotate, extract_scop
@@ -189,4 +189,4 @@ def test_a_kernel_without_accesses_has_instructions_only() -> None:
     assert place.nearest == "instructions"
     nothing = replace(place, instructions=dict.fromkeys(place.instructions, 0.0), seconds=0.0, seconds_kind="bound")
     assert (nothing.nearest, nothing.bound_s, nothing.gips) == ("instructions", 0, None)
-    assert place_lines([place, nothing])
+    assert place_rows([place, nothing])

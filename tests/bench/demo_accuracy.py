@@ -1,7 +1,7 @@
 """Prediction errors of the demo on every device, several times over: ``python tests/bench/demo_accuracy.py [RUNS]``.
 
-Prints a line per device and run, all measures of the model and of the trivial baselines beside it (docs/judging.md),
-and the medians. Run it on a machine that does nothing else.
+Prints a line per device and run, all measures of the model and of the trivial baselines beside it
+(docs/explanation/judging.md), and the medians. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
 """Times that others measured on real GPUs, predicted: ``python tests/bench/real_gpus.py --data DIR --out FILE.csv``.
 
 DIR holds any of the folders ``nvbench``, ``gpuperf``, ``sgemm_variants``, ``neusight``, ``hub`` and ``simulated_gpu``
-(``--sets`` names some). Rows below 20 us are left out. For each GPU (``--gpu``, all of the data if not given):
+(``--sets`` names some). Of each tuning space of ``hub`` ``--configurations`` are drawn; a folder ``gpu_tuning`` in DIR
+or beside it has their times on further GPUs. Rows below 20 us are left out. For each GPU (``--gpu``, all of the data if
+not given):
 
 * one program is left out after another and predicted by a fit to the GPU's other programs;
 * 0, 5, 10 and 20 random rows (seeds 0 to 4) are given and all others predicted, with the other GPUs' times and without;
+* data of few programs (``sgemm_variants``, ``hub``) are predicted from the programs of ``nvbench`` and ``gpuperf``, of
+  the same GPU or of the others;
 * of simulated GPUs, the studies' kernels are predicted from microbenchmarks;
 * of ``neusight``, element-wise operators on the GPU from those of the other GPUs, with 0 and 5 samples.
 
@@ -26,7 +30,8 @@ import sys
 import time
 from pathlib import Path
 
-from real_gpus_parts.reading import read_rows
+from real_gpus_parts.experiments import SEEDS
+from real_gpus_parts.reading import CONFIGURATIONS, read_rows
 from real_gpus_parts.running import Options, run
 
 from perflex import PerflexError, load_model
@@ -58,6 +63,10 @@ def main() -> int:
     parser.add_argument("--model", default="general_gpu", help="a ready model's name, or its file")
     parser.add_argument("--intervals", action="store_true", help="of the model fitted to the GPU alone, too; slow")
     parser.add_argument("--most", type=int, default=0, help="rows of each program and GPU; all if not given")
+    parser.add_argument("--host-cost", action="store_true", help="a cost of launches that were timed with host code")
+    parser.add_argument("--programs-alike", action="store_true", help="in fits, however many rows each has")
+    parser.add_argument("--draws", type=int, default=len(SEEDS), help="of samples; the first seeds")
+    parser.add_argument("--configurations", type=int, default=CONFIGURATIONS, help="drawn of each tuning space")
     parser.add_argument("--machines", type=Path, help="folder of machine files NAME.yaml")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--workers", type=int, default=2)
@@ -71,13 +80,16 @@ def main() -> int:
             tuple(given.method),
             given.intervals,
             given.most,
+            given.draws,
             given.machines,
             given.cache,
             given.workers,
             given.limit,
             Progress(),
+            given.host_cost,
+            given.programs_alike,
         )
-        rows = read_rows(given.data, [name for name in given.sets.split(",") if name])
+        rows = read_rows(given.data, [name for name in given.sets.split(",") if name], given.configurations)
         print(run(rows, options, given.out))
     except PerflexError as error:
         print(error, file=sys.stderr)

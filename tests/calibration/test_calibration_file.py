@@ -26,6 +26,7 @@ from perflex import (
     fit_model,
     scale_features_by_output,
 )
+from perflex.calibration.interval import interval_at
 from perflex.errors import FileFormatError, PerflexError
 from perflex.fit.result import ParameterEstimate
 
@@ -353,3 +354,32 @@ def test_repr_says_what_a_user_wants_to_know() -> None:
     text = repr(fitted())
     for part in ("A: device #1 (3.1)", "2025-06-01", "p_mem", "op/s", "noise floor 1.2 %"):
         assert part in text
+
+
+def test_what_refits_of_generators_say_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few generators of several kernels: their refits take long for a large model, and are not repeated."""
+    random = np.random.default_rng(0)
+    counts = random.uniform(1, 100, 40)
+    owners = tuple(f"make{i // 5}" for i in range(40))
+    seconds = (
+        1e-6 * (3 + counts) * np.repeat(np.exp(0.2 * random.normal(size=8)), 5) * np.exp(0.02 * random.normal(size=40))
+    )
+    labels = tuple(f"{owner}(n={i})" for i, owner in enumerate(owners))
+    columns = (OUTPUT, "f_sync_kernel_launch", "f_thread_groups")
+    values = np.column_stack([seconds, np.ones(40), counts])
+    table = scale_features_by_output(FeatureTable(OUTPUT, columns, labels, values, groups=owners))
+    model = Model(OUTPUT, "p_launch * f_sync_kernel_launch + p_group * f_thread_groups")
+    calibration = Calibration(model, fit_model(model, table), table=table)
+    calibration.save(tmp_path / "c.yaml")
+    expected = calibration.generator_term
+    assert expected.generators == 8
+    assert expected.ratio > 0.1
+
+    def refitted(*_: object) -> None:
+        pytest.fail("the generators were refitted")
+
+    monkeypatch.setattr("perflex.calibration.generator_term.generator_term", refitted)
+    loaded = Calibration.load(tmp_path / "c.yaml")
+    assert loaded.generator_term == expected
+    counts = {"f_sync_kernel_launch": 1.0, "f_thread_groups": 50.0}
+    assert interval_at(loaded, counts).high == pytest.approx(interval_at(calibration, counts).high)

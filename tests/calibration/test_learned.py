@@ -174,7 +174,7 @@ def test_without_scikit_learn(smooth: Calibration, monkeypatch: pytest.MonkeyPat
 def test_few_generators_learn_nothing() -> None:
     table = table_of(0, smooth=True)
     calibration = calibration_from_table(MODEL, table.take(list(range(19 * EACH))))
-    with pytest.warns(PerflexWarning, match="nothing was learned"):
+    with pytest.warns(PerflexWarning, match="residuals were not learned"):
         assert calibration.with_learning().learned is None
 
 

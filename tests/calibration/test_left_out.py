@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,6 +53,7 @@ def table_of(seed: int, generators: int = GENERATORS) -> FeatureTable:
     return FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]), groups=owners)
 
 
+@cache
 def calibrated(seed: int, generators: int = GENERATORS) -> Calibration:
     return calibration_from_table(MODEL, table_of(seed, generators), loss="soft_l1")
 

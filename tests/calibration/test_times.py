@@ -118,7 +118,7 @@ def test_all_that_predicts_works_with_it_and_what_launches_refuses(tmp_path: Pat
         lambda: calibration.predict(kernel, {"n": 64}, probe=True),
         lambda: rank({"a": kernel}, calibration, {"n": 64}, probe=True),
     ):
-        with pytest.raises(DeviceError, match=r"a cluster's GPU in log\.csv, which others measured"):
+        with pytest.raises(DeviceError, match=r"a cluster's GPU in log\.csv, measured elsewhere"):
             launched()
 
 
@@ -227,7 +227,7 @@ _BAD = {
     "kernel,n,seconds\ntiled,64,1\n": "line 2: tiled needs arguments that the row does not have: tile",
     "kernel,tile,n,seconds\ntiled,16,20,1\n": "line 2: kernel 'matmul' is not valid for n=20",
     "kernel,n,seconds\nnumber,64,1\n": "line 2: number returns a int",
-    "kernel,n,seconds\nmatmul_sq,64,1\n": r"line 2: 'matmul_sq' means \d+ kernels; state .*, as tags or columns",
+    "kernel,n,seconds\nmatmul_sq,64,1\n": r"line 2: 'matmul_sq' fits \d+ kernels; state .*, as tags or columns",
     "kernel,n,seconds\nmatmul_sq prefetch:maybe,64,1\n": "line 2: .*value 'maybe' is not allowed",
     'kernel,n,seconds\n"matmul_sq(dtyp=float32)",64,1\n': "line 2: .*dtyp",
     "kernel,n,seconds\nos.system,64,1\n": "line 2: no kernel is called 'os.system'",

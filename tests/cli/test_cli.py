@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -61,7 +62,7 @@ def _commands() -> dict[str, object]:
 @pytest.mark.parametrize("name", _commands())
 def test_help_of_each_command_has_an_example_that_its_options_allow(name: str) -> None:
     command = _commands()[name]
-    program, *words = command.epilog.removeprefix("Example: ").split()
+    program, *words = command.epilog.replace("\\\n", "").replace("\b\n", "").removeprefix("Example: ").split()
     assert [program, *words][: 1 + len(name.split())] == ["perflex", *name.split()]
     # Reads the words and checks their types; runs nothing.
     context = command.make_context(name, words[len(name.split()) :])
@@ -236,10 +237,25 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
         load_kernel(f"{tmp_path}/broken.py:make")
 
 
-def test_users_own_exceptions_are_passed_on(tmp_path: Path) -> None:
-    (tmp_path / "bad.py").write_text("def make():\n    raise KeyError('mine')\n")
-    with pytest.raises(KeyError, match="mine"):
+def test_line_of_users_own_errors_is_named(tmp_path: Path) -> None:
+    # The error is raised below the user's file; its line is that of the file's own call.
+    (tmp_path / "bad.py").write_text("import json\n\n\ndef make():\n    return json.loads('{mine')\n")
+    with pytest.raises(ArgumentError, match=r"bad\.py, line 5 in make: JSONDecodeError: Expecting .*--debug") as caught:
         load_kernel(f"{tmp_path}/bad.py:make")
+    assert isinstance(caught.value.__cause__, ValueError)
+    (tmp_path / "at_once.py").write_text("\n{}['mine']\n")
+    with pytest.raises(ArgumentError, match=r"at_once\.py, line 2: KeyError: 'mine'"):
+        load_kernel(f"{tmp_path}/at_once.py:make")
+
+
+def test_errors_of_files_and_caches_in_users_code_are_passed_on(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(
+        "import sqlite3\ndef full():\n    raise sqlite3.OperationalError('full')\ndef gone():\n    open('/absent')\n"
+    )
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        load_kernel(f"{tmp_path}/bad.py:full")
+    with pytest.raises(FileNotFoundError, match="absent"):
+        load_kernel(f"{tmp_path}/bad.py:gone")
 
 
 def test_argument_error_is_a_perflex_error() -> None:

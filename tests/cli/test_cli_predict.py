@@ -95,7 +95,7 @@ def test_what_the_model_leaves_out_is_said(calibration: str, tmp_path: Path, cap
         (("predict", "{c}", "{k}:none", "n=16"), 2, "has no function 'none'; it has naive, prefetching"),
         (("predict", "no.yaml", "{k}:naive", "n=16"), 2, "no.yaml"),
         (("predict", "{k}", "{k}:naive", "n=16"), 2, "matmul.py"),
-        (("rank", "{c}", "n=16"), 2, "no variants to rank"),
+        (("rank", "{c}", "n=16"), 2, "no variant to rank"),
         (("calibrate", "no_model", "-o", "x.yaml"), 2, "no model is called 'no_model'"),
         (("calibrate", "madd_only", "-o", "x.yaml", "--device", "zz"), 2, "zz"),
     ],
@@ -148,10 +148,10 @@ def test_what_the_noise_floor_is_is_said() -> None:
     older = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
     assert older.table is not None
     (line,) = noise_floor_lines(older)
-    assert re.fullmatch(r"noise floor: \S+ % \(median spread of single timings; too few .*\)", line)
+    assert re.fullmatch(r"noise floor: \S+ % \(median spread of single timings; there are too few .*\)", line)
     table = replace(older.table, repeatability=np.full(len(older.table), 0.012))
     (line,) = noise_floor_lines(replace(older, table=table, noise_floor=0.012))
-    assert line == "noise floor: 1.2 % (by which a kernel's time differs from one measurement to the next)"
+    assert line == "noise floor: 1.2 % (by how much a kernel's time differs between measurements)"
     assert noise_floor_lines(replace(older, noise_floor=None)) == []
 
 

@@ -48,7 +48,7 @@ def test_json_of_a_described_kernel(space):
     assert (content["configurations"], content["batch"], content["kept"]) == (200, 40, 3)
     assert set(content["errors"]) == {"analytic", "with the correction"}
     assert sum(content["weights"].values()) == pytest.approx(1)
-    assert {"block_size_x", "predicted_ms", "analytic_ms", "dominates", "share"} <= set(content["table"][0])
+    assert {"block_size_x", "predicted_s", "analytic_s", "dominates", "share"} <= set(content["table"][0])
 
 
 @pytest.mark.parametrize(

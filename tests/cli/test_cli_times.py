@@ -60,7 +60,7 @@ def test_from_a_log_to_predictions(folder: Path, capfd: pytest.CaptureFixture[st
     assert run(capfd, "diagnose", "c.yaml")[0] == 0
     code, _, err = run(capfd, "predict", "c.yaml", f"{EXAMPLE}:naive", "n=384", "--probe")
     assert code == 2
-    assert "rests on times of node GPU in log.csv, which others measured" in err
+    assert "is based on times of node GPU in log.csv, measured elsewhere" in err
 
 
 def test_a_calibrations_times_go_elsewhere(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

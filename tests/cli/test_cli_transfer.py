@@ -74,7 +74,7 @@ def test_suggestions(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = (*TRANSFER, "--samples", "few.csv", "--suggest", "2", "--candidates", "log0.csv")
     code, out, err = run(capfd, *words)
     assert (code, err) == (0, "")
-    taken = [line.removeprefix("take next: ") for line in out.splitlines() if line.startswith("take next: ")]
+    taken = [line.removeprefix("next sample: ") for line in out.splitlines() if line.startswith("next sample: ")]
     assert len(taken) == 2
     # Of the other program nothing is known here yet.
     assert taken[0].startswith("prefetching")
@@ -96,9 +96,14 @@ def test_ranks_as_it_predicts(folder: Path, capfd: pytest.CaptureFixture[str]) -
     variants = [f"{EXAMPLE}:{name}" for name in ("naive", "prefetching")]
     code, out, _ = run(capfd, "rank", "new.yaml", *variants, "n=512", "--json")
     assert code == 0
-    ranked = {entry["name"]: entry["predicted_s"] for entry in json.loads(out)}
+    found = json.loads(out)
+    ranked = {entry["name"]: entry["predicted_s"] for entry in found}
     for variant in variants:
         code, out, _ = run(capfd, "predict", "new.yaml", variant, "n=512", "--json")
         (entry,) = json.loads(out)
         (name,) = (name for name in ranked if name.endswith(variant.rpartition(":")[2]))
         assert ranked[name] == pytest.approx(entry["predicted_s"], rel=1e-9)
+        (knowledge,) = (each["knowledge"] for each in found if each["name"] == name)
+        assert knowledge == entry["knowledge"] == "timing on other devices"
+    code, out, _ = run(capfd, "rank", "new.yaml", *variants, "n=64", "--json")
+    assert {entry["knowledge"] for entry in json.loads(out)} == {"nothing"}

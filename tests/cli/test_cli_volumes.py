@@ -226,7 +226,8 @@ def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", str(left), str(right), "--key", "x", "--key", "y", "--key", "z", "--value", "dram=measured"]
     assert main([*words, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["configurations"], row["worst_%"]) == ("2", "10.00")
+    assert (row["configurations"], row["unmatched"]) == (2, 1)
+    assert row["worst"] == pytest.approx(0.1)
     assert main([*words, "--shape", "x,y,z", "--picture", str(picture)]) == 0
     assert "dram: 1 configurations are in one table only" in capsys.readouterr().out
     assert picture.read_bytes().startswith(b"\x89PNG")

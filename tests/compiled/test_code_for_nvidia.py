@@ -134,7 +134,7 @@ def test_too_few_registers_make_spills(architecture):
     ("body", "why"),
     [
         ("int i = threadIdx.x; while (x[i] > 1) i += 2; x[0] = i;", "how often the loop"),
-        ("if (x[threadIdx.x] > 1) x[threadIdx.x + n] = sqrtf(x[n]);", "data decide whether"),
+        ("if (x[threadIdx.x] > 1) x[threadIdx.x + n] = sqrtf(x[n]);", "data determine whether"),
     ],
 )
 def test_what_data_decide_is_refused(body, why):

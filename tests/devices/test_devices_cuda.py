@@ -234,7 +234,7 @@ def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu: Device, monkey
 def test_registers_of_a_kernel_that_was_not_built_are_an_error() -> None:
     with pytest.raises(FeatureError, match=r"f_registers of kernel 'vector' is known only of kernels built"):
         kernel_feature_values(["f_registers"], vector(), {"n": 64})
-    with pytest.raises(FeatureError, match="is not told by the device's driver"):
+    with pytest.raises(FeatureError, match="is not reported by the device's driver"):
         feature_values(["f_spill_bytes"], vector(), {"n": 64}, Target(resources=Resources()))
 
 

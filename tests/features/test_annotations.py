@@ -224,3 +224,15 @@ def test_barriers_in_loops_of_stated_length_are_as_stated():
     assert plain.exact
     assert not counted_as_stated.exact
     assert counted_as_stated.value == plain.value
+
+
+def test_a_size_that_is_no_argument_is_named() -> None:
+    # Without "..." loopy adds no argument for n, which nothing in the kernel computes.
+    kernel = lp.make_kernel(
+        "{[i]: 0 <= i < n}",
+        "y[i] = 2*x[i]",
+        [lp.GlobalArg("x, y", np.float32, shape="n")],
+        lang_version=(2018, 2),
+    )
+    with pytest.raises(UnsupportedKernelError, match=r"by n, which is none of its arguments; put \.\.\. at the end"):
+        extract_scop(kernel)

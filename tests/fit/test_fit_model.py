@@ -105,7 +105,7 @@ NONLINEAR = [
 
 @pytest.mark.parametrize(("expression", "params"), NONLINEAR)
 @pytest.mark.parametrize("nonnegative", [False, True])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_nonlinear_models_are_recovered(
     expression: str, params: dict[str, float], nonnegative: bool, seed: int
 ) -> None:
@@ -137,7 +137,7 @@ def test_fits_are_deterministic() -> None:
     assert dict(fit_model(model, table)) == dict(fit_model(model, table))
 
 
-@pytest.mark.filterwarnings("ignore:the measurement kernels hardly tell")
+@pytest.mark.filterwarnings("ignore:the measurement kernels hardly separate")
 @pytest.mark.parametrize("seed", range(6))
 def test_nonnegative_linear_fit_is_the_constrained_optimum(seed: int) -> None:
     names = [f"p_{i} * f_{i}" for i in range(8)]
@@ -159,7 +159,7 @@ def test_nonnegative_linear_fit_is_the_constrained_optimum(seed: int) -> None:
         assert np.isnan(result.parameter(name).standard_error)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_nonnegative_nonlinear_fit_satisfies_the_optimality_conditions(seed: int) -> None:
     sides = [" + ".join(f"p_{s}{i} * f_{s}{i}" for i in range(4)) for s in "go"]
     model = Model(OUTPUT, f"overlap({sides[0]}, {sides[1]}, p_edge) + p_launch")
@@ -217,7 +217,7 @@ def test_a_parameter_no_kernel_informs_is_named() -> None:
     for nonnegative in (False, True):
         error = refused(model.expression, table, nonnegative=nonnegative)
         assert error.parameters == ("p_mem",)
-        assert "p_mem is informed by no kernel (f_mem is zero in all of them)" in error.message
+        assert "p_mem is determined by no kernel (f_mem is zero in all of them)" in error.message
         assert "add kernels" in error.message
     with pytest.warns(PerflexWarning, match="do not determine p_mem"):
         result = fit_model(model, table, on_undetermined="warn")

@@ -101,7 +101,7 @@ def test_refusals() -> None:
         fit_model(MODEL, scaled, prior=Prior({"p_a": PRIOR["p_a"]}))
     with pytest.raises(CalibrationError, match="scale_features_by_output"):
         fit_model(MODEL, _table(4), prior=PRIOR)
-    with pytest.raises(CalibrationError, match="leave out bounds"):
+    with pytest.raises(CalibrationError, match="exclude each other"):
         fit_model(MODEL, scaled, prior=PRIOR, bounds={"p_a": (0, 1)})
     with pytest.raises(CalibrationError, match="a spread above zero"):
         Prior({"p_a": ParameterPrior(0.0, 0.0)})

@@ -254,7 +254,7 @@ def test_work_groups_over_the_limits_are_refused_with_the_limit(
 
 @pytest.mark.parametrize("amounts", [(0, 0, None), (64, -1, None), (64, 0, 0)])
 def test_amounts_that_are_no_work_group_are_refused(amounts: tuple[int, int, int | None]) -> None:
-    with pytest.raises(MachineError, match="no work-group"):
+    with pytest.raises(MachineError, match="do not make a work-group"):
         residency(load_machine("K20"), *amounts)
 
 

@@ -75,7 +75,13 @@ def test_blanks_in_tags_do_not_hide_a_size() -> None:
     assert split_sizes(["n : 288, 544"], {}) == ([], {"n": (288, 544)})
 
 
-@pytest.mark.parametrize("name", model_names())
+# More than five hundred kernels each, which loopy makes in seconds.
+LARGEST = ("general_cpu", "general_cpu_code")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGEST else name for name in model_names()]
+)
 def test_shipped_models_have_kernels_enough_and_never_what_the_demo_predicts(name: str) -> None:
     shipped = load_model(name)
     kernels = measurement_kernels(shipped)

@@ -288,17 +288,6 @@ def test_grids_of_operators_are_those_of_the_data() -> None:
             assert launches == int(line["launches"])
 
 
-@pytest.mark.slow
-def test_tuning_spaces_are_sampled_alike_on_all_gpus() -> None:
-    found = rows_of("hub", hub)
-    by_gpu = {
-        gpu: {row.label for row in found if (row.data, row.gpu) == ("hub_convolution", gpu)} for gpu in hub.MACHINES
-    }
-    assert by_gpu["RTX 2080 Ti"] == by_gpu["RTX 3060 Laptop"]
-    assert {len(labels) for labels in by_gpu.values()} == {hub.SAMPLE}
-    assert len({row.launches[0][1]["n"] for row in found}) == 2
-
-
 def test_simulated_launches_are_those_of_the_data() -> None:
     import csv
 

@@ -21,14 +21,19 @@ ITEMS = 16
 
 
 def executed(body: str, *, optimise: bool = False, **job: object) -> Executed:
+    return executed_together([body], optimise=optimise, **job)[0]
+
+
+def executed_together(bodies: list[str], *, optimise: bool = False, **job: object) -> list[Executed]:
+    """Return what each body executes; all run in one process, whose start takes most of the time."""
     dtype = job.get("dtypes", ("float32", "float32"))[0]
     name = {"float32": "float", "float64": "double"}[dtype]
     local = ", __local float *l" if "local_bytes" in job else ""
-    source = f"""
+    head = f"""
     #pragma OPENCL EXTENSION cl_khr_fp64 : enable
-    __kernel void tested(__global const {name} *a, __global {name} *b{local})
-    {{ int i = get_global_id(0); {body} }}"""
-    return run_jobs([SourceJob(source, **job)], options=() if optimise else ("-cl-opt-disable",))[0]
+    __kernel void tested(__global const {name} *a, __global {name} *b{local})"""
+    jobs = [SourceJob(f"{head} {{ int i = get_global_id(0); {body} }}", **job) for body in bodies]
+    return run_jobs(jobs, options=() if optimise else ("-cl-opt-disable",))
 
 
 def test_histogram_is_read():
@@ -68,33 +73,40 @@ def test_scalars_live_in_private_memory_without_optimisation():
     assert executed(body, optimise=True).load("private").count == 0
 
 
+# Expression, multiply-adds, additions and multiplications of one work-item.
+MULTIPLY_ADDS = [
+    ("a[i]*a[i+1] + a[i+2]", 1, 0, 0),
+    ("a[i] + a[i+1]*a[i+2]", 1, 0, 0),
+    ("a[i]*a[i] + a[i+1]*a[i+2]", 1, 0, 1),
+    ("a[i]*a[i] + a[i+1]*a[i+2] + a[i]", 1, 1, 1),
+    ("a[i] + a[i]*a[i] + a[i+1]*a[i+2]", 2, 0, 0),
+    ("a[i] + (a[i]*a[i] + a[i+1])", 1, 1, 0),
+    ("a[i]*a[i+1]*a[i+2] + a[i]", 1, 0, 1),
+    ("a[i]*(a[i+1] + a[i+2])", 0, 1, 1),
+]
+
+
+@pytest.fixture(scope="module")
+def multiply_adds() -> dict[str, Executed]:
+    expressions = [expression for expression, *_ in MULTIPLY_ADDS]
+    found = executed_together([f"b[i] = {expression};" for expression in expressions])
+    return dict(zip(expressions, found, strict=True))
+
+
 @needs_oclgrind
-@pytest.mark.parametrize(
-    ("expression", "madds", "adds", "muls"),
-    [
-        ("a[i]*a[i+1] + a[i+2]", 1, 0, 0),
-        ("a[i] + a[i+1]*a[i+2]", 1, 0, 0),
-        ("a[i]*a[i] + a[i+1]*a[i+2]", 1, 0, 1),
-        ("a[i]*a[i] + a[i+1]*a[i+2] + a[i]", 1, 1, 1),
-        ("a[i] + a[i]*a[i] + a[i+1]*a[i+2]", 2, 0, 0),
-        ("a[i] + (a[i]*a[i] + a[i+1])", 1, 1, 0),
-        ("a[i]*a[i+1]*a[i+2] + a[i]", 1, 0, 1),
-        ("a[i]*(a[i+1] + a[i+2])", 0, 1, 1),
-    ],
-)
-def test_multiply_adds_from_left_to_right(expression, madds, adds, muls):
-    counts = executed(f"b[i] = {expression};")
+@pytest.mark.parametrize(("expression", "madds", "adds", "muls"), MULTIPLY_ADDS)
+def test_multiply_adds_from_left_to_right(multiply_adds, expression, madds, adds, muls):
+    counts = multiply_adds[expression]
     assert (counts.madds("float32"), counts.adds, counts.muls) == (ITEMS * madds, ITEMS * adds, ITEMS * muls)
     assert counts.madds("float64") == 0
 
 
 @needs_oclgrind
 def test_signs():
-    subtracted = executed("b[i] = a[i] - a[i+1]*a[i+2];")
+    bodies = ["b[i] = a[i] - a[i+1]*a[i+2];", "b[i] = a[i] + -1.0f * a[i+1]*a[i+2];", "b[i] = a[i] + -1.0f * a[i+1];"]
+    subtracted, written, difference = executed_together(bodies)
     assert (subtracted.madds(), subtracted.muls, subtracted.instructions["fneg"]) == (ITEMS, 0, ITEMS)
-    written = executed("b[i] = a[i] + -1.0f * a[i+1]*a[i+2];")
     assert (written.madds(), written.muls) == (ITEMS, ITEMS)
-    difference = executed("b[i] = a[i] + -1.0f * a[i+1];")
     assert (difference.madds(), difference.adds) == (ITEMS, 0)
 
 

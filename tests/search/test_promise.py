@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -69,6 +70,15 @@ def test_kept_are_in_order_and_hold_the_fastest_measured_alone_of_the_batch() ->
     kept = keep_by_promise(predicted, measured_index=batch, measured=times[batch]).kept
     assert (np.diff(predicted[kept]) >= 0).all()
     assert set(kept) & set(batch) == {batch[np.argmin(times[batch])]}
+
+
+def test_ratios_larger_than_any_float_still_say_that_variants_are_dropped() -> None:
+    # Measured 1e-200 s and predicted 1e150 s: what is dropped is predicted slower than 10 ** 350 times the fastest.
+    predicted = np.concatenate([np.full(25, 1e150), [1e300]])
+    decision = keep_by_promise(predicted, measured_index=np.arange(20), measured=np.geomspace(1e-200, 2e-200, 20))
+    assert 25 not in decision.kept
+    assert set(range(20, 25)) <= set(decision.kept)
+    assert decision.threshold_ratio == pytest.approx(sys.float_info.max)
 
 
 @pytest.mark.parametrize("size", [0, 1, 18])

@@ -155,7 +155,11 @@ def test_bad_features_and_times() -> None:
         Tuner(np.array([[1.0], [math.nan]]))
     tuner = Tuner(GRID)
     tuner.tell(3, 1.0)
-    for which, seconds, text in ((3, 1.0, "told before"), (4, -1.0, "must be positive"), (999, 1.0, "no variant 999")):
+    for which, seconds, text in (
+        (3, 1.0, "already has a time"),
+        (4, -1.0, "must be positive"),
+        (999, 1.0, "no variant 999"),
+    ):
         with pytest.raises(CalibrationError, match=text):
             tuner.tell(which, seconds)
 
@@ -186,9 +190,9 @@ def test_variants_are_told_by_name() -> None:
     for which, text in (
         ("tile=8", "2 variants are named"),
         ("tile=9", "no variant 'tile=9'"),
-        ([1], "number, name or settings"),
-        (None, "number, name or settings"),
-        (1.5, "number, name or settings"),
+        ([1], "its number, its name or its settings"),
+        (None, "its number, its name or its settings"),
+        (1.5, "its number, its name or its settings"),
         ({"tile": 8}, "no variant"),
     ):
         with pytest.raises(CalibrationError, match=text):

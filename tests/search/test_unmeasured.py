@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,13 @@ def test_many_variants_take_seconds_at_most() -> None:
     chance = np.random.default_rng(0)
     found = keep_unmeasured(np.exp(chance.uniform(0, 5, 20_000)), calibrated(chance), Promise(0.05, 0.8))
     assert 1 <= len(found.kept) < 20_000
+
+
+def test_ratios_larger_than_any_float() -> None:
+    predicted = np.array([1e-200, 1e-190, 1e200])
+    found = keep_unmeasured(predicted, calibrated(np.random.default_rng(0), within=1e4), Promise(0.05, 0.9))
+    assert 2 in found.kept
+    assert found.threshold_ratio == pytest.approx(sys.float_info.max)
 
 
 def test_only_kernels_alike_in_time_are_compared() -> None:

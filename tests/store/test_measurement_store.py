@@ -263,7 +263,7 @@ def test_a_file_that_may_not_grow(store: MeasurementStore) -> None:
     store.add_many([(KEY, row) for row in samples(10)])
     pages = store.use(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
     store.use(lambda connection: connection.execute(f"PRAGMA max_page_count={pages + 1}").fetchall())
-    with pytest.raises(StoreError, match=r"takes no more: database or disk is full; free space"):
+    with pytest.raises(StoreError, match=r"cannot grow: database or disk is full; free space"):
         store.add_many([(KEY, row) for row in samples(10_000)])
     assert store.earlier(KEY) == samples(10)
     store.close()
@@ -299,7 +299,7 @@ def test_a_full_disk(store: MeasurementStore, limit: int) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr == ""
     count, _, told = done.stdout.strip().partition(" ")
-    assert "takes no more: " in told
+    assert "cannot grow: " in told
     assert "free space" in told
     kept = store.earlier(KEY)
     assert kept[: int(count)] == samples(int(count))
@@ -366,7 +366,7 @@ def test_no_space_for_a_new_file_where_one_is_damaged(
     with monkeypatch.context() as patch:
         patch.setattr("perflex.store.recovery.salvage", fails)
         for _ in range(2):
-            with pytest.raises(StoreError, match="takes no more"):
+            with pytest.raises(StoreError, match="cannot grow"):
                 store.add(KEY, sample(100))
     assert not store.path.exists()
     store.add(KEY, sample(100))

@@ -112,7 +112,7 @@ def test_damage_that_comes_again(tmp_path: Path) -> None:
         store.set_aside("wrong")
     add(store, "two")
     assert store.read(QUERY) == [("scop", "two")]
-    with pytest.warns(PerflexWarning, match=r"is damaged again \(wrong\); nothing is remembered in this process"):
+    with pytest.warns(PerflexWarning, match=r"is damaged again \(wrong\); this process keeps no measurements"):
         store.set_aside("wrong")
     assert store.read(QUERY) == []
     assert Store(store.path).read(QUERY) == [("scop", "two")]
@@ -168,7 +168,7 @@ def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     store = Store(tmp_path / "file" / "store.sqlite")
-    with pytest.warns(PerflexWarning, match=r"cannot be made .*PERFLEX_STORE names another"):
+    with pytest.warns(PerflexWarning, match=r"cannot be made .*name another file with PERFLEX_STORE"):
         add(store, "one")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -192,7 +192,7 @@ def test_the_command_prints_what_was_found(
         (line,) = [line for line in printed.splitlines() if line.startswith(f"  {name} ")]
         assert percent(result.studies[0].accuracy(name.removesuffix(" (used)")).rms) in line
     assert judgement(result.studies[0]) in printed.splitlines()
-    assert f"ranked right: {right:g} of {accuracy.pairs} sizes at which the variants differ by over 7 %" in printed
+    assert f"ranked correctly: {right:g} of {accuracy.pairs} sizes at which the variants differ by over 7 %" in printed
     assert "none of them a matrix multiplication" in printed
     assert re.search(r"^drift [+-]0\.0 %: change of measurement kernels", printed, re.MULTILINE)
     assert "odd multiples" not in printed

@@ -14,9 +14,10 @@ import pytest
 from perflex import Calibration, FeatureTable, Model
 from perflex.__main__ import main
 from perflex.calibration.device_speed import REFERENCE_RATE
-from perflex.errors import CalibrationError, MeasurementError
+from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.models import load_model
 from perflex.models.kernel_sets import measurement_kernels
+from perflex.reports.make import report
 from perflex.studies.baselines import copy_kernel, distinct_bytes_of, work_of
 from perflex.studies.evaluation.files import write_evaluation
 from perflex.studies.evaluation.measures import judgement, method_rows, overall, percent
@@ -28,6 +29,7 @@ from perflex.studies.evaluation.run import _with_predictions, evaluate_device
 from perflex.studies.evaluation.studies import STUDIES
 from perflex.studies.evaluation.trivial import BASELINES
 from perflex.testing import FakeDevice
+from support.html_structure import Document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -227,7 +229,15 @@ def test_a_device_that_obeys_a_model_is_predicted(evaluation) -> None:
 
 def test_files(evaluation, tmp_path: Path) -> None:
     paths = {path.name for path in write_evaluation([evaluation], tmp_path)}
-    assert {"report.md", "summary.csv", "points.csv", "parameters.csv", "choices.csv", "skipped.csv"} <= paths
+    assert {
+        "report.md",
+        "summary.csv",
+        "points.csv",
+        "parameters.csv",
+        "choices.csv",
+        "skipped.csv",
+        "devices.csv",
+    } <= paths
     assert {"step_function.png", "overlap.png", "fdiff_fake_device_fake_platform.png"} <= paths
     with (tmp_path / "summary.csv").open() as stream:
         rows = list(csv.DictReader(stream))
@@ -257,6 +267,9 @@ def test_files(evaluation, tmp_path: Path) -> None:
         float(p["relative_error"]) == pytest.approx(float(p["predicted_s"]) / float(p["measured_s"]) - 1)
         for p in points
     )
+    methods = Document(report([tmp_path])).table("Models and baselines")
+    assert methods.numbers("rms (%)") == [result.accuracy(name).rms for name in result.methods]
+    assert methods.numbers("loss (%)") == [result.accuracy(name).loss_mean for name in result.methods]
     loaded = Calibration.load(tmp_path / "calibration_fdiff_linear_fake_device_fake_platform.yaml")
     assert loaded.params["p_tile16"] == pytest.approx(result.calibrations["linear"].params["p_tile16"])
     text = (tmp_path / "report.md").read_text()
@@ -304,17 +317,19 @@ def test_models_are_judged_beside_what_knows_no_more(evaluation) -> None:
     # rms 50 % both, to the last digit: what is equal is not better.
     assert result.beats_baselines("in_order") is False
     assert judgement(result) == (
-        "Not recommended, for a baseline is better: roofline has mean loss 0.0 %, rms 50.0 %; wrong_order has mean "
+        "Not recommended: a baseline is better: roofline has mean loss 0.0 %, rms 50.0 %; wrong_order has mean "
         "loss 20.0 %, rms 9.5 %."
     )
     better = replace(result, model="in_order", points=tuple(with_less(point) for point in result.points))
     assert judgement(better) == (
-        "Better than every baseline that knows no more: in_order has mean loss 0.0 %, rms 40.0 %; the best of them, "
-        "roofline has mean loss 0.0 %, rms 50.0 %. One that knows more is better: scaled has mean loss 0.0 %, rms 3.3 "
+        "Better than every baseline with the same knowledge: in_order has mean loss 0.0 %, rms 40.0 %; "
+        "the best of them, "
+        "roofline has mean loss 0.0 %, rms 50.0 %. A baseline with more knowledge is better: "
+        "scaled has mean loss 0.0 %, rms 3.3 "
         "%. Where each variant can be timed at a smaller size, scale that time."
     )
     timed = replace(better, chosen_with="timing")
-    assert judgement(timed).startswith("Not recommended, for a baseline is better: scaled has mean loss 0.0 %, rms 3.3")
+    assert judgement(timed).startswith("Not recommended: a baseline is better: scaled has mean loss 0.0 %, rms 3.3")
     assert [row[:2] for row in method_rows(timed)] == [
         ("wrong_order", "short launch"), ("in_order (used)", "timing"), ("roofline", "nothing"), ("scaled", "timing"),
     ]  # fmt: skip
@@ -365,6 +380,28 @@ def test_a_model_that_predicts_no_time_is_left_out_and_named() -> None:
     assert "n=5264" in reason
     with pytest.raises(CalibrationError, match="the model overlap cannot be used: it predicts 0 s"):
         _with_predictions(plan, SimpleNamespace(name="linear"), calibrations, "overlap")
+
+
+def test_doubts_about_predictions_are_one_line_per_study() -> None:
+    plan = plan_of(STUDIES["fdiff"], OUTPUT, 1.0)
+
+    def predict(_kernel: object, sizes: dict[str, int]) -> float:
+        if sizes["n"] > min(STUDIES["fdiff"].sizes):
+            text = f"this prediction is doubtful: {sizes['n']} is too large; and more; measure the kernel"
+            warnings.warn(text, PerflexWarning, stacklevel=1)
+        return 1e-3
+
+    calibrations = {"linear": SimpleNamespace(predict=predict), "overlap": SimpleNamespace(predict=predict)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _with_predictions(plan, SimpleNamespace(name="linear"), calibrations, None)
+    [text] = [str(one.message) for one in caught]
+    large = [size for size in sorted(STUDIES["fdiff"].sizes) if size > min(STUDIES["fdiff"].sizes)]
+    count = len(large) * len(STUDIES["fdiff"].variants)
+    assert text.startswith(
+        f"fdiff: {count} of {len(plan.targets)} predictions of linear are doubtful, the first because "
+    )
+    assert text.endswith(f"{large[0]} is too large")
 
 
 def test_a_study_without_times_is_reported(evaluation, tmp_path: Path) -> None:

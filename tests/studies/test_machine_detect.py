@@ -252,11 +252,11 @@ def test_time_is_bounded_and_permanent_load_is_told() -> None:
     late = iter((0.0, 200.0))
     alone = repeated_rates(lambda: rates(1e9), 120.0, clock=lambda: next(late))
     assert (alone.runs, alone.apart) == (1, {})
-    assert "only one run gave numbers" in alone.remarks()[0]
+    assert "only one run succeeded" in alone.remarks()[0]
     # What is always there lets runs agree, but the system reports that others ran.
     steady = repeated_rates(lambda: rates(1e9, disturbed=7), 120.0)
     assert not steady.apart
-    assert "7 of 20 measurements could not be had undisturbed" in steady.remarks()[0]
+    assert "7 of 20 measurements were disturbed every time" in steady.remarks()[0]
     assert steady.note().startswith("DOUBTFUL")
 
 

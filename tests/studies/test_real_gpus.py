@@ -205,6 +205,27 @@ def test_samples_are_not_judged(machines: Path, tmp_path: Path) -> None:
     assert cells(out, samples="20") == []
 
 
+def test_few_programs_are_predicted_from_those_of_other_data(
+    machines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiments, "_FEW_PROGRAMS", ("few",))
+    monkeypatch.setattr(experiments, "_MANY_PROGRAMS", ("made up",))
+    # The GPU called Two has timed nothing but the few.
+    few = [replace(one, data="few", program="few", label=f"few {one.label}") for one in ROWS if one.program == "add"]
+    rows = [*few, *(one for one in ROWS if one.gpu == "One")]
+    out = tmp_path / "out.csv"
+    run(rows, Options(MODEL, methods=("perflex", "factor", "roofline"), machines=machines), out)
+    judged = [seconds("One", "add", n, block) for n, block in product(SIZES, BLOCKS)]
+    (line,) = cells(out, data="few", gpu="One", program="all", method="perflex", samples="other programs")
+    check(line, expected(judged, judged, 1.0, 0.0), abs=10 * NOISE)
+    there = "other programs and GPUs"
+    assert {one["method"] for one in cells(out, data="few", gpu="Two", samples=there)} == {"one factor", "roofline"}
+    # The data of many programs are not predicted from others.
+    assert not cells(out, data="made up", gpu="Two")
+    found = {one["samples"] for one in cells(out, data="made up", gpu="One")}
+    assert found == {"0", "5", "10", "other programs"}
+
+
 def test_of_chosen_gpus_only_those_are_judged(machines: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     options = Options(MODEL, gpus=("Two",), methods=("factor", "trees_elsewhere"), machines=machines)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,3 +174,12 @@ def test_measuring_on_a_device_that_slows_down() -> None:
         assert isinstance(after, Timing)
         assert after.spread < 2 * before.spread
         assert after.seconds / before.seconds == pytest.approx(slowing[0].seconds / steady[0].seconds, rel=0.02)  # type: ignore[union-attr]
+
+
+def test_times_further_apart_than_any_float() -> None:
+    """A factor of exp(829) has no float: it is reported as the largest there is, and nothing becomes infinite."""
+    samples = series(lambda r: 1e-180 if r < 20 else 1e180, 0.0)
+    found = assess_drift(LABELS, samples)
+    assert found.drift.found
+    assert found.drift.size == pytest.approx(sys.float_info.max)
+    assert all(np.isfinite(values).all() for values in found.samples)

@@ -53,20 +53,41 @@ def draw_roofline(places: Sequence[RooflinePlace], machine: Machine, paths: Sequ
     title
         Above the picture.
     """
+    lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
+    among = {place.itemsize: global_walls(place.itemsize, lanes=lanes, sector=sector) for place in places}
+    words: tuple[Wall, ...] = ()
+    if any("local" in place.intensities for place in places):
+        words = local_walls(
+            lanes=lanes, banks=int(machine.need("local_banks")), width=int(machine.need("local_bank_bytes"))
+        )
+    figure = roofline_figure(places, [among[place.itemsize] for place in places], words, title=title)
+    for path in paths:
+        save_figure(figure, path)
+
+
+def roofline_figure(
+    places: Sequence[RooflinePlace], walls: Sequence[Sequence[Wall]], words: Sequence[Wall], *, title: str = ""
+) -> Any:
+    """Return the picture that `draw_roofline` writes.
+
+    Parameters
+    ----------
+    places
+        Kernels on the roofline of one machine, `MOST_COLUMNS` at most.
+    walls, words
+        Walls of global memory for each kernel, and of local memory.
+    title
+        Above the picture.
+    """
     rows = 2 if any("local" in place.intensities for place in places) else 1
     figure = new_figure(0.6 + 4.7 * len(places), 1.3 + 4.0 * rows)
     panels = figure.subplots(rows, len(places), squeeze=False)
-    lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
     for column, place in enumerate(places):
         heading = f"{place.name}\n{_sizes(place)}" if place.sizes else place.name
         levels = [level for level in MEMORY_LEVELS if level in place.intensities]
-        walls = global_walls(place.itemsize, lanes=lanes, sector=sector)
-        _panel(panels[0][column], place, levels, "global", walls)
+        _panel(panels[0][column], place, levels, "global", walls[column])
         panels[0][column].set_title(heading, fontsize=10)
         if rows > 1 and "local" in place.intensities:
-            words = local_walls(
-                lanes=lanes, banks=int(machine.need("local_banks")), width=int(machine.need("local_bank_bytes"))
-            )
             _panel(panels[1][column], place, ["local"], "local", words)
             panels[1][column].set_title(f"{place.name}: local memory", fontsize=10)
         elif rows > 1:
@@ -75,8 +96,7 @@ def draw_roofline(places: Sequence[RooflinePlace], machine: Machine, paths: Sequ
     _draw_legend(figure, len(places))
     if title:
         figure.suptitle(fill(title, _TITLE_WIDTH * len(places)), fontsize=11)
-    for path in paths:
-        save_figure(figure, path)
+    return figure
 
 
 def _sizes(place: RooflinePlace) -> str:

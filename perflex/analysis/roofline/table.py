@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from perflex.analysis.roofline.place import MEMORY_LEVELS
 from perflex.analysis.roofline.walls import global_walls, local_walls
 from perflex.features.instructions.instructions import INSTRUCTION_CLASSES
-from perflex.text_table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +28,17 @@ def ceiling_lines(ceilings: Ceilings) -> list[str]:
     return lines
 
 
-def place_lines(places: Sequence[RooflinePlace]) -> list[str]:
-    """Return the table: a column per kernel."""
+def place_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
+    """Return the cells of the table: a column per kernel, names first."""
     rows = [["", *(place.name for place in places)], *_count_rows(places), *_intensity_rows(places)]
     if any(place.seconds is not None for place in places):
         rows += _time_rows(places)
-    absent = dict.fromkeys(f"no {level}: {why}" for place in places for level, why in place.absent.items())
-    return [*table_lines(rows), *absent]
+    return rows
+
+
+def absent_lines(places: Sequence[RooflinePlace]) -> list[str]:
+    """Return a line per level for which kernels have no transactions, with the reason."""
+    return list(dict.fromkeys(f"no {level}: {why}" for place in places for level, why in place.absent.items()))
 
 
 def _count_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
@@ -64,7 +67,7 @@ def _intensity_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
         for name, label in labels.items()
     ]
     rows.append(["nearest limit", *map(_nearest, places)])
-    rows.append(["least time by the ceilings", *(f"{1e3 * place.bound_s:.4g} ms" for place in places)])
+    rows.append(["minimum time by the ceilings", *(f"{1e3 * place.bound_s:.4g} ms" for place in places)])
     return rows
 
 
@@ -122,6 +125,8 @@ def _place_json(place: RooflinePlace, lanes: int, sector: int) -> dict[str, Any]
     return {
         "kernel": place.name,
         "sizes": dict(place.sizes),
+        "sub_group_size": place.sub_group_size,
+        "itemsize": place.itemsize,
         **place.instructions,
         **place.transactions,
         "intensities": place.intensities,

@@ -97,7 +97,7 @@ def require_affordable(
             affordable.append(index)
     missing = undetermined(rows, known, affordable, names)
     msg = (
-        f"{budget:.3g} s of device time are too few to determine {', '.join(missing)}: the cheapest kernels that do "
+        f"{budget:.3g} s of device time do not suffice to determine {', '.join(missing)}: the cheapest kernels that do "
         f"take about {needed:.3g} s; give a larger budget, smaller kernels, or fewer trials"
     )
     raise CalibrationError(msg, parameters=tuple(missing), needed=needed)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.calibration.budget.basis import NEW, cheapest_basis, require_affordable, undetermined
-from perflex.calibration.budget.search import Search
+from perflex.calibration.budget.search import Search, always
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,7 +49,13 @@ class ChosenRows:
 
 
 def choose(
-    rows: Array, cost: Array, budget: float, *, known: Array | None = None, parameters: Sequence[str] = ()
+    rows: Array,
+    cost: Array,
+    budget: float,
+    *,
+    known: Array | None = None,
+    parameters: Sequence[str] = (),
+    in_time: Callable[[], bool] = always,
 ) -> ChosenRows:
     """Choose rows that determine the parameters best within a budget.
 
@@ -65,6 +71,8 @@ def choose(
         Rows that are there already and cost nothing, shape ``(k, n)``.
     parameters
         Names of the columns, for messages.
+    in_time
+        Whether there is time to improve the first choice, by gain per cost; is asked before each exchange.
 
     Returns
     -------
@@ -82,7 +90,7 @@ def choose(
     bases = (cheapest_basis(rows, cost, fixed, clear) for clear in NEW)
     basis = next((basis for basis in bases if cost[basis].sum() <= budget), cheapest_basis(rows, cost, fixed))
     require_affordable(rows, cost, budget, fixed, basis, names)
-    search = Search(rows, cost, budget, fixed)
+    search = Search(rows, cost, budget, fixed, in_time)
     # A further row never lowers the determinant.
     if float(cost.sum()) <= budget:
         everything = list(range(len(rows)))
@@ -93,6 +101,8 @@ def choose(
         # A few expensive rows may be better than the many cheap ones that a gain per cost begins with.
         starts += [[row] for row in range(len(rows)) if cost[row] <= budget]
     for start, per_cost in product(starts, (True, False)):
+        if not search.in_time():
+            break
         found.append(search.exchange(search.greedy(list(start), per_cost=per_cost)))
     best = max(found, key=search.log_det)
     if len(best) * len(rows) <= _THOROUGH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.budget.basis import cheapest_basis, undetermined
+from perflex.calibration.budget.basis import cheapest_basis, require_affordable, undetermined
 from perflex.calibration.budget.choose import ChosenRows, choose
+from perflex.calibration.budget.everything import everything_s, probe
 from perflex.calibration.budget.information import elasticities, information_share
 from perflex.calibration.budget.spending import expected_device_time, one_block
 from perflex.errors import CalibrationError, PerflexWarning
@@ -21,13 +23,14 @@ from perflex.fit.table import scale_features_by_output
 from perflex.timing.rounds import shortest_sample_s
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from perflex.calibration.budget.measured import KernelPool
     from perflex.expression.model import Model
     from perflex.fit.loss import Loss
+    from perflex.fit.table import FeatureTable
     from perflex.progress import Progress
     from perflex.timing.options import TimingOptions
 
@@ -40,6 +43,8 @@ _MARGIN = 0.93
 _TOO_LITTLE = 0.08
 # A batch that lowers standard errors by less than this (geometric mean over the parameters) is not worth its time.
 _LEAST_GAIN = 0.01
+# Share of the budget that improving the choice of one batch may take.
+_DESIGN_SHARE = 0.05
 # Relative error of the model itself, before a fit tells and at least: a fit to few kernels looks better than it is.
 _FIRST_MISFIT, _LEAST_MISFIT = 0.1, 0.02
 # Relative spread of timings before any was taken.
@@ -68,7 +73,7 @@ class SequentialDesign:
     timing
         How kernels are timed.
     budget_s
-        Device time in seconds, all batches together.
+        Seconds for timings and for choosing them, all batches together.
     relative, nonnegative, loss
         As `perflex.calibrate`.
     strict
@@ -97,6 +102,8 @@ class SequentialDesign:
         self.strict = strict
         self.parameters: dict[str, float] = {}
         self.misfit = _FIRST_MISFIT
+        self.design_s = 0.0
+        self.everything_s = math.inf
         roles = find_roles(model.tree)
         self._shapes = {*roles.edges, *roles.shapes}
         self._sample_s = shortest_sample_s(pool.device)
@@ -105,26 +112,62 @@ class SequentialDesign:
 
     @property
     def left_s(self) -> float:
-        """Device time in seconds that may still be spent."""
-        return self.budget_s - self.pool.spent_s
+        """Seconds that may still be spent."""
+        return self.budget_s - self.pool.spent_s - self.pool.waited_s - self.design_s
+
+    @property
+    def everything_fits(self) -> bool:
+        """Whether what is left suffices to build and time all kernels."""
+        return self.everything_s <= self.left_s
+
+    def estimate(self, report: Progress | None) -> None:
+        """Estimate what it takes to build and time all kernels, from some that are timed to tell, if that may be.
+
+        Raises
+        ------
+        CalibrationError
+            The model is linear, and no choice of kernels determines every parameter.
+        """
+        names, scaled, seconds = self._expected()
+        if self._linear:
+            require_affordable(scaled, np.zeros(len(scaled)), math.inf, scaled[:0], [], names)
+        self.everything_s = probe(self.pool, seconds, self.timing, self.left_s, report)
+        self._learn(fit=False)
 
     def run(self, report: Progress | None) -> tuple[int, str]:
         """Measure batch after batch; return how many there were, and why no more."""
-        batches = 0
+        batches, thought, learnt = 0, 0.0, 0.0
         for share in chain(_SHARES, repeat(1.0)):
             enough = _TOO_LITTLE * self.budget_s
-            if self.left_s < enough:
+            # The next choice and fit take about as long as those before.
+            if self.left_s < max(enough, thought):
                 break
-            allowed = _MARGIN * (share * self.budget_s - self.pool.spent_s)
+            used = self.budget_s - self.left_s
+            last = share == 1.0 or self.left_s < 3 * (thought + learnt)
+            allowed = _MARGIN * ((1.0 if last else share) * self.budget_s - used - thought) / self.pool.pace
             # Too little for a batch, but the next share may be enough.
-            if allowed < enough and share < 1.0:
+            if allowed < enough and not last:
                 continue
+            began = self.pool.clock()
             batch = self._next(max(allowed, 0.0), batches)
+            thought = self.pool.clock() - began
+            self.design_s += thought
             if isinstance(batch, str):
                 return batches, batch
             batches += 1
             self.pool.measure(batch.rows, batch.timing, self._reporting(report, batches, batch))
-            self._learn()
+            # A fit takes about twice as long as a choice, as far as is known. What the last batch tells, the fit to all
+            # will tell.
+            fit = self.left_s >= enough + thought + max(learnt, 2 * thought)
+            began = self.pool.clock()
+            self._learn(fit=fit)
+            if fit:
+                learnt = self.pool.clock() - began
+            self.design_s += self.pool.clock() - began
+            if batches == 1:
+                self.everything_s = everything_s(self.pool, self._expected()[2], self.timing)
+                if self.everything_fits:
+                    break
         return batches, "the budget is spent"
 
     def _next(self, allowed: float, number: int) -> _Batch | str:
@@ -136,7 +179,7 @@ class SequentialDesign:
         enough = (pool.trials >= self.timing.trials) | (pool.trials * per_trial >= self.timing.budget_s)
         candidates = [i for i in range(len(seconds)) if i not in pool.failed and not (pool.trials[i] and enough[i])]
         if not candidates:
-            return "every kernel was timed as often as asked for"
+            return "every kernel has all its trials"
         block = self._block(seconds[candidates], allowed, number)
         typical = np.nanmedian(pool.spread) if np.isfinite(pool.spread).any() else _FIRST_SPREAD
         spread = np.where(np.isfinite(pool.spread), pool.spread, typical)
@@ -145,18 +188,24 @@ class SequentialDesign:
         # Square roots, for a row enters the information matrix squared.
         rows = scaled[candidates] * np.sqrt(gained[candidates])[:, None]
         cost = expected_device_time(seconds[candidates], block, self._sample_s)
+        in_time = self._limit()
         if number == 0:
-            chosen = self._pilot(rows, cost, allowed, names)
+            chosen = self._pilot(rows, cost, allowed, names, in_time)
         else:
             known = scaled[pool.done] * np.sqrt(share[pool.done])[:, None]
-            choice = self._choice(rows, cost, allowed, known, names)
+            choice = self._choice(rows, cost, allowed, known, names, in_time)
             if not choice.rows:
-                return "no further timing fits into what is left"
+                return "no further timing fits into the rest of the budget"
             # If all n standard errors fall by this share, the logarithm of the determinant rises by 2 n times it.
             if choice.gain < 2 * len(names) * _LEAST_GAIN:
-                return "further timings would tell little more"
+                return "further timings would reduce the standard errors little"
             chosen = list(choice.rows)
         return _Batch([candidates[i] for i in chosen], block, float(cost[chosen].sum()))
+
+    def _limit(self) -> Callable[[], bool]:
+        """Return what tells whether there is time to improve the choice of the next batch."""
+        until = self.pool.clock() + _DESIGN_SHARE * self.budget_s
+        return lambda: self.pool.clock() < until
 
     def _expected(self) -> tuple[list[str], Array, Array]:
         """Return parameters, the scaled Jacobian by them, and the seconds of one launch, of all kernels."""
@@ -187,10 +236,12 @@ class SequentialDesign:
             block = double
         return block
 
-    def _pilot(self, rows: Array, cost: Array, allowed: float, names: Sequence[str]) -> list[int]:
+    def _pilot(
+        self, rows: Array, cost: Array, allowed: float, names: Sequence[str], in_time: Callable[[], bool]
+    ) -> list[int]:
         """Return the first batch: few rows for certain, since neither costs nor parameters are more than guessed."""
         try:
-            return list(choose(rows, cost, allowed, parameters=names).rows)
+            return list(choose(rows, cost, allowed, parameters=names, in_time=in_time).rows)
         except CalibrationError as error:
             # What leaves a linear model undetermined does so at any parameters; in others, better values may help.
             if self._linear and "needed" not in error.context:
@@ -199,12 +250,21 @@ class SequentialDesign:
         half = [row for place, row in enumerate(basis) if cost[basis[: place + 1]].sum() <= 0.5 * self.left_s]
         return half or basis[:1]
 
-    def _choice(self, rows: Array, cost: Array, allowed: float, known: Array, names: Sequence[str]) -> ChosenRows:
+    def _choice(
+        self,
+        rows: Array,
+        cost: Array,
+        allowed: float,
+        known: Array,
+        names: Sequence[str],
+        in_time: Callable[[], bool],
+    ) -> ChosenRows:
         # Where the share does not determine every parameter: whatever it takes, as long as the budget allows it.
         with suppress(CalibrationError):
-            return choose(rows, cost, allowed, known=known, parameters=names)
+            return choose(rows, cost, allowed, known=known, parameters=names, in_time=in_time)
         try:
-            return choose(rows, cost, max(0.0, _MARGIN * self.left_s), known=known, parameters=names)
+            most = max(0.0, _MARGIN * self.left_s / self.pool.pace)
+            return choose(rows, cost, most, known=known, parameters=names, in_time=in_time)
         except CalibrationError as error:
             if "needed" not in error.context:
                 raise self._with_failures(error) from error
@@ -223,8 +283,8 @@ class SequentialDesign:
         msg = f"{error.message} ({len(failed)} kernels could not be timed; the first: {failed[0]})"
         return CalibrationError(msg, **error.context)
 
-    def _learn(self) -> None:
-        """Fit the model to what was measured; where that is too little, only the costs' common scale."""
+    def _learn(self, *, fit: bool) -> None:
+        """Fit the model to what was measured; where that or the time is too little, only the costs' common scale."""
         table = self.pool.table(self.model.output_feature)
         if not len(table):
             return
@@ -239,6 +299,12 @@ class SequentialDesign:
             for name, value in self.parameters.items()
         }
         self.parameters = rough
+        if fit:
+            self._fit(table, rough)
+
+    def _fit(self, table: FeatureTable, rough: Mapping[str, float]) -> None:
+        """Fit the model to what was measured, if these are enough kernels, and take on what it finds."""
+        roles = find_roles(self.model.tree)
         scaled = scale_features_by_output(table) if self.relative else table
         try:
             with warnings.catch_warnings():

@@ -58,7 +58,7 @@ def rough_parameters(model: Model, table: FeatureTable, given: Mapping[str, floa
     """
     for name, value in given.items():
         if name not in model.params():
-            msg = f"the guess names {name}, which is not a parameter; they are {', '.join(model.params())}"
+            msg = f"the guess contains {name}, which is not a parameter; they are {', '.join(model.params())}"
             raise CalibrationError(msg, parameter=name)
         if not np.isfinite(value):
             msg = f"the guess of {name} is {value}; it must be a finite number"
@@ -116,7 +116,7 @@ def _shapes(
     with np.errstate(all="ignore"):
         output = np.abs(as_column(evaluate(roles.relaxed, {**values, **known}), len(table)))
     output = np.where(np.isfinite(output) & (output > 0), output, _TYPICAL)
-    problem = Problem(model, table.kernels, values, output, 1.0 / output)
+    problem = Problem(model, table.kernels, values, output, 1.0 / output, np.ones_like(output))
     points = start_points(problem, roles, 1)
     start = dict(zip(model.params(), points[0], strict=True)) if points else known
     return {name: float(start[name]) for name in others}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -9,20 +11,57 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.budget.spending import device_time
+from perflex.devices.device import Device
 from perflex.errors import PerflexWarning
 from perflex.fit.table import FeatureInfo
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.fit.table import FeatureTable
     from perflex.progress import Progress
     from perflex.store.resume import RecordOnly
     from perflex.timing.options import TimingOptions
-    from perflex.timing.results import Timing
+    from perflex.timing.results import Measured, Timing
+
+
+def clock_of(device: Any) -> Callable[[], float]:
+    """Return the clock that says how long work for a device takes, in seconds.
+
+    For a `Device` that is the host's. A device of the user's own may simulate, and the host's time then says nothing:
+    its clock is its method `clock` if it has one, and else stands still.
+    """
+    clock: Callable[[], float] = getattr(device, "clock", _stopped)
+    return time.perf_counter if isinstance(device, Device) else clock
+
+
+def _stopped() -> float:
+    return 0.0
+
+
+@dataclass
+class _Watch:
+    """Tells from reports of progress when kernels began to be built, and when timing began."""
+
+    clock: Callable[[], float]
+    kernels: int
+    report: Progress | None
+    building: float | None = None
+    timing: float | None = None
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        if self.building is None:
+            self.building = self.clock()
+        # The first half of the steps are kernels that are started.
+        if self.timing is None and done >= self.kernels:
+            self.timing = self.clock()
+        if self.report is not None:
+            self.report(done, total, what)
+
 
 # Of a normal distribution: a median's standard error is 1.2533 deviations over the square root of the number of
 # samples, and the interquartile range 1.349 deviations; the median difference of two such medians without its sign is
@@ -57,6 +96,13 @@ class KernelPool:
         Rows whose times rest on disturbed samples.
     affinity
         What decided on the processors of the device's workers, as `TimingSummary` says it.
+    clock, executor
+        The host's time in seconds; and where code is generated, None for here.
+    waited_s
+        Time beyond `spent_s` that rounds of timings took, in seconds.
+    opening_s, building_s, timing_s, built
+        The host's time in seconds until kernels could be built, for building, and for timing; and how many were built,
+        some more than once.
     """
 
     counted: FeatureTable
@@ -69,6 +115,13 @@ class KernelPool:
     disturbed_samples: int = 0
     rest_on_disturbed: set[int] = field(default_factory=set)
     affinity: str = ""
+    clock: Callable[[], float] = _stopped
+    executor: Executor | None = None
+    waited_s: float = 0.0
+    opening_s: float = 0.0
+    building_s: float = 0.0
+    timing_s: float = 0.0
+    built: int = 0
 
     def __post_init__(self) -> None:
         self.seconds = np.full(len(self.jobs), np.nan)
@@ -80,19 +133,43 @@ class KernelPool:
         """Numbers of the rows that have been measured."""
         return [int(index) for index in np.flatnonzero(self.trials)]
 
-    def measure(self, rows: Sequence[int], timing: TimingOptions, progress: Progress | None) -> None:
-        """Time kernels, once more where they have been timed before, and keep what comes out."""
-        outcomes = measure([self.jobs[row] for row in rows], self.device, timing, progress, self.recorder)
+    @property
+    def pace(self) -> float:
+        """How long timing takes, in terms of its device time."""
+        return 1.0 + self.waited_s / self.spent_s if self.spent_s > 0 else 1.0
+
+    def timed(self, rows: Sequence[int], timing: TimingOptions, progress: Progress | None) -> Measured:
+        """Time kernels and count what that takes; nothing else is kept."""
+        watch = _Watch(self.clock, len(rows), progress)
+        began, before = self.clock(), self.spent_s
+        jobs = [self.jobs[row] for row in rows]
+        outcomes = measure(jobs, self.device, timing, watch, self.recorder, self.executor)
+        ended = self.clock()
         self.affinity = outcomes.affinity
-        for row, outcome in zip(rows, outcomes, strict=True):
-            self.spent_s += device_time(outcome, timing)
+        self.spent_s += math.fsum(device_time(outcome, timing) for outcome in outcomes)
+        building = began if watch.building is None else watch.building
+        rounds = ended if watch.timing is None else watch.timing
+        self.opening_s += building - began
+        self.building_s += rounds - building
+        self.built += len(rows)
+        self.timing_s += ended - rounds
+        # Starting launches takes time, too, and so does whoever else is at work.
+        self.waited_s += max(0.0, ended - rounds - (self.spent_s - before))
+        return outcomes
+
+    def measure(self, rows: Sequence[int], timing: TimingOptions, progress: Progress | None) -> bool:
+        """Time kernels, once more where they have been timed before; return whether none was given up as too slow."""
+        fast = True
+        for row, outcome in zip(rows, self.timed(rows, timing, progress), strict=True):
             if isinstance(outcome, MeasurementFailure):
                 # What was measured before the failure stays.
                 reason = outcome.reason.removeprefix(f"{outcome.label}: ")
                 self.failed[row] = reason
+                fast = fast and outcome.kind not in {"limit", "hang"}
                 warnings.warn(f"{outcome.label} is left out: {reason}", PerflexWarning, stacklevel=2)
             else:
                 self._keep(row, outcome)
+        return fast
 
     def _keep(self, row: int, timing: Timing) -> None:
         before = self.trials[row]

@@ -9,6 +9,8 @@ import numpy as np
 from perflex.calibration.budget.basis import scaled_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -19,10 +21,18 @@ _RIDGE = 1e-8
 _LEAST_GAIN = 1e-9
 
 
-class Search:
-    """Rows, what they cost, and what may be spent."""
+def always() -> bool:
+    """Return that there is time."""
+    return True
 
-    def __init__(self, rows: Array, cost: Array, budget: float, known: Array) -> None:
+
+class Search:
+    """Rows, what they cost, what may be spent, and whether there is time for further exchanges."""
+
+    def __init__(
+        self, rows: Array, cost: Array, budget: float, known: Array, in_time: Callable[[], bool] = always
+    ) -> None:
+        self.in_time = in_time
         self.rows, fixed = scaled_columns(rows, known)
         self.cost = cost
         # Costs added in another order differ by rounding; a choice that costs just the budget has to pass.
@@ -65,7 +75,7 @@ class Search:
         """Exchange one row for another while that helps, filling up after each exchange."""
         chosen = list(chosen)
         for _ in range(10 + 4 * len(chosen)):
-            swap = self._best_swap(chosen)
+            swap = self._best_swap(chosen) if self.in_time() else None
             if swap is None:
                 break
             chosen[swap[0]] = swap[1]
@@ -94,6 +104,8 @@ class Search:
         chance = np.random.default_rng(0)
         best, value = list(chosen), self.log_det(chosen)
         for number in range(rounds if best else 0):
+            if not self.in_time():
+                break
             count = 1 + number % max(1, len(best) - 1)
             dropped = chance.choice(len(best), size=min(count, len(best)), replace=False)
             banned = chance.choice(best) if number % 2 else -1

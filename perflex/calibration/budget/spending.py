@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+# Timings of one kernel at a time: further kernels tell more than further timings, up to a point that the design finds.
+_AT_A_TIME = 3
 # Launches that are not timed when a kernel is started.
 _FIRST = 2
 # A launch counts for as long at least: shorter ones are repeated within a timing, and starting them costs as well.
@@ -27,7 +29,8 @@ _LEAST_S = 5e-5
 def one_block(timing: TimingOptions, seconds_left: float, number: int) -> TimingOptions:
     """Return options for the fewest trials of each kernel, none of which may cost more than is left."""
     # The seed shuffles the order of timings: each batch gets another order.
-    block = replace(timing, trials=timing.min_trials, seed=timing.seed + number)
+    few = min(timing.min_trials, _AT_A_TIME)
+    block = replace(timing, trials=few, min_trials=few, seed=timing.seed + number)
     # No launch may take longer than lets all of a kernel's timings fit.
     return replace(block, limit_s=min(timing.limit_s, seconds_left / _launches(block)))
 
@@ -39,6 +42,18 @@ def expected_device_time(launch_s: Array, timing: TimingOptions, sample_s: float
     """
     launch = np.maximum(launch_s, _LEAST_S)
     expected: Array = launch * (_FIRST + timing.trials * timing.warmups) + timing.trials * np.maximum(launch, sample_s)
+    return expected
+
+
+def ordinary_device_time(launch_s: Array, timing: TimingOptions, sample_s: float = 0.0) -> Array:
+    """Return the device time in seconds where there is no budget for all; arguments as `expected_device_time`.
+
+    Each gets its trials unless its own budget ends them; that its time may be known earlier is not relied on.
+    """
+    launch = np.maximum(launch_s, _LEAST_S)
+    each = launch * timing.warmups + np.maximum(launch, sample_s)
+    trials = np.clip(np.floor(timing.budget_s / each), timing.min_trials, timing.trials)
+    expected: Array = _FIRST * launch + trials * each
     return expected
 
 

@@ -171,7 +171,7 @@ def _require_same(calibrations: Sequence[tuple[str, CalibrationRecord]]) -> None
         )
         if not same:
             cause = f"{name} and {calibrations[0][0]} were not fitted to the same measurements"
-            msg = f"{cause}, so their criteria say nothing of each other; calibrate both models from one feature table"
+            msg = f"{cause}, so their AICc values are not comparable; calibrate both models from one feature table"
             raise CalibrationError(msg)
 
 

@@ -48,17 +48,19 @@ def findings_of(fit: FitResult, diagnosis: Diagnosis) -> tuple[Finding, ...]:
 
 def _of_the_fit(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
     if not fit.status.valid:
-        yield Finding("problem", f"the fit did not converge: {fit.status.reason}; its values are not to be trusted")
+        yield Finding("problem", f"the fit did not converge: {fit.status.reason}; do not use its values")
     if fit.degrees_of_freedom <= 0:
-        cause = f"{len(fit.kernels)} kernels leave nothing over to judge {len(fit)} parameters by"
+        cause = f"{len(fit.kernels)} kernels leave no degrees of freedom for {len(fit)} parameters"
         yield Finding("problem", f"{cause}: the errors are those of fitting, not of predicting; measure more kernels")
     if fit.collinear:
         number = f"condition number {diagnosis.condition_number:.3g} without bounds"
-        cause = f"the kernels hardly tell {', '.join(fit.collinear)} apart ({number}), and a bound hides that"
-        yield Finding("warning", f"{cause}; take their intervals, or add kernels that vary them independently")
+        cause = f"the kernels hardly separate {', '.join(fit.collinear)} ({number}), and a bound hides that"
+        yield Finding(
+            "warning", f"{cause}; use their confidence intervals, or add kernels that vary them independently"
+        )
     if fit.no_overlap:
-        cause = f"no overlap was found: nothing is hidden, the costs are added ({', '.join(fit.no_overlap)} = 0)"
-        yield Finding("remark", f"{cause}; a model that adds them says the same with fewer parameters")
+        cause = f"no overlap was found: all costs are added ({', '.join(fit.no_overlap)} = 0)"
+        yield Finding("remark", f"{cause}; a model that adds the costs needs fewer parameters")
     if diagnosis.missing:
         yield Finding("remark", diagnosis.missing)
 
@@ -72,12 +74,14 @@ def _of_parameters(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
     if names := _named(p for p in parameters if p.negative):
         yield Finding("problem", f"negative costs: {names}; add kernels that isolate them, or keep costs at or above 0")
     if pairs := [f"{p.first} and {p.second} ({p.correlation:+.3f})" for p in diagnosis.correlated]:
-        cause = f"estimates that move together: {_listed(pairs)}"
-        yield Finding("warning", f"{cause}; only combinations of them are known well, add kernels that vary them apart")
+        cause = f"strongly correlated estimates: {_listed(pairs)}"
+        yield Finding(
+            "warning", f"{cause}; only their combinations are well determined; add kernels that vary them independently"
+        )
     # Correlated pairs say the same and name the parameters.
     if diagnosis.condition_number > STRONG_DEPENDENCE and not diagnosis.correlated:
         cause = f"the condition number after scaling is {diagnosis.condition_number:.3g}"
-        yield Finding("warning", f"{cause} (above 30): features of the measurement kernels grow nearly together")
+        yield Finding("warning", f"{cause} (above 30): features of the measurement kernels are nearly collinear")
     if names := _named(p for p in parameters if p.consistent_with_zero and p.determined and not p.at_bound):
         yield Finding("warning", f"consistent with zero within 95 %: {names}; the kernels may not need them")
     # No fit pulls at edges that nothing tells; that nothing is hidden is said already.
@@ -93,7 +97,9 @@ def _of_parameters(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
         if i.share > _NEARLY_ALONE or math.isinf(i.growth)
     ]
     if alone:
-        yield Finding("warning", f"known from one kernel alone: {_listed(alone)}; one bad timing decides them")
+        yield Finding(
+            "warning", f"determined by one kernel alone: {_listed(alone)}; one wrong measurement changes them"
+        )
 
 
 def _of_kernels(diagnosis: Diagnosis) -> Iterator[Finding]:
@@ -106,18 +112,20 @@ def _of_kernels(diagnosis: Diagnosis) -> Iterator[Finding]:
         outliers.sort(key=lambda kernel: -abs(kernel.studentised))
         text = _listed([f"{k.name} ({100 * k.relative_error:+.0f} %)" for k in outliers])
         yield Finding(
-            "warning", f"unlike the others beyond chance: {text}; the model lacks something, or a timing is bad"
+            "warning", f"outliers among the residuals: {text}; the model lacks a term, or a measurement is wrong"
         )
     decisive = sorted((k for k in kernels if k.cooks_distance > _DECISIVE), key=lambda k: -k.cooks_distance)
     if decisive:
         text = _listed([f"{k.name} (Cook's distance {k.cooks_distance:.2g})" for k in decisive])
-        yield Finding("warning", f"decide the fit by themselves: {text}; measure more kernels like them")
+        yield Finding(
+            "warning", f"a single kernel changes the fit considerably: {text}; measure more kernels like them"
+        )
 
 
 def _of_errors(diagnosis: Diagnosis) -> Iterator[Finding]:
     floor = diagnosis.noise_floor
     if not math.isnan(floor):
-        text = f"noise floor {100 * floor:.2g} %: errors below it mean nothing"
+        text = f"noise floor {100 * floor:.2g} %: smaller errors are not significant"
         yield Finding("remark", f"{text}; {100 * diagnosis.below_noise:.0f} % of the measurement kernels' are")
     worse = [
         f"{g.name} ({100 * g.error:.1f} to {100 * g.held_out_error:.1f} %)"
@@ -126,11 +134,16 @@ def _of_errors(diagnosis: Diagnosis) -> Iterator[Finding]:
         if g.held_out_error > _MUCH_WORSE * max(g.error, 0.0 if math.isnan(floor) else floor)
     ]
     if worse:
-        cause = f"predicted at least twice as badly when they are not in the fit: {_listed(worse)}"
+        cause = (
+            "the error of these generators is at least twice as large when they are left out of the fit: "
+            f"{_listed(worse)}"
+        )
         yield Finding("warning", f"{cause}; do not rely on predictions of kernels unlike the measured ones")
     alone = [f"{', '.join(g.undetermined)} by {g.name}" for g in diagnosis.generators if g.undetermined]
     if alone:
-        yield Finding("remark", f"determined by one generator only, so that no other checks it: {_listed(alone)}")
+        yield Finding(
+            "remark", f"determined by one generator only, which no other generator confirms: {_listed(alone)}"
+        )
 
 
 def _named(parameters: Iterable[ParameterDiagnosis]) -> str:

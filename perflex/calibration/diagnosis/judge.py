@@ -36,7 +36,7 @@ from perflex.calibration.uncertainty import (
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -92,7 +92,7 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
         )
         held_out = {entry.generator: entry for entry in found}
     owners = generators_of(fit.kernels, table)
-    kernels = _kernels(fit, table, problem, linear, owners)
+    kernels = _with_held_out(_kernels(fit, table, problem, linear, owners), held_out)
     facts = Diagnosis(
         findings=(),
         parameters=_parameters(fit, problem, linear, owners),
@@ -118,7 +118,7 @@ def _missing(table: FeatureTable | None, linear: LinearFit | None) -> str:
     if table is None:
         cause = "the calibration does not keep its measured values (it was made by an earlier version)"
         return f"{cause}: calibrate again to see leverage, what informs each parameter, and cross-validation"
-    return "" if linear is not None else "no parameter is free, so there is nothing to judge kernels by"
+    return "" if linear is not None else "all parameters are fixed, so that leverage and residuals are not defined"
 
 
 def _linear(calibration: CalibrationRecord, table: FeatureTable, problem: Problem) -> LinearFit | None:
@@ -130,7 +130,7 @@ def _linear(calibration: CalibrationRecord, table: FeatureTable, problem: Proble
     if not np.allclose(expected, kept, rtol=_SAME_ERROR, atol=_SAME_ERROR, equal_nan=True):
         worst = fit.kernels[int(np.nanargmax(np.abs(expected - kept)))]
         cause = f"the parameters give {worst} another error from its measured values than the calibration states"
-        msg = f"{cause}; its parts do not belong together, calibrate again"
+        msg = f"{cause}; the file is inconsistent; calibrate again"
         raise CalibrationError(msg, kernel=worst)
     free = free_parameters(fit)
     jacobian, pseudo = problem.regression(vector(fit), len(free))
@@ -167,6 +167,15 @@ def _kernels(
     return tuple(
         KernelDiagnosis(name, owner, *map(float, row))
         for name, owner, row in zip(fit.kernels, owners, np.column_stack(columns), strict=True)
+    )
+
+
+def _with_held_out(kernels: Sequence[KernelDiagnosis], held_out: dict[str, HeldOut]) -> tuple[KernelDiagnosis, ...]:
+    # A generator's errors stand in the order of its kernels; there are none where it could not be held out.
+    left = {name: iter(entry.errors) for name, entry in held_out.items()}
+    nothing: Iterator[float] = iter(())
+    return tuple(
+        replace(kernel, held_out_error=float(next(left.get(kernel.generator, nothing), math.nan))) for kernel in kernels
     )
 
 

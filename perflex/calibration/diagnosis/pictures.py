@@ -36,7 +36,7 @@ def draw_diagnosis(diagnosis: Diagnosis, folder: Path) -> list[Path]:
     list of Path
         The files.
     """
-    drawn = {"errors": _errors, "parameters": _parameters, "correlation": _correlation}
+    drawn = {"errors": errors_figure, "parameters": parameters_figure, "correlation": _correlation}
     paths = []
     for name, draw in drawn.items():
         path = folder / f"{name}.png"
@@ -45,8 +45,8 @@ def draw_diagnosis(diagnosis: Diagnosis, folder: Path) -> list[Path]:
     return paths
 
 
-def _errors(diagnosis: Diagnosis) -> Any:
-    """Draw predicted over measured of each kernel, a row per generator, over the noise band."""
+def errors_figure(diagnosis: Diagnosis) -> Any:
+    """Return the picture of predicted over measured of each kernel, a row per generator, over the noise band."""
     groups: dict[str, list[KernelDiagnosis]] = {}
     for kernel in diagnosis.kernels:
         groups.setdefault(kernel.generator, []).append(kernel)
@@ -100,8 +100,8 @@ def _ratio_axis(axes: Any, diagnosis: Diagnosis) -> None:
     axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
 
 
-def _parameters(diagnosis: Diagnosis) -> Any:
-    """Draw each parameter's interval in multiples of its value."""
+def parameters_figure(diagnosis: Diagnosis) -> Any:
+    """Return the picture of each parameter's interval in multiples of its value."""
     parameters = diagnosis.parameters
     figure = new_figure(7.0, 1.5 + 0.3 * len(parameters))
     axes = figure.add_subplot()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.html import shown_by
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -113,6 +115,8 @@ class KernelDiagnosis:
         (predicted - measured) / measured, a fraction.
     left_out_error
         The same, predicted by a fit without this kernel (linearised); nan where nothing else informs what it does.
+    held_out_error
+        The same, predicted by a fit without its generator's kernels; nan where that was not possible.
     measured, predicted
         In the output feature's unit; nan where the measured values are not known.
     spread
@@ -135,6 +139,7 @@ class KernelDiagnosis:
     leverage: float = math.nan
     studentised: float = math.nan
     cooks_distance: float = math.nan
+    held_out_error: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -203,13 +208,13 @@ class Diagnosis:
     error, geometric_mean_error
         Root mean square and geometric mean of the relative errors in the fit, fractions.
     left_out_error
-        Root mean square of relative errors, each kernel predicted without itself; over those that could be.
+        Root mean square of relative errors, leave-one-out; over those that could be.
     held_out_error
         The same, each kernel predicted without its generator; nan if that was possible for none.
     aicc
         Akaike's criterion of the residuals, corrected for few kernels: for models of the same measurements only.
     noise_floor
-        As in `CalibrationRecord`: errors below it mean nothing; nan if not known.
+        As in `CalibrationRecord`: smaller errors are not significant; nan if not known.
     missing
         What could not be judged and why, or empty.
     title
@@ -270,6 +275,8 @@ class Diagnosis:
         lines = [f"Diagnosis of {self.title or 'a calibration'}"]
         lines += [f"{finding.severity}: {finding.text}" for finding in self.findings]
         return "\n".join(lines)
+
+    _repr_html_ = shown_by("perflex.calibration.diagnosis.diagnosis_html:diagnosis_html")
 
 
 def _plain(value: Any) -> Any:

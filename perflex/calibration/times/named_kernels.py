@@ -139,11 +139,11 @@ class NamedKernels:
             raise CalibrationError(msg, kernel=tags) from error
         except ValueError:
             names = ", ".join(generator.name for generator in collection.matching_generators(words))
-            msg = f"{tags!r} means several generators ({names}); name one"
+            msg = f"{tags!r} fits several generators ({names}); name one"
             raise CalibrationError(msg, kernel=tags) from None
         if len(made) != 1:
             open_ = [word for word in made[0].arguments if len({str(one.arguments[word]) for one in made}) > 1]
-            msg = f"{tags!r} means {len(made)} kernels; state {', '.join(open_)}, as tags or columns"
+            msg = f"{tags!r} fits {len(made)} kernels; state {', '.join(open_)}, as tags or columns"
             raise CalibrationError(msg, kernel=tags)
         one = made[0]
         return MadeKernel(one.kernel, one.sizes, one.name, one.generator, set(generator.by_name) & set(cells))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TIME_COLUMNS = {"seconds": 1.0, "time_s": 1.0, "time_ms": 1e3, "time_us": 1e6, "time_ns": 1e9}
 _FRACTIONS = ("spread", "repeatability")
 # What is no size or argument of a kernel.
-_RESERVED = frozenset((*TIME_COLUMNS, *_FRACTIONS, "kernel", "tags", "launches", "registers", "device"))
+_RESERVED = frozenset((*TIME_COLUMNS, *_FRACTIONS, "kernel", "tags", "launches", "registers", "host_code", "device"))
 _LISTED = 8
 
 _Row = tuple[int, dict[str, str]]
@@ -56,6 +56,8 @@ def load_times(
             As of `TimedKernel`, fractions.
         ``registers``
             32-bit registers per work-item as the kernel was built.
+        ``host_code``
+            ``True`` where the time includes host code, as of `TimedKernel`; ``False``, or empty, where it does not.
         ``device``
             The device's name.
 
@@ -136,7 +138,10 @@ def _chosen(
     devices = list(dict.fromkeys(cells.get("device", "").strip() for _, cells in rows))
     if len(devices) > 1:
         shown = ", ".join(name or "(empty)" for name in devices[:_LISTED])
-        msg = f"{path} has times of {len(devices)} devices ({shown}); a calibration is of one: name it as the device"
+        msg = (
+            f"{path} has times of {len(devices)} devices ({shown}); a calibration needs one; "
+            "choose it with the device's name"
+        )
         raise FileFormatError(msg, path=path)
     return rows, devices[0] or device
 
@@ -156,7 +161,7 @@ def _row(
     # Tags say all: columns beside them, such as counters, are no arguments.
     named = given.get("tags") or given.get("kernel")
     if not named:
-        text = "it names no kernel; fill the column kernel, or leave the line out"
+        text = "it names no kernel; fill in the column kernel, or remove the line"
         raise error(text)
     cells = {} if "tags" in given else {name: text for name, text in given.items() if name not in _RESERVED}
     try:
@@ -169,9 +174,9 @@ def _row(
         raise
     used |= made.used
     known = {name: _number(given, name, error) if name in given else math.nan for name in _FRACTIONS}
-    registers = _whole(given, "registers", error)
+    stated: dict[str, Any] = {"registers": _whole(given, "registers", error), "host_code": _flag(given, error), **known}
     try:
-        return TimedKernel(made.kernel, made.sizes, seconds, made.name, made.generator, registers=registers, **known)
+        return TimedKernel(made.kernel, made.sizes, seconds, made.name, made.generator, **stated)
     except PerflexError as fault:
         raise error(fault.message) from fault
 
@@ -192,6 +197,14 @@ def _whole(given: Mapping[str, str], column: str, error: Callable[[str], FileFor
         text = f"column {column} must hold a whole number from 1 on, not {given[column]!r}"
         raise error(text)
     return int(value)
+
+
+def _flag(given: Mapping[str, str], error: Callable[[str], FileFormatError]) -> bool:
+    value: Any = read_value(given.get("host_code", "False"))
+    if not isinstance(value, bool):
+        text = f"column host_code must hold True or False, not {given['host_code']!r}"
+        raise error(text)
+    return value
 
 
 def _warn_of_unused(names: Sequence[str], path: Path) -> None:

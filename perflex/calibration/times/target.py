@@ -30,7 +30,7 @@ def require_no_device(**given: object) -> None:
     """
     named = [name for name, value in given.items() if value is not None]
     if named:
-        msg = f"times of a table need no measuring; leave out {', '.join(named)}, or times"
+        msg = f"times from a table are not measured again; leave out {', '.join(named)}, or times"
         raise CalibrationError(msg)
 
 
@@ -87,7 +87,8 @@ def refuse_unknown_builds(features: Sequence[Feature], times: TimesTable) -> Non
         name = feature.identifier
         if needs_code(feature):
             msg = (
-                f"feature {name} is of kernels built for a device, and times of a table open none; take a model without"
+                f"feature {name} is of kernels built for a device, but times from a table use no device; "
+                "choose a model without it"
             )
             raise CalibrationError(msg, feature=name)
         if needs_build(feature) and (name != "f_registers" or any(row.registers is None for row in times.rows)):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from perflex.calibration.record import CalibrationRecord
 
 _COLUMNS = ("kernel", "seconds", "spread", "repeatability", "device")
+# Written where the model has a cost of host code: else the rows do not tell.
+_BY_HOST = "f_host_launch"
 
 
 def save_times(calibration: CalibrationRecord, path: Path | str) -> int:
@@ -42,14 +44,16 @@ def save_times(calibration: CalibrationRecord, path: Path | str) -> int:
     nothing = [math.nan] * len(table)
     spread, repeated = (nothing if one is None else one.tolist() for one in (table.spread, table.repeatability))
     rows = zip(table.kernels, table.column(table.output).tolist(), spread, repeated, strict=True)
+    hosted = (table.column(_BY_HOST) > 0).tolist() if _BY_HOST in table.features else []
     device = str(calibration.device.get("name", ""))
     try:
         with writing(path) as stream:
             writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(_COLUMNS)
-            for kernel, *numbers in rows:
+            writer.writerow([*_COLUMNS, *(["host_code"] if hosted else [])])
+            for place, (kernel, *numbers) in enumerate(rows):
                 # repr, the shortest text of the same number, is what the csv module writes of one.
-                writer.writerow([kernel, *("" if math.isnan(number) else number for number in numbers), device])
+                cells = ["" if math.isnan(number) else number for number in numbers]
+                writer.writerow([kernel, *cells, device, *hosted[place : place + 1]])
     except (OSError, ValueError) as error:
         msg = f"cannot write {path}: {getattr(error, 'strerror', None) or error}"
         raise FileFormatError(msg, path=path) from error

@@ -11,7 +11,7 @@ source's rows do not tell apart take the values that suit the others.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -130,19 +130,27 @@ def require_one_model(sources: Sequence[CalibrationRecord]) -> Model:
     Raises
     ------
     CalibrationError
-        There are no sources, or their models differ.
+        There are no sources, their models differ, or one has cycles of a tool, which samples of others do not have.
     """
     if not sources:
         msg = "there are no sources; give calibrations of the model on other devices"
         raise CalibrationError(msg)
     model = sources[0].model
     for source in sources[1:]:
-        if (source.model.expression, source.model.output_feature) != (model.expression, model.output_feature):
+        if source.model.output_feature != model.output_feature:
+            outputs = f"{model.output_feature} and {source.model.output_feature}"
+            msg = f"the sources have different outputs, {outputs}; give calibrations of one model with one output"
+            raise CalibrationError(msg, model=source.model)
+        if source.model.expression != model.expression:
             msg = (
                 f"the sources have different models, {model.expression!r} and {source.model.expression!r}; give "
                 "calibrations of one model"
             )
             raise CalibrationError(msg, model=source.model)
+    tool = next((source.options["cycles"] for source in sources if "cycles" in source.options), None)
+    if tool is not None:
+        msg = f"a source has cycles of {tool}; give calibrations with perflex's own cycles (cycles='ports')"
+        raise CalibrationError(msg, model=model)
     return model
 
 
@@ -229,7 +237,7 @@ def _refitted(model: Model, table: FeatureTable, prior: Prior, name: str) -> Sou
     """Return a source fitted to its rows with the prior, each row weighing as the source's own noise says."""
     from perflex.fit.table import scale_features_by_output
 
-    scaled = scale_features_by_output(table)
+    scaled = replace(scale_features_by_output(table), weights=None)
     fit = fit_with_prior(model, scaled, prior, loss="soft_l1", precise=False)
     residuals = -np.log1p(np.maximum(np.asarray(fit.relative_errors), _LEAST_NOISE - 1.0))
     logs = posterior_of_logarithms(fit)

@@ -1,4 +1,4 @@
-"""Which samples of a device to take next: those that tell most of the candidates' times.
+"""Which samples of a device to next sample: those that tell most of the candidates' times.
 
 A sample tells of the parameters, of its program and of its kernel. What it tells of all candidates is how much it
 lowers the sum of the variances of their predictions' logarithms (A-optimal: Atkinson, Donev and Tobias, Optimum
@@ -50,13 +50,13 @@ def suggest_samples(calibration: CalibrationRecord, candidates: FeatureTable, co
     """
     carried = calibration.transferred
     if carried is None:
-        msg = "only a transferred calibration says which samples to take; make one with transfer(sources)"
+        msg = "only a transferred calibration can suggest samples; make one with transfer(sources)"
         raise CalibrationError(msg)
     taken = set(() if calibration.table is None else calibration.table.kernels)
     free = [row for row, label in enumerate(candidates.kernels) if label not in taken]
     if not 0 < count <= len(free):
         msg = (
-            f"{count} samples are asked for of {len(free)} candidates that are no samples yet; ask for 1 to {len(free)}"
+            f"{count} samples were requested, but {len(free)} candidates are not samples yet; request 1 to {len(free)}"
         )
         raise CalibrationError(msg)
     _, rows = elasticities(calibration.model, calibration.fit, candidates)

@@ -124,7 +124,7 @@ class _Executions:
         for number, block in enumerate(self.blocks):
             for one in block.instructions:
                 if number in possible and not runs[number] and touches_memory(one):
-                    msg = f"data decide whether {one.name} at {one.address:#x} is executed"
+                    msg = f"the data determine whether {one.name} at {one.address:#x} is executed"
                     raise UnknownFlowError(msg)
                 if one.name == "CALL" and runs[number]:
                     msg = f"the code calls a function at {one.address:#x}, which is not followed"

@@ -95,7 +95,7 @@ def _followers(last: GpuInstruction, after: int, end: int, places: Mapping[int, 
 
 def _ends_block(one: GpuInstruction) -> bool:
     if one.name in {"BRX", "BRXU", "JMX", "JMXU", "JMP"}:
-        msg = f"the jump {one.name} at {one.address:#x} leads where registers say"
+        msg = f"the target of the jump {one.name} at {one.address:#x} is computed at run time"
         raise UnknownFlowError(msg)
     # Taken where work-items of a sub-group have parted, to bring them together.
     return one.name in {"BRA", "EXIT", "RET"} and "DIV" not in one.modifiers

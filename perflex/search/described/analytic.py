@@ -111,7 +111,10 @@ def fit_analytic(
     """
     times = np.asarray(times, dtype=np.float64)
     if not len(times) or not (np.isfinite(times) & (times > 0)).all():
-        msg = "the measured times must be positive and finite, at least one; leave out what failed"
+        msg = (
+            "the measured times must be positive and finite, and there must be at least one; "
+            "leave out failed configurations"
+        )
         raise CalibrationError(msg, description=description.name)
     problem = _Problem(description, features, np.log(times))
     cost, best = min((problem.solve(start) for start in problem.starts()), key=lambda pair: pair[0])
@@ -139,7 +142,7 @@ class _Problem:
         # The median: configurations that the model misses by far must not set the unit of time.
         offset = float(np.median(target - self.log_times(self.prior)))
         if not np.isfinite(offset):
-            msg = f"the model of description {description.name!r} is not finite at its priors; mend the description"
+            msg = f"the model of description {description.name!r} is not finite at its priors; correct the description"
             raise CalibrationError(msg, description=description.name)
         # The first parameter scales the time, whose unit its prior cannot know.
         self.prior[0] += offset

@@ -208,6 +208,8 @@ class Description:
             if bad.any():
                 first = int(np.argmax(bad))
                 where = ", ".join(f"{key}={known[key][first]:g}" for key in self.tunables)
-                msg = f"feature {name} of description {self.name!r} is no finite number for {where}; mend its formula"
+                msg = (
+                    f"feature {name} of description {self.name!r} is no finite number for {where}; correct its formula"
+                )
                 raise FileFormatError(msg, description=self.name, field=name)
         return found

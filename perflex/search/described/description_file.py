@@ -135,7 +135,7 @@ def _read(path: Path) -> Description:
     chosen, constants = set(tunables), set(file.constants)
     twice = [*(chosen & constants), *((chosen | constants) & set(PLATFORM_FACTS))]
     if twice:
-        msg = f"{twice[0]} stands for two things: a tunable, a constant or a fact of the device; rename it"
+        msg = f"{twice[0]} is defined twice, as a tunable, a constant or a fact of the device; rename it"
         raise top.error(msg, "tunables" if twice[0] in tunables else "constants")
     conditions = [_formula(top, text, "constraints", place) for place, text in enumerate(file.constraints)]
     for place, formula in enumerate(conditions):
@@ -176,7 +176,7 @@ def _features(top: Section, file: _DescriptionFile, known: set[str]) -> dict[str
         features[name] = _formula(top, str(text), "features", name)
         _check_names(top, features[name], known, "features", name)
         if name in known:
-            msg = "the name stands for something else already; choose another"
+            msg = "the name is already in use; choose another"
             raise top.error(msg, "features", name)
         # Features may use those before them.
         known.add(name)

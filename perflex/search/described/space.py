@@ -215,7 +215,7 @@ class DescribedSpace:
             where = ", ".join(f"{name}={self.settings[name][wrong[0]]:g}" for name in self.description.tunables)
             msg = (
                 f"the model of description {self.description.name!r} gives the time {predicted[wrong[0]]:g} for "
-                f"{where}; mend it so that every time is positive"
+                f"{where}; correct it so that every time is positive"
             )
             raise CalibrationError(msg, description=self.description.name)
         return ReadingFit(fits[reading], reading, predicted)

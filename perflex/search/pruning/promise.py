@@ -21,6 +21,7 @@ variants that behaves like none in the batch is beyond any method that sees only
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 # Level that the conformal quantile must not miss by rounding: 0.95 * 20 is 19, not 20.
 _ROUNDING = 1e-9
+_LARGEST_LOG = math.log(sys.float_info.max)
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,14 @@ def _regressed(logs: Array, guesses: Array, goal: float, promise: Promise) -> fl
     return float(offset + slope * away + reach * math.sqrt(1 + 1 / count + (away**2 / spread if spread else 0.0)))
 
 
+def ratio_of(logarithm: float) -> float:
+    """Return the ratio that a logarithm stands for, the largest float where it is larger still.
+
+    An infinite ratio would say that nothing is dropped.
+    """
+    return math.exp(min(logarithm, _LARGEST_LOG))
+
+
 def _normal_quantile(level: float) -> float:
     from statistics import NormalDist
 
@@ -210,12 +220,15 @@ def _decide(
     known = np.zeros(logs_of_all.size, dtype=bool)
     known[index] = True
     kept_flags = (logs_of_all <= threshold) & ~known
-    ratio = math.exp(threshold - logs.min())
+    ratio = ratio_of(threshold - float(logs.min()))
     everything = bool(kept_flags.sum() == (~known).sum()) and not known.all()
     kept_flags[best] = True
     kept = ranked[kept_flags[ranked]]
     if everything:
-        cause = f"the model misjudges fast variants by up to {ratio:.3g} times, so that none can be dropped unmeasured"
+        cause = (
+            f"the model is wrong for fast variants by a factor of up to {ratio:.3g}, "
+            "so that no variant can be excluded without measuring it"
+        )
         return KeepDecision(kept, math.inf, 1.0, met=False, explanation=cause, promise=promise)
     text = (
         f"{kept.size} of {known.size} hold a variant {promise}: a variant predicted slower than {ratio:.3g} times the "
@@ -229,7 +242,7 @@ def _everything(ranked: Indices, index: Indices, seconds: Array, cause: str, pro
     slower = np.delete(index, np.argmin(seconds)) if index.size else index
     kept = ranked[~np.isin(ranked, slower)]
     met = bool(index.size and index.size == ranked.size)
-    text = "all variants are measured" if met else f"nothing is dropped unmeasured: {cause}"
+    text = "all variants are measured" if met else f"no variant is excluded without measuring it: {cause}"
     return KeepDecision(kept, math.inf, 1.0, met=met, explanation=text, promise=promise)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from perflex.errors import FileFormatError
 from perflex.file_io import writing
+from perflex.html import shown_by
 from perflex.search.described.space import DescribedSpace
 from perflex.search.pruning.costs import dominating
 
@@ -250,3 +251,5 @@ class Pruning:
             lines.append(f"  and {len(self.kept) - _SHOWN} more")
         lines += [f"  left out: {cause} ({count})" for cause, count in self.excluded.items()]
         return "\n".join(lines)
+
+    _repr_html_ = shown_by("perflex.search.pruning.pruning_html:pruning_html")

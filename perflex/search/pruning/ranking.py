@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.built_target import model_knowledge
 from perflex.calibration.probed import probing_device
+from perflex.calibration.row_predictions import resting_on
+from perflex.html import shown_by
 from perflex.search.spaces.candidates import candidates_of, columns_of
 from perflex.search.spaces.extraction import ExtractedSpace
-from perflex.search.spaces.predicted import predicted_variants
+from perflex.search.spaces.predicted import known_variants, predicted_variants
 from perflex.search.spaces.probes import probe_candidates
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class RankedVariant:
         The variant itself: what was given, or its settings in a space.
     knowledge
         What the time rests on: ``"nothing"`` of the variant but counts, its compiled ``"code"``, a ``"short launch"``,
-        or a ``"timing"`` of the whole launch.
+        a ``"timing"`` of the whole launch, or, of calibrations that were transferred, a ``"timing on other devices"``.
     failure
         Why its short launch failed; empty where it did not.
     """
@@ -61,6 +62,16 @@ class RankedVariant:
     knowledge: Knowledge = "nothing"
     failure: str = ""
 
+    def __str__(self) -> str:
+        """Return one line: place, name, prediction, and how many times as long as the fastest it takes."""
+        return f"{self.rank}. {self.name}: {self.predicted:.4g} ({self.ratio:.2f} times the fastest)"
+
+
+class Ranking(list[RankedVariant]):
+    """Ranked variants: a list that notebooks show as a table."""
+
+    _repr_html_ = shown_by("perflex.search.pruning.pruning_html:ranking_html")
+
 
 def rank(
     variants: Mapping[str, Any] | Sequence[Any] | VariantSpace | ExtractedSpace,
@@ -69,7 +80,7 @@ def rank(
     *,
     machine: str | Path | Machine | None = None,
     probe: ProbeOn = False,
-) -> list[RankedVariant]:
+) -> Ranking:
     """Order variants by predicted time, fastest first; nothing is run but with `probe`.
 
     Parameters
@@ -89,8 +100,8 @@ def rank(
 
     Returns
     -------
-    list of RankedVariant
-        Equal times keep the order of `variants`.
+    Ranking
+        A list of RankedVariant; equal times keep the order of `variants`.
 
     Warns
     -----
@@ -111,7 +122,8 @@ def rank(
     count, names = len(found), found.names
     probes: Mapping[int, Probe] = {}
     failures: Mapping[int, str] = {}
-    knowledge = model_knowledge(calibration.model.input_features())
+    labels = [label for label, _ in known_variants(calibration, found)] or [""] * count
+    knowledge = resting_on(calibration, labels)
     predicted = predicted_variants(calibration, found, columns)
     with np.errstate(all="ignore"):
         factor = predicted / calibration.model.evaluate(calibration.fit, columns)
@@ -126,7 +138,7 @@ def rank(
     }
     order = np.argsort(predicted, kind="stable").tolist()
     fastest = float(predicted[order[0]])
-    return [
+    return Ranking(
         RankedVariant(
             rank=place,
             name=names[number],
@@ -135,8 +147,8 @@ def rank(
             ratio=float(predicted[number]) / fastest if fastest else float("nan"),
             terms={text: float(value[number]) for text, value in terms.items()},
             kernel=found.settings[number] if isinstance(found, ExtractedSpace) else found.kernel(number),
-            knowledge=probes[number].knowledge if number in probes else knowledge,
+            knowledge=probes[number].knowledge if number in probes else knowledge[number],
             failure=failures.get(number, ""),
         )
         for place, number in enumerate(order, start=1)
-    ]
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -130,12 +130,15 @@ def draw_pruning(pruning: Pruning, path: Path, measured: dict[str, float] | None
 
 
 def draw_times(path: Path, predicted: Array, measured: Array, kept: NDArray[np.bool_], title: str) -> None:
-    """Draw measured over predicted times to a PNG file.
+    """Draw measured over predicted times to a PNG file, as `times_figure`."""
+    save_figure(times_figure(predicted, measured, kept, title), path)
+
+
+def times_figure(predicted: Array, measured: Array, kept: NDArray[np.bool_], title: str) -> Any:
+    """Return the picture of measured over predicted times.
 
     Parameters
     ----------
-    path
-        The file.
     predicted, measured
         Times in milliseconds, shape ``(n,)``; what was not measured is nan, and drawn at the bottom.
     kept
@@ -160,15 +163,25 @@ def draw_times(path: Path, predicted: Array, measured: Array, kept: NDArray[np.b
     axes.set_xscale("log")
     if known.any():
         axes.set_yscale("log")
+        _plain_numbers(axes.yaxis)
         both = np.concatenate([predicted[known], measured[known]])
         ends = [both.min(), both.max()]
         axes.plot(ends, ends, color="0.6", linewidth=0.8, label="as predicted")
+    _plain_numbers(axes.xaxis)
     axes.set_xlabel("predicted time (ms)")
     axes.set_ylabel("measured time (ms)")
     axes.set_title(title, fontsize=11)
     axes.grid(visible=True, which="both", linewidth=0.4, alpha=0.6)
     axes.legend(frameon=False)
-    save_figure(figure, path)
+    return figure
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Write 40 at a logarithmic axis instead of 4 times 10; numbers between powers of ten only where these are few."""
+    from matplotlib.ticker import LogFormatter
+
+    axis.set_major_formatter(LogFormatter())
+    axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
 
 
 def _times(pruning: Pruning, measured: dict[str, float] | None) -> dict[str, float]:

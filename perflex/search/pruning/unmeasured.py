@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import CalibrationError
-from perflex.search.pruning.promise import KeepDecision
+from perflex.search.pruning.promise import KeepDecision, ratio_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,7 +84,7 @@ def keep_unmeasured(predicted: Array, calibration: Calibration | None, promise: 
     count = int(np.argmax(confidence >= promise.confidence - _ROUNDING)) + 1
     kept = ranked[:count]
     everything = count == predicted.size and count > 1
-    ratio = math.exp(logs[count - 1] - logs[0])
+    ratio = ratio_of(float(logs[count - 1] - logs[0]))
     text = (
         f"{count} of {predicted.size}, predicted at most {ratio:.3g} times the fastest: {promise}, if their errors "
         f"differ by as much as those of a generator's kernels ({len(windows)} generators, each left out with all its "

@@ -85,14 +85,14 @@ def number_of(which: object, names: Sequence[str], settings: Sequence[Mapping[st
     elif isinstance(which, Mapping):
         found = [number for number, each in enumerate(settings) if dict(each) == dict(which)][:1]
     else:
-        msg = f"a variant is told by what was asked, its number, name or settings, not by {which!r}"
+        msg = f"a variant is identified by what ask() returned, its number, its name or its settings, not by {which!r}"
         raise CalibrationError(msg)
     if len(found) == 1:
         return found[0]
     if found:
         msg = f"{len(found)} variants are named {which!r}; tell the number"
     else:
-        msg = f"there is no variant {which!r} among the {len(names)}; tell what was asked"
+        msg = f"there is no variant {which!r} among the {len(names)}; use what ask() returned"
     raise CalibrationError(msg)
 
 

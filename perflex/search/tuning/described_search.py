@@ -78,7 +78,7 @@ class DescribedSearch:
         """Return what to measure next, see `most_promising`; the longer nothing faster is found, the farther away."""
         del forecast  # made from the latest prediction, which has the analytic one beside it
         if self._latest is None:
-            msg = "nothing is predicted yet; forecast first"
+            msg = "there is no prediction yet; call forecast first"
             raise CalibrationError(msg)
         numbers = list(times)
         best = min((time, number) for number, time in times.items() if np.isfinite(time))[1]

@@ -101,7 +101,9 @@ class GaussianPredictor:
             columns.append(self._offset)
         varied = [column for column in columns if np.ptp(column) > 1e-12 * max(1.0, float(np.abs(column).max()))]
         if not varied:
-            msg = "all variants have the same features, so that none can be told from another; add features or tunables"
+            msg = (
+                "all variants have the same features, so that their times cannot be predicted; add features or tunables"
+            )
             raise CalibrationError(msg)
         scaled = np.column_stack(varied)
         # The root of their number: distances must not grow with the number of features.

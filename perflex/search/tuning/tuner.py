@@ -145,7 +145,10 @@ class Tuner:
         self.method: FeatureSearch | DescribedSearch
         if isinstance(table, DescribedSpace):
             if expected is not None or not isinstance(predictor, HybridPredictor | None):
-                msg = "a described space has its own prior and predictor; for others give its table, `space.inputs(0)`"
+                msg = (
+                    "a described space has its own prior and predictor; to use others, pass its table, "
+                    "`space.inputs(0)`"
+                )
                 raise CalibrationError(msg, description=table.description.name)
             self.method = DescribedSearch(table, predictor, size, seed, unseen=promise is not None)
         else:
@@ -210,7 +213,7 @@ class Tuner:
         number = number_of(which.number if isinstance(which, Proposal) else which, self._names, self._settings)
         time, cost = seconds_of(seconds, cost_s, self._names[number])
         if number in self._times:
-            msg = f"variant {self._names[number]!r} was told before; tell each once"
+            msg = f"variant {self._names[number]!r} already has a time; tell each variant once"
             raise CalibrationError(msg, variant=self._names[number])
         self._pending.discard(number)
         self._times[number] = time

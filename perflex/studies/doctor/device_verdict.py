@@ -29,8 +29,8 @@ _REPEATABILITY_POOR = 0.03
 _DRIFT_POOR = 0.03
 _NO_CHANGE = 0.001
 _DISTURBED_BAD = 0.75
-_TAKEN = "end other processes, and see the checks of the machine"
-_TAKEN_GPU = "end what else uses the GPU (nvidia-smi lists processes), or wait"
+_TAKEN = "stop other processes, and see the checks of the machine"
+_TAKEN_GPU = "stop other processes on the GPU (nvidia-smi lists them), or wait"
 
 
 def device_findings(found: DeviceTrials, kind: str = "cpu") -> tuple[Finding, ...]:
@@ -101,13 +101,13 @@ def _heaps(kernels: Sequence[Trial], taken: str) -> Finding:
     check = "two heaps"
     known = {trial.name: heaps for trial in kernels if (heaps := two_heaps(trial.values)) is not None}
     if not known:
-        return Finding(check, "good", "times of one kernel lie in one heap")
+        return Finding(check, "good", "the times of each kernel have one mode")
     name, heaps = max(known.items(), key=lambda item: item[1].share)
     found = (
         f"{percent(heaps.share)} of the times are {heaps.ratio:.1f} times as long as the others "
         f"({name}; {len(known)} of {len(kernels)} kernels)"
     )
-    return Finding(check, "poor", found, f"part of the time the device has only a part of its cores; {taken}")
+    return Finding(check, "poor", found, f"the device has only some of its cores part of the time; {taken}")
 
 
 def _drift(found: DeviceTrials, kernels: Sequence[Trial], kind: str) -> Finding:
@@ -122,7 +122,9 @@ def _drift(found: DeviceTrials, kernels: Sequence[Trial], kind: str) -> Finding:
     if found.drift > 1:
         words += f", reference kernels varied by {percent(found.drift - 1)}"
     cause = "clock or memory of the device change with heat or other load"
-    advice = f"{cause}; let it run warm first, and fix the clock" if kind == "gpu" else f"{cause}; wait, then try again"
+    advice = (
+        f"{cause}; run it until it is warm, and fix the clock" if kind == "gpu" else f"{cause}; wait, then try again"
+    )
     return Finding(check, state, f"{words} in {found.seconds:.0f} s", "" if state == "good" else advice)
 
 
@@ -133,7 +135,7 @@ def _disturbed(kernels: Sequence[Trial]) -> Finding:
         return Finding(check, "unknown", "the system does not report how long the device's threads wait")
     found = f"{percent(share)} of the samples: threads of the device waited for a processor"
     state = graded(share, MANY_DISTURBED, _DISTURBED_BAD)
-    return Finding(check, state, found, "" if state == "good" else "end other processes or wait")
+    return Finding(check, state, found, "" if state == "good" else "stop other processes, or wait")
 
 
 def _throttled(trials: Sequence[Trial]) -> Finding:
@@ -142,7 +144,7 @@ def _throttled(trials: Sequence[Trial]) -> Finding:
     if share is None:
         return Finding(check, "unknown", "the driver does not report whether it lowers the clock")
     found = f"lowered because of heat or power during {percent(share)} of the samples"
-    advice = "set a clock that it can keep (nvidia-smi --lock-gpu-clocks), or see to cooling"
+    advice = "set a clock that it can sustain (nvidia-smi --lock-gpu-clocks), or improve the cooling"
     return Finding(check, "poor" if share else "good", found, advice if share else "")
 
 

@@ -52,7 +52,7 @@ def _processors(system: ReportedSystem) -> Finding:
     if system.virtual:
         words.append("virtual machine")
     if count == 1:
-        advice = "perflex and the system take turns with the kernels there: allow two or more processors"
+        advice = "perflex, the system and the kernels share one processor; allow two or more"
         return Finding(check, "poor", ", ".join(words), advice)
     return Finding(check, "good", ", ".join(words))
 
@@ -74,7 +74,7 @@ def _waiting(idle: Interference) -> Finding:
         return Finding(check, "unknown", "the system does not report how long processes wait for a processor")
     found = f"some process waits for a processor {percent(idle.waiting)} of the time"
     state = graded(idle.waiting, _WAITING_POOR)
-    return Finding(check, state, found, "" if state == "good" else "end other processes or wait")
+    return Finding(check, state, found, "" if state == "good" else "stop other processes, or wait")
 
 
 def _stolen(system: ReportedSystem, load: Interference | None) -> Finding:
@@ -87,7 +87,7 @@ def _stolen(system: ReportedSystem, load: Interference | None) -> Finding:
         return Finding(check, "good", "no hypervisor takes processors")
     state = graded(worst, _STOLEN_POOR, _STOLEN_BAD)
     found = f"the hypervisor takes {percent(worst)} of the processors' time"
-    advice = "wait until other guests do less, or take a machine with processors of its own"
+    advice = "wait until other guests are idle, or use a machine with dedicated processors"
     return Finding(check, state, found, "" if state == "good" else advice)
 
 
@@ -116,7 +116,7 @@ def _clock(clock: Clock, load: Interference) -> Finding:
     check = "clock"
     if load.hot:
         found = f"processors lowered their clock {load.hot} times because of heat"
-        return Finding(check, "poor", found, "let the machine cool down, and see to its cooling")
+        return Finding(check, "poor", found, "let the machine cool down, and improve its cooling")
     if not clock.governors:
         return Finding(check, "unknown", "the system does not report how the clock is managed")
     found = f"governor {' and '.join(clock.governors)}"
@@ -127,7 +127,7 @@ def _clock(clock: Clock, load: Interference) -> Finding:
     fixed = clock.lowest_hz is not None and clock.lowest_hz == clock.highest_hz
     if fixed or clock.governors == (_STEADY_GOVERNOR,):
         return Finding(check, "good", found)
-    return Finding(check, "poor", found, "keep the clock up: sudo cpupower frequency-set -g performance")
+    return Finding(check, "poor", found, "set the performance governor: sudo cpupower frequency-set -g performance")
 
 
 def _gigahertz(low: float, high: float) -> str:

@@ -37,6 +37,9 @@ CHOICES = (
     "rms_baseline", "beats_baselines", "reason",
 )  # fmt: skip
 
+SKIPPED = ("device", "kernel", "reason")
+DEVICES = ("device", "platform", "driver", "drift", "seconds", "date", "versions")
+
 
 def write_evaluation(
     evaluations: Sequence[DeviceEvaluation], folder: Path, *, accept_noise: bool = False
@@ -69,7 +72,8 @@ def write_evaluation(
             _table(folder / "points.csv", POINTS, _points(evaluations)),
             _table(folder / "parameters.csv", PARAMETERS, _parameters(evaluations)),
             _table(folder / "choices.csv", CHOICES, _choices(evaluations)),
-            _table(folder / "skipped.csv", ("device", "kernel", "reason"), _skipped(evaluations)),
+            _table(folder / "skipped.csv", SKIPPED, _skipped(evaluations)),
+            _table(folder / "devices.csv", DEVICES, _devices(evaluations)),
         ]
         pictures = _pictures(evaluations, folder)
         written += pictures
@@ -165,6 +169,17 @@ def _skipped(evaluations: Sequence[DeviceEvaluation]) -> Iterable[Sequence[Any]]
     for evaluation in evaluations:
         for label, reason in evaluation.skipped:
             yield evaluation.device, label, reason
+
+
+def _devices(evaluations: Sequence[DeviceEvaluation]) -> Iterable[Sequence[Any]]:
+    for evaluation in evaluations:
+        # All of a device's models are of one run.
+        made = next((c for result in evaluation.studies for c in result.calibrations.values()), None)
+        facts, versions = ({}, {}) if made is None else (made.device, made.versions)
+        yield (
+            evaluation.device, facts.get("platform"), facts.get("driver"), evaluation.drift, evaluation.seconds,
+            None if made is None else made.date, "; ".join(f"{name} {number}" for name, number in versions.items()),
+        )  # fmt: skip
 
 
 def _pictures(evaluations: Sequence[DeviceEvaluation], folder: Path) -> list[Path]:

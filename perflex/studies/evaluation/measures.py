@@ -17,7 +17,7 @@ HEADINGS = (
 )  # fmt: skip
 """Of the columns that `measures` gives; the loss is the mean over sizes."""
 _SCALE = "Where each variant can be timed at a smaller size, scale that time."
-METHOD_HEADINGS = ("predicted by", "knows", *HEADINGS, "beats baselines")
+METHOD_HEADINGS = ("predicted by", "information used", *HEADINGS, "beats baselines")
 
 
 def measures(accuracy: Accuracy) -> tuple[str, ...]:
@@ -57,13 +57,13 @@ def judgement(result: StudyResult) -> str:
         return ""
     model, baseline = _figures(result, result.model), _figures(result, best)
     if not result.beats_baselines(result.model, result.chosen_with):
-        text = f"Not recommended, for a baseline is better: {baseline}; {model}."
+        text = f"Not recommended: a baseline is better: {baseline}; {model}."
         return f"{text} {_SCALE}" if result.knowledge[best] == "timing" else text
-    text = f"Better than every baseline that knows no more: {model}; the best of them, {baseline}."
+    text = f"Better than every baseline with the same knowledge: {model}; the best of them, {baseline}."
     any_best = result.best_baseline("timing") or best
     if result.beats_baselines(result.model, "timing"):
         return text
-    return f"{text} One that knows more is better: {_figures(result, any_best)}. {_SCALE}"
+    return f"{text} A baseline with more knowledge is better: {_figures(result, any_best)}. {_SCALE}"
 
 
 def _figures(result: StudyResult, method: str) -> str:

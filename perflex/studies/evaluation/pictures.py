@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,40 +20,61 @@ _MARKERS = ("o", "s", "^", "D")
 _FEW = 2
 
 
+@dataclass(frozen=True)
+class Series:
+    """A variant in a study's picture: sizes, times in seconds at each, and the modeled times' errors (fractions)."""
+
+    variant: str
+    sizes: Sequence[int]
+    modeled_s: Sequence[float]
+    measured_s: Sequence[float]
+    rms: float
+    maximum: float
+
+
 def draw_study(device: str, result: StudyResult, path: Path) -> Path:
     """Draw modeled and measured time over size for each variant (paper Figures 7 to 9)."""
+    series = []
+    for variant in dict.fromkeys(point.variant for point in result.points):
+        own = [point for point in result.points if point.variant == variant]
+        accuracy = result.accuracy(result.model, variant)
+        modeled = [point.predicted_s[result.model] for point in own]
+        sizes, measured = [point.size for point in own], [point.measured_s for point in own]
+        series.append(Series(variant, sizes, modeled, measured, accuracy.rms, accuracy.maximum))
+    title = f"{result.study.title}, model {result.model}\n{device}"
+    save_figure(study_figure(series, title, result.study.axis), path)
+    return path
+
+
+def study_figure(series: Sequence[Series], title: str, axis: str) -> Any:
+    """Return the picture of modeled and measured times over size; `axis` says what sizes are."""
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-    variants = list(dict.fromkeys(point.variant for point in result.points))
-    many = len(variants) > _FEW
+    many = len(series) > _FEW
     figure = new_figure(10.5 if many else 7.5, 4.6)
     axes = figure.add_subplot()
-    for variant, colour, marker in zip(variants, COLOURS, _MARKERS, strict=False):
-        own = [point for point in result.points if point.variant == variant]
-        sizes = [point.size for point in own]
-        label = variant.replace("_", " ")
-        accuracy = result.accuracy(result.model, variant)
-        error = f"rms {100 * accuracy.rms:.1f} %, at most {100 * accuracy.maximum:.1f} %"
-        modeled = [1e3 * point.predicted_s[result.model] for point in own]
-        axes.plot(sizes, modeled, color=colour, label=f"{label}, modeled ({error})")
+    for own, colour, marker in zip(series, COLOURS, _MARKERS, strict=False):
+        label = own.variant.replace("_", " ")
+        error = f"rms {100 * own.rms:.1f} %, at most {100 * own.maximum:.1f} %"
+        modeled = [1e3 * seconds for seconds in own.modeled_s]
+        axes.plot(own.sizes, modeled, color=colour, label=f"{label}, modeled ({error})")
         axes.plot(
-            sizes, [1e3 * point.measured_s for point in own], linestyle="none", marker=marker, markersize=7,
+            own.sizes, [1e3 * seconds for seconds in own.measured_s], linestyle="none", marker=marker, markersize=7,
             markerfacecolor="none", markeredgewidth=1.6, color=colour, label=f"{label}, measured",
         )  # fmt: skip
     # A power law is a straight line, and a constant relative error a constant distance.
     axes.set_xscale("log")
     axes.set_yscale("log")
-    ticks = sorted({point.size for point in result.points})
+    ticks = sorted({size for own in series for size in own.sizes})
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.set_xlabel(result.study.axis)
+    axes.set_xlabel(axis)
     axes.set_ylabel("time (ms)")
-    axes.set_title(f"{result.study.title}, model {result.model}\n{device}", fontsize=11)
+    axes.set_title(title, fontsize=11)
     axes.grid(visible=True, which="both", linewidth=0.4, alpha=0.6)
     axes.legend(frameon=False, **({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if many else {}))
-    save_figure(figure, path)
-    return path
+    return figure
 
 
 def draw_overlap(evaluations: Sequence[DeviceEvaluation], path: Path) -> Path:

@@ -45,12 +45,12 @@ def report_text(evaluations: Sequence[DeviceEvaluation], pictures: Sequence[str]
         (
             "Errors are those of relative errors. A loss is by how much the variant predicted to be the fastest is "
             "slower than the fastest one, at one size; pairs are two variants at one size whose measured times differ "
-            'by more than 7 %, and equal predictions rank half of them right. "Knows" is what a method has seen of a '
-            "variant: nothing but its counts; a short launch of code made from it (on confined data, or without part "
-            "of its work); a timing of itself. A model is good for something where its loss, and at the same loss its "
-            "rms, is lower than that of all baselines that know no more. Baselines:"
+            "by more than 7 %, and equal predictions rank half of them correctly. *Information used* is what a method "
+            "has seen of a variant: nothing but its counts; a short launch of code made from it (on confined data, or "
+            "without part of its work); a timing of itself. A model is useful where its loss, and at the same loss "
+            "its rms, is lower than that of all baselines that use no more information. Baselines:"
         ),
-        "\n".join(f"- {name} (knows: {BASELINES[name]}): {meaning};" for name, meaning in MEANINGS.items()),
+        "\n".join(f"- {name} (uses: {BASELINES[name]}): {meaning};" for name, meaning in MEANINGS.items()),
         _table(("device", "study", *METHOD_HEADINGS, "noise floor"), short_rows(evaluations)),
         *_everything(evaluations),
     ]
@@ -113,7 +113,7 @@ def _study(result: StudyResult) -> list[str]:
     ]
     failed = [f"{c.name} was not fitted: {c.reason}" for c in result.choice.candidates if c.fit is None]
     failed += [
-        f"{c.name}: no measurement kernel tells {', '.join(c.fit.undetermined)}; other costs do not depend on it."
+        f"{c.name}: no measurement kernel determines {', '.join(c.fit.undetermined)}; other costs do not depend on it."
         for c in result.choice.candidates
         if c.fit is not None and c.fit.undetermined
     ]

@@ -141,7 +141,7 @@ class StudyResult:
 
     @property
     def noise_floor(self) -> float:
-        """Median repeatability of the study's measured times, a fraction: errors below it mean nothing."""
+        """Median repeatability of the study's measured times, a fraction: smaller errors are not significant."""
         repeated = [point.repeatability for point in self.points if math.isfinite(point.repeatability)]
         return float(np.median(repeated)) if repeated else math.nan
 

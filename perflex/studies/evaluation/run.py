@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.calibration.gathering import gather_feature_values
 from perflex.devices.wall_time import wall_time_identifier
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, PerflexWarning
 from perflex.features.sized_kernel import SizedKernel
 from perflex.store.resume import RecordOnly, recording
 from perflex.studies.baselines import Peaks, copy_bandwidth, copy_kernel, knowledge_of
@@ -204,10 +205,13 @@ def _with_predictions(
     CalibrationError
         That is the model to use.
     """
-    times = {
-        name: {key: float(c.predict(kernel.kernel, kernel.sizes)) for key, kernel in plan.targets.items()}
-        for name, c in calibrations.items()
-    }
+    doubtful: dict[str, list[str]] = {}
+    times: dict[str, dict[tuple[str, int], float]] = {}
+    for name, c in calibrations.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", PerflexWarning)
+            times[name] = {key: float(c.predict(kernel.kernel, kernel.sizes)) for key, kernel in plan.targets.items()}
+        doubtful[name] = [str(one.message) for one in caught if issubclass(one.category, PerflexWarning)]
     wrong = {
         name: f"it predicts {value:.3g} s for {plan.targets[key].name}"
         for name, own in times.items()
@@ -218,6 +222,13 @@ def _with_predictions(
     if used in wrong:
         msg = f"the model {used} cannot be used: {wrong[used]}; choose another one with --model"
         raise CalibrationError(msg)
+    if doubtful[used]:
+        # All of them are measured next, so that one line says enough.
+        msg = (
+            f"{plan.study.name}: {len(doubtful[used])} of {len(plan.targets)} predictions of {used} are doubtful, "
+            f"the first because {doubtful[used][0].partition(': ')[2].partition('; ')[0]}"
+        )
+        warnings.warn(msg, PerflexWarning, stacklevel=2)
     usable = {name: calibration for name, calibration in calibrations.items() if name not in wrong}
     predicted = {key: {name: times[name][key] for name in usable} for key in plan.targets}
     unusable = tuple((f"model {name} of {plan.study.name}", reason) for name, reason in wrong.items())

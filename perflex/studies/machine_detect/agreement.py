@@ -43,9 +43,12 @@ class Repeated:
     def remarks(self) -> list[str]:
         """Return what makes the numbers doubtful, in words."""
         found = []
-        advice = "others used the machine meanwhile; numbers may be too low, so run it again when nothing else runs"
+        advice = (
+            "other processes used the machine meanwhile, and bandwidths may be too low; "
+            "run the command again on an idle machine"
+        )
         if self.runs < 2:
-            found.append(f"only one run gave numbers, and there is none to compare them with: {advice}")
+            found.append(f"only one run succeeded, and there is no second run to compare it with: {advice}")
         if self.apart:
             worst = sorted(self.apart, key=lambda name: -self.apart[name])
             named = ", ".join(f"{name} by {100 * self.apart[name]:.0f} %" for name in worst[:_NAMED])
@@ -53,7 +56,7 @@ class Repeated:
             found.append(f"{self.runs} runs do not agree within {100 * AGREEMENT:.0f} % in {named}{more}: {advice}")
         part, whole = self.disturbed
         if part:
-            found.append(f"{part} of {whole} measurements could not be had undisturbed: {advice}")
+            found.append(f"{part} of {whole} measurements were disturbed every time: {advice}")
         return found
 
     def note(self) -> str:

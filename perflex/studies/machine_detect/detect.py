@@ -143,6 +143,6 @@ def _doubts(cpu: ReportedCpu, rates: Bandwidths) -> list[str]:
     if found.load < _SHOWS * memory.load:
         remarks.append(
             f"{name}: a working set of half its {last.size_bytes // 2**20} MiB is loaded no faster than from memory; "
-            "virtual machines may report a cache that is not all theirs: set size_bytes to the part that is"
+            "a virtual machine may report a cache that it shares; set size_bytes to its own part"
         )
     return remarks

@@ -232,7 +232,7 @@ class DaskExecutor(Executor):
     def _lost(self, error: BaseException) -> ExecutorError:
         msg = (
             f"the Dask scheduler at {self._address} does not answer any more ({_first_line(error)}); "
-            "start the cluster and then this again: what was measured is kept"
+            "start the cluster, then run this again; completed measurements are kept"
         )
         return ExecutorError(msg, address=self._address)
 
@@ -261,7 +261,7 @@ def _pass_on(outer: Future[Any], inner: Any) -> None:
         result = inner.result()
     except KilledWorker as error:
         # Dask has tried it again by itself, with this many workers.
-        outer.set_exception(WorkersDiedError("its workers did not come back", deaths=error.allowed_failures + 1))
+        outer.set_exception(WorkersDiedError("its workers did not return", deaths=error.allowed_failures + 1))
     except (NoValidWorkerError, CancelledError) as error:
         outer.set_exception(WorkersDiedError(_first_line(error), deaths=1))
     except BaseException as error:  # noqa: BLE001  what went wrong there is for whoever waits, an answer that cannot be read, too

@@ -56,7 +56,7 @@ def device_lock(device: TimedDevice, patience_s: float = _PATIENCE_S) -> Iterato
         raise DeviceError(msg, device=device, path=path) from error
     try:
         if not lock_taken(handle, fcntl.LOCK_EX, patience_s):
-            msg = f"others have been measuring on {device} for {patience_s:.0f} s; end them (they hold {path})"
+            msg = f"other processes have been measuring on {device} for {patience_s:.0f} s; end them (they hold {path})"
             raise DeviceError(msg, device=device, path=path)
         yield
     finally:

@@ -115,7 +115,7 @@ def _obstacle(runtime: _Runtime, workers: int, *, isolate: bool) -> str:
         return "the device has one worker"
     known = _processors()
     if known is None:
-        return "the system does not tell which processors a process may use"
+        return "the system does not report which processors a process may use"
     allowed, present = known
     if allowed != frozenset(range(workers)) or (runtime.needs_all_processors and len(allowed) != present):
         return f"the process may use {len(allowed)} of {present} processors, and the device has {workers} workers"

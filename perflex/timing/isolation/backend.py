@@ -59,7 +59,7 @@ class IsolatedBackend:
         """
         for other in self._endless:
             if other.source == request.source and _at_least(request.sizes, other.sizes):
-                raise _failure(request.label, "hang", f"not tried, for {other.label} is the same code and does not end")
+                raise _failure(request.label, "hang", f"not tried: {other.label} is the same code and does not end")
         return IsolatedRunnable(self, request)
 
     def responds(self) -> bool:
@@ -156,7 +156,7 @@ class IsolatedRunnable:
         except ChildLostError as lost:
             doing = "crashes its process"
             if lost.kind == "hang":
-                doing = "does not end; raise limit_s if it is only slow"
+                doing = "does not end; increase limit_s if the kernel is only slow"
                 self._backend.remember_endless(self._request)
             raise _failure(self._request.label, lost.kind, f"{doing} ({lost.reason})") from lost
         return times

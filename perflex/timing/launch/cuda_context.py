@@ -84,7 +84,7 @@ class CudaContext:
         if self._lost:
             msg = (
                 f"{self.device} is lost to this process since {self._lost}; start again, and leave "
-                "TimingOptions(isolate=True) on, so that such kernels cost a process of their own only"
+                "TimingOptions(isolate=True) on, so that such a kernel loses only its own process"
             )
             raise DeviceError(msg, device=self.device)
 

@@ -19,6 +19,8 @@ from perflex import PerflexWarning
 from perflex.features import Target, extract_scop, parse_feature
 from perflex.studies.baselines import distinct_bytes_of, work_of
 
+from .later import made
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from multiprocessing.connection import Connection
@@ -33,7 +35,8 @@ _PORTION = 48
 _COLD = {"f_peak_dram": "f_peak_dram_cold"}
 # What this file and its neighbours do with counts does not change them.
 _NO_COUNTS = {
-    "counting.py", "experiments.py", "methods.py", "reading.py", "running.py", "scoring.py", "table.py", "tables.py",
+    "counting.py", "experiments.py", "later.py", "methods.py", "reading.py", "running.py", "scoring.py", "table.py",
+    "tables.py",
 }  # fmt: skip
 # Files that begin otherwise are shared by all readers.
 _READERS = ("nvbench", "gpuperf", "sgemm", "neusight", "hub", "simulated")
@@ -148,7 +151,7 @@ def _key(row: MeasuredRow, how: Counting | None) -> str:
     parts: list[object] = [_sources(row.data.partition("_")[0]), row.data, row.label]
     if how is not None:
         facts = repr(how.machines[row.machine])
-        parts += [facts, row.sub_group_size, row.registers, row.warm]
+        parts += [facts, row.sub_group_size, row.registers, row.warm, row.host_code]
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:24]
 
 
@@ -292,12 +295,12 @@ def _work(rows: Sequence[MeasuredRow], how: Counting, pipe: Connection) -> None:
 
 
 def _features_of(row: MeasuredRow, how: Counting, features: Sequence[str]) -> _Entry:
-    target = Target(row.sub_group_size, how.machines[row.machine], row.registers)
+    target = Target(row.sub_group_size, how.machines[row.machine], row.registers, host_code=row.host_code)
     values = dict.fromkeys(features, 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
         for kernel, sizes, times in row.launches:
-            scop = extract_scop(kernel)
+            scop = extract_scop(made(kernel))
             checked = scop.checked(sizes)
             for feature in features:
                 name = feature if row.warm else _COLD.get(feature, feature)
@@ -309,7 +312,7 @@ def _features_of(row: MeasuredRow, how: Counting, features: Sequence[str]) -> _E
 def _work_of(row: MeasuredRow) -> _Entry:
     work = [
         (work_of(kernel, sizes).operations, distinct_bytes_of(kernel, sizes), times)
-        for kernel, sizes, times in row.launches
+        for kernel, sizes, times in ((made(one), sizes, times) for one, sizes, times in row.launches)
     ]
     return {"work": work}
 

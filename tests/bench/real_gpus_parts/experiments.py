@@ -1,4 +1,4 @@
-"""What is tried: programs left out, few samples, simulated GPUs from microbenchmarks, and unseen GPUs."""
+"""What is tried: programs left out, few samples, other data, simulated GPUs from microbenchmarks, and unseen GPUs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from .methods import Question
+from .table import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .methods import Answer, Method
     from .table import DataSet
 
-Study = Literal["one program left out", "few samples", "microbenchmarks only", "unseen GPU"]
+Study = Literal["one program left out", "few samples", "other programs only", "microbenchmarks only", "unseen GPU"]
 SAMPLES = (0, 5, 10, 20)
 SEEDS = (0, 1, 2, 3, 4)
 UNSEEN_SAMPLES = (0, 5)
@@ -28,6 +29,10 @@ UNSEEN_SAMPLES = (0, 5)
 _NOT_ELEMENT_WISE = ("softmax", "layer_norm", "layernorm", "bmm", "linear")
 # Roles of "simulated": what a study's kernels are predicted from. Those for finite differences are too few alone.
 _ROLES = {"study": ("cal",), "study_fdiff": ("cal", "cal_fdiff")}
+
+# Data of one or few programs, predicted from data of many.
+_FEW_PROGRAMS = ("sgemm", "hub_convolution", "hub_pnpoly")
+_MANY_PROGRAMS = ("nvbench", "gpuperf")
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Trial:
     samples
         How many of the GPU's own times it is given, or which, in words.
     knows
-        What it has seen of what it predicts, in the words of docs/judging.md.
+        What it has seen of what it predicts, in the words of docs/explanation/judging.md.
     seed
         Of the draw of samples; None where nothing is drawn.
     """
@@ -67,7 +72,7 @@ def trials(sets: Sequence[DataSet], methods: Sequence[Method], gpus: Sequence[st
     Parameters
     ----------
     sets
-        The data.
+        The data; those of `with_other_programs` may follow.
     methods
         To be tried.
     gpus
@@ -77,6 +82,9 @@ def trials(sets: Sequence[DataSet], methods: Sequence[Method], gpus: Sequence[st
     for place, data in enumerate(sets):
         for gpu in data.gpus:
             if gpus and gpu not in gpus:
+                continue
+            if any(row.data != data.name for row in data.rows):
+                found += _other_programs(place, data, gpu, methods)
                 continue
             if data.name == "simulated":
                 found += _simulated(place, data, gpu, methods)
@@ -90,7 +98,9 @@ def trials(sets: Sequence[DataSet], methods: Sequence[Method], gpus: Sequence[st
 
 def _left_out(place: int, data: DataSet, gpu: str, methods: Sequence[Method]) -> Iterator[Trial]:
     own = data.of(gpu)
-    for program in dict.fromkeys(data.rows[i].program for i in own):
+    programs = dict.fromkeys(data.rows[i].program for i in own)
+    # A single program leaves nothing to fit to; what needs nothing is judged beside few samples.
+    for program in programs if len(programs) > 1 else ():
         judged = data.of(gpu, (program,))
         fitted = tuple(i for i in own if data.rows[i].program != program)
         for method in methods:
@@ -146,6 +156,27 @@ def _few(place: int, data: DataSet, gpu: str, methods: Sequence[Method]) -> Iter
 def _unseen(place: int, data: DataSet, gpu: str, methods: Sequence[Method]) -> Iterator[Trial]:
     rows = [i for i in data.of(gpu) if not data.rows[i].program.startswith(_NOT_ELEMENT_WISE)]
     return _sampled("unseen GPU", place, data, gpu, methods, rows, UNSEEN_SAMPLES)
+
+
+def with_other_programs(sets: Sequence[DataSet]) -> list[DataSet]:
+    """Return each data set of few programs with the rows of all those of many; none if there are none of either."""
+    many = [data for data in sets if data.name in _MANY_PROGRAMS]
+    return [joined([data, *many]) for data in sets if many and data.name in _FEW_PROGRAMS]
+
+
+def _other_programs(place: int, data: DataSet, gpu: str, methods: Sequence[Method]) -> Iterator[Trial]:
+    """Yield trials in which all rows of a GPU are predicted from other programs, its own times of those first."""
+    judged = tuple(i for i in data.of(gpu) if data.rows[i].data == data.name)
+    others = [i for i, row in enumerate(data.rows) if row.data != data.name]
+    here = tuple(i for i in others if data.rows[i].gpu == gpu)
+    there = tuple(i for i in others if data.rows[i].gpu != gpu)
+    samples = "other programs" if here else "other programs and GPUs"
+    for method in methods if judged else ():
+        if (here or not method.needs_samples) and (there or not method.elsewhere):
+            question = Question(gpu, here, judged, there if method.elsewhere else ())
+            # Other GPUs have timed these rows for one factor only.
+            knows = _knows(method) if method.name == "one factor" else "nothing"
+            yield Trial("other programs only", place, method, question, samples, knows)
 
 
 def _simulated(place: int, data: DataSet, gpu: str, methods: Sequence[Method]) -> Iterator[Trial]:

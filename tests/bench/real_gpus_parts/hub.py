@@ -1,5 +1,7 @@
 """Tuning spaces of a convolution and of a point-in-polygon test (the hub data set), launched back to back.
 
+Times of the same kernels on further GPUs come from a folder ``gpu_tuning`` beside the data, if there is one.
+
 Filter and polygon lie in constant memory: an instruction takes their values as operands, so the Scops have no accesses
 for them.
 """
@@ -17,18 +19,35 @@ import numpy as np
 
 from perflex.features import extract_scop
 
+from .later import Later
 from .row import MeasuredRow
 from .vectors import in_vectors
 from .writing import make
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from perflex.features import Scop
 
-MACHINES = {"RTX 2080 Ti": "RTX-2080-Ti", "RTX 3060 Laptop": "RTX-3060-Laptop", "MI50": "MI50"}
-SAMPLE = 200
+    # Seconds by GPU and settings.
+    _Times = dict[str, dict[tuple[int, ...], float]]
+
+MACHINES = {
+    "RTX 2080 Ti": "RTX-2080-Ti",
+    "RTX 3060 Laptop": "RTX-3060-Laptop",
+    "MI50": "MI50",
+    "A100 40GB": "A100-40GB",
+    "RTX A4000": "RTX-A4000",
+}
+# Files of the tuning data. Machine files of the other GPUs there state no rates of integers.
+_WIDE = {"A100": "A100 40GB", "A4000": "RTX A4000"}
+_POINTS_ELSEWHERE = {"RTX_2080_Ti": "RTX 2080 Ti"}
+_CONVOLUTION = ("block_x", "block_y", "tile_x", "tile_y", "read_only", "use_padding")
+_CONVOLUTION_THERE = ("block_size_x", "block_size_y", "tile_size_x", "tile_size_y", "read_only", "use_padding")
+_PNPOLY = ("block_x", "tile_size", "between_method", "use_method")
+_PNPOLY_THERE = ("block_size_x", "tile_size", "between_method", "use_method")
+_BANKS = 32
 _EDGE = 15
 _IMAGE = 4096
 _POINTS = 20_000_000
@@ -158,49 +177,90 @@ def programs() -> dict[str, Any]:
     }
 
 
-def _sample(path: Path, names: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return the rows of a random sample of the configurations that all devices of a file ran."""
+def padding(block_x: int, tile_x: int) -> int:
+    """Return the columns that keep rows of a tile in other banks; none where a work-group has whole rows of banks."""
+    return -(_EDGE - 1 + block_x * (tile_x - 1)) % _BANKS if block_x % _BANKS else 0
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
     with gzip.open(path, "rt", newline="") as stream:
-        lines = list(csv.DictReader(stream))
-    by_device: dict[str, dict[tuple[str, ...], dict[str, str]]] = {}
-    for line in lines:
-        by_device.setdefault(line["device"], {})[tuple(line[name] for name in names)] = line
-    common = sorted(set.intersection(*(set(found) for found in by_device.values())))
-    chosen = np.random.default_rng(0).choice(len(common), SAMPLE, replace=False)
-    return [found[common[place]] for found in by_device.values() for place in chosen]
+        return list(csv.DictReader(stream))
 
 
-_CONVOLUTION = ("block_x", "block_y", "tile_x", "tile_y", "read_only", "use_padding")
-_PNPOLY = ("block_x", "tile_size", "between_method", "use_method")
+def _own(path: Path, names: Sequence[str]) -> _Times:
+    """Return the medians of a file of the hub; throttling moves them least."""
+    found: _Times = {}
+    for line in _lines(path):
+        found.setdefault(line["device"], {})[_settings(line, names)] = float(line["time_median_s"])
+    return found
 
 
-def rows(folder: Path) -> Iterator[MeasuredRow]:
-    """Yield the rows of 200 configurations of each file; the times are medians, which throttling moves least."""
-    for name in ("convolution_bat", "convolution_milo_MI50"):
-        for line in _sample(folder / f"{name}.csv.gz", _CONVOLUTION):
-            block, tile = (int(line["block_x"]), int(line["block_y"])), (int(line["tile_x"]), int(line["tile_y"]))
-            launch = convolution(block, tile, int(line["pad_columns"])), {"n": _IMAGE}, 1
-            yield _row("hub_convolution", line, _CONVOLUTION, launch)
-    for line in _sample(folder / "pnpoly.csv.gz", _PNPOLY):
-        block_x, tile_size, between, use = (int(line[name]) for name in _PNPOLY)
-        launch = pnpoly(block_x, tile_size, between, use), {"n": _POINTS, "vertices": _VERTICES}, 1
-        yield _row("hub_pnpoly", line, _PNPOLY, launch)
+def _tuning(folder: Path, gpus: Mapping[str, str], names: Sequence[str]) -> _Times:
+    """Return times of further GPUs, if their files are there: of kernels that stage their input, if not all do."""
+    found: _Times = {}
+    for stem, gpu in gpus.items():
+        path = folder / f"{stem}.csv.gz"
+        for line in _lines(path) if path.is_file() else ():
+            if line.get("use_shmem", "1") == "1":
+                seconds = 1e-3 * float(line.get("time_ms_median", line["time_ms"]))
+                found.setdefault(gpu, {})[_settings(line, names)] = seconds
+    return found
 
 
-def _row(
-    data: str, line: dict[str, str], names: tuple[str, ...], launch: tuple[Scop, dict[str, int], int]
-) -> MeasuredRow:
-    program = data.removeprefix("hub_")
-    shown = " ".join(f"{name}={line[name]}" for name in names)
+def _settings(line: Mapping[str, str], names: Sequence[str]) -> tuple[int, ...]:
+    return tuple(int(line[name]) for name in names)
+
+
+def _drawn(times: _Times, most: int) -> list[tuple[int, ...]]:
+    """Return configurations at random of those that all GPUs of a space ran; fewer are the first of more."""
+    common = sorted(set.intersection(*(set(own) for own in times.values())))
+    return [common[place] for place in np.random.default_rng(0).permutation(len(common))[:most]]
+
+
+def _tuning_folder(folder: Path) -> Path:
+    """Return where the spaces of further GPUs are: beside this folder, or one level up."""
+    beside = folder.parent / "gpu_tuning"
+    return beside if beside.is_dir() else folder.parent.parent / "gpu_tuning"
+
+
+def times_of(folder: Path) -> dict[str, tuple[_Times, ...]]:
+    """Return the times of each kernel's spaces: by GPU and settings."""
+    further = _tuning_folder(folder)
+    wide = _own(folder / "convolution_milo_MI50.csv.gz", _CONVOLUTION)
+    wide |= _tuning(further / "convolution_milo", _WIDE, _CONVOLUTION_THERE)
+    points = _own(folder / "pnpoly.csv.gz", _PNPOLY) | _tuning(further / "pnpoly", _POINTS_ELSEWHERE, _PNPOLY_THERE)
+    return {"convolution": (_own(folder / "convolution_bat.csv.gz", _CONVOLUTION), wide), "pnpoly": (points,)}
+
+
+def rows(folder: Path, most: int) -> Iterator[MeasuredRow]:
+    """Yield `most` configurations of each space, with the time of every GPU that ran them, in whichever space."""
+    for program, spaces in times_of(folder).items():
+        chosen = list(dict.fromkeys(one for space in spaces for one in _drawn(space, most)))
+        for gpu, known in (item for space in spaces for item in space.items()):
+            for settings in chosen:
+                if settings in known:
+                    yield _row(program, gpu, settings, known[settings])
+
+
+def _row(program: str, gpu: str, settings: tuple[int, ...], seconds: float) -> MeasuredRow:
+    if program == "convolution":
+        names, sizes = _CONVOLUTION, {"n": _IMAGE}
+        block_x, block_y, tile_x, tile_y, _, padded = settings
+        pad = padding(block_x, tile_x) if padded else 0
+        kernel = Later(convolution, ((block_x, block_y), (tile_x, tile_y), pad))
+    else:
+        names, sizes = _PNPOLY, {"n": _POINTS, "vertices": _VERTICES}
+        kernel = Later(pnpoly, settings)
+    shown = " ".join(f"{name}={value}" for name, value in zip(names, settings, strict=True))
     return MeasuredRow(
-        data=data,
-        gpu=line["device"],
-        machine=MACHINES[line["device"]],
+        data=f"hub_{program}",
+        gpu=gpu,
+        machine=MACHINES[gpu],
         program=program,
         case=program,
         label=f"{program} {shown}",
-        launches=(launch,),
-        sub_group_size=_WAVEFRONT.get(line["device"], 32),
-        seconds=float(line["time_median_s"]),
+        launches=((kernel, sizes, 1),),
+        sub_group_size=_WAVEFRONT.get(gpu, 32),
+        seconds=seconds,
         warm=True,
     )

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from perflex import Calibration, PerflexError, PerflexWarning, fit_model, scale_features_by_output
+from perflex import (
+    Calibration,
+    PerflexError,
+    PerflexWarning,
+    fit_model,
+    scale_features_by_output,
+    weigh_generators_alike,
+)
 
 from .table import peaks_of
 
@@ -140,6 +147,7 @@ def calibrated(data: DataSet, table: FeatureTable) -> Calibration:
         The table does not determine it.
     """
     table = scale_features_by_output(table)
+    table = weigh_generators_alike(table) if data.programs_alike else table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
         fit = fit_model(data.model, table, nonnegative=True, loss="soft_l1", on_undetermined="warn")

@@ -7,7 +7,7 @@ and these do not:
 * strides of reductions and scans are written out (`nvbench_chains`); widths of masks and edges of tiles are numbers
   where an array in local memory depends on them, so that loops of at most 32 iterations count as unrolled;
 * reductions and scans were timed with host code: allocations (scans), copies and launches. Copies and the first fill
-  are launches of kernels of their own here; allocations and the host's time are not described;
+  are launches of kernels of their own here; allocations are not described. Such rows say so (``host_code``);
 * data are zero: all elements of the histograms fall into the first bin.
 
 Cold times are taken: L2 was overwritten before each sample. Repetitions of a configuration are left out, and so is what
@@ -84,6 +84,8 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
                 sub_group_size=SUB_GROUP_SIZE,
                 seconds=float(line["time_s"]),
                 warm=False,
+                # Only what the harness timed by the host's clock has no time of launches back to back.
+                host_code=not line["time_warm_s"],
             )
 
 

@@ -29,6 +29,10 @@ FOLDERS = {
 }
 """Folders of data, and the module that reads each."""
 
+_SPACES = ("hub",)
+CONFIGURATIONS = 200
+"""So many are drawn of each tuning space: whole spaces have thousands, and each is a kernel of its own."""
+
 LEAST_SECONDS = 20e-6
 """Shorter times are those of launching more than of the kernel; a simulator's are exact, however short."""
 EXACT = ("simulated",)
@@ -56,7 +60,7 @@ class Chosen:
     thinned: int = 0
 
 
-def read_rows(data: Path, sets: Sequence[str] = ()) -> list[MeasuredRow]:
+def read_rows(data: Path, sets: Sequence[str] = (), configurations: int = CONFIGURATIONS) -> list[MeasuredRow]:
     """Read the folders of data that are there.
 
     Parameters
@@ -65,6 +69,8 @@ def read_rows(data: Path, sets: Sequence[str] = ()) -> list[MeasuredRow]:
         The folder that holds them.
     sets
         Names of some; all that are there if empty.
+    configurations
+        To draw of each tuning space.
 
     Raises
     ------
@@ -78,7 +84,7 @@ def read_rows(data: Path, sets: Sequence[str] = ()) -> list[MeasuredRow]:
             msg = f"{data} has no folder {name!r} of known data; there can be {', '.join(FOLDERS)}"
             raise FileFormatError(msg, path=data / name)
         reader: Any = import_module(f".{FOLDERS[name]}", __package__)
-        rows += reader.rows(data / name)
+        rows += reader.rows(data / name, *((configurations,) if name in _SPACES else ()))
     if not rows:
         msg = f"{data} has none of the folders {', '.join(FOLDERS)}; give the folder that holds them (--data DIR)"
         raise FileFormatError(msg, path=data)

@@ -43,6 +43,9 @@ class MeasuredRow:
         Remark of the reader, e.g. "repeat".
     registers
         Registers per work-item where the data give them.
+    host_code
+        Whether the time includes host code: allocations, copies, the host's
+        part of several launches.
     """
 
     data: str
@@ -57,3 +60,4 @@ class MeasuredRow:
     warm: bool
     note: str = ""
     registers: int | None = None
+    host_code: bool = False

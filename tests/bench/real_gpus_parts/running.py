@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .counting import Counting, count
-from .experiments import answers, trials
+from .experiments import SEEDS, answers, trials, with_other_programs
 from .methods import methods_named
 from .reading import choose, machines_of
 from .scoring import scores, write_csv
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # So many labels of rows stand after a reason; the rest is counted.
 _SHOWN = 5
+_BY_HOST = "f_host_launch"
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,16 @@ class Options:
         Whether the model fitted to the GPU alone is to say how far off measurements may lie, which takes long.
     most
         Rows of each program and GPU; 0 for all.
+    draws
+        Of samples: those of the first seeds.
     machines, cache
         Folder of machine files, and file of counts; None for none.
     workers, limit_s
         Processes, and seconds after which counting a row is given up.
+    host_cost
+        Whether launches that were timed with host code have a cost of their own, where the data have such rows.
+    programs_alike
+        Whether each program counts as much as any other in fits.
     progress
         Called with (done, total, what) as work proceeds.
     """
@@ -53,11 +60,14 @@ class Options:
     methods: tuple[str, ...] = ()
     intervals: bool = False
     most: int = 0
+    draws: int = len(SEEDS)
     machines: Path | None = None
     cache: Path | None = None
     workers: int = 2
     limit_s: float = 60.0
     progress: Callable[[int, int, str], None] | None = None
+    host_cost: bool = False
+    programs_alike: bool = False
 
 
 def run(rows: Sequence[MeasuredRow], options: Options, out: Path) -> str:
@@ -70,9 +80,12 @@ def run(rows: Sequence[MeasuredRow], options: Options, out: Path) -> str:
     """
     methods = methods_named(options.methods, intervals=options.intervals)
     chosen = choose(rows, options.gpus, options.most)
+    model = options.model
+    if options.host_cost and any(row.host_code for row in chosen.rows):
+        model = with_host_code(model)
     machines = machines_of(rows, options.machines)
     how = Counting(
-        tuple(options.model.input_features()),
+        tuple(model.input_features()),
         machines,
         options.cache,
         options.workers,
@@ -80,11 +93,24 @@ def run(rows: Sequence[MeasuredRow], options: Options, out: Path) -> str:
         options.progress,
     )
     counted = count(chosen.rows, how)
-    sets = data_sets(chosen.rows, chosen.short, counted, options.model, machines, options.machines)
-    what = trials(sets, methods, options.gpus)
+    sets = data_sets(chosen.rows, chosen.short, counted, model, machines, options.machines)
+    sets = [replace(data, programs_alike=options.programs_alike) for data in sets]
+    sets += with_other_programs(sets)
+    wanted = trials(sets, methods, options.gpus)
+    what = [trial for trial in wanted if trial.seed is None or trial.seed < options.draws]
     found = scores(sets, what, answers(sets, what, options.workers, options.progress))
     write_csv(out, found)
     return report(found, _notes(chosen, counted.refused, counted.work_refused))
+
+
+def with_host_code(model: Model) -> Model:
+    """Return a model with a cost of launches that were timed with host code, `p_host`, unless it has that feature.
+
+    Sets without such rows leave the cost undetermined, which makes it zero.
+    """
+    if _BY_HOST in model.input_features():
+        return model
+    return replace(model, expression=f"p_host * {_BY_HOST} + {model.expression}")
 
 
 def _notes(chosen: Chosen, refused: dict[int, str], work_refused: dict[int, str]) -> list[str]:

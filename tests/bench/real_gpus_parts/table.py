@@ -50,6 +50,8 @@ class DataSet:
         Where machine files lie beside perflex's own; None for nowhere.
     references
         Seconds of all rows that were read, short ones too, by GPU and label: what the one-factor baseline scales.
+    programs_alike
+        Whether each program counts as much as any other in fits, however many rows it has.
     """
 
     name: str
@@ -60,6 +62,7 @@ class DataSet:
     roofline: Array
     references: Mapping[str, Mapping[str, float]]
     folder: Path | None = None
+    programs_alike: bool = False
 
     @cached_property
     def seconds(self) -> Array:
@@ -186,3 +189,31 @@ def data_sets(
             )
         )
     return found
+
+
+def joined(sets: Sequence[DataSet]) -> DataSet:
+    """Return the rows of several data sets as one, with the first one's name; those of the first one come first.
+
+    Parameters
+    ----------
+    sets
+        At least one, all of one model.
+    """
+    first = sets[0]
+    references: dict[str, dict[str, float]] = {}
+    machines: dict[str, Machine] = {}
+    for data in sets:
+        machines |= data.machines
+        for gpu, known in data.references.items():
+            references.setdefault(gpu, {}).update(known)
+    return DataSet(
+        first.name,
+        first.model,
+        machines,
+        tuple(row for data in sets for row in data.rows),
+        np.concatenate([data.values for data in sets]),
+        np.concatenate([data.roofline for data in sets]),
+        references,
+        first.folder,
+        first.programs_alike,
+    )

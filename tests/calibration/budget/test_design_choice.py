@@ -131,7 +131,7 @@ def test_known_rows_are_not_bought_again() -> None:
 def test_too_small_a_budget_names_the_parameters() -> None:
     rows = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
     cost = np.array([0.1, 0.2, 7.0, 9.0])
-    with pytest.raises(CalibrationError, match=r"too few to determine p_c: .* take about 7\.3 s") as caught:
+    with pytest.raises(CalibrationError, match=r"do not suffice to determine p_c: .* take about 7\.3 s") as caught:
         choose(rows, cost, 1.0, parameters=["p_a", "p_b", "p_c"])
     assert caught.value.parameters == ("p_c",)
     assert choose(rows, cost, 7.4, parameters=["p_a", "p_b", "p_c"]).rows == (0, 1, 2)

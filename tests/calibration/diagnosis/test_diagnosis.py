@@ -182,7 +182,7 @@ def test_correlated_parameters_are_named() -> None:
     found = diagnose(calibrated(table_of(features, noisy(features)), nonnegative=False))
     assert [(p.first, p.second) for p in found.correlated] == [("p_mul", "p_add")]
     assert found.correlated[0].correlation < -0.95
-    assert severities(found, "move together: p_mul and p_add") == ["warning"]
+    assert severities(found, "strongly correlated estimates: p_mul and p_add") == ["warning"]
     assert found.condition_number > 30
 
 
@@ -224,8 +224,8 @@ def test_a_kernel_alone_with_a_parameter_and_one_unlike_the_others() -> None:
     seconds = noisy(features)
     seconds[2] *= 2
     found = diagnose(calibrated(table_of(features, seconds)))
-    assert severities(found, "known from one kernel alone: p_div from mixed(n=17)") == ["warning"]
-    assert severities(found, "unlike the others beyond chance: adds(n=2) (-") == ["warning"]
+    assert severities(found, "determined by one kernel alone: p_div from mixed(n=17)") == ["warning"]
+    assert severities(found, "outliers among the residuals: adds(n=2) (-") == ["warning"]
     assert math.isnan(found.kernels[17].left_out_error)
     assert found.kernels[17].leverage == pytest.approx(1.0)
     worst = max(found.kernels, key=lambda kernel: abs(np.nan_to_num(kernel.studentised)))
@@ -241,7 +241,7 @@ def test_a_kernel_that_decides_the_fit_is_named() -> None:
     seconds[3] *= 1.5
     found = diagnose(calibrated(table_of(features, seconds)))
     assert any(kernel.cooks_distance > 1 for kernel in found.kernels)
-    assert severities(found, "decide the fit by themselves") == ["warning"]
+    assert severities(found, "a single kernel changes the fit considerably") == ["warning"]
 
 
 def test_generators_predicted_much_worse_are_named() -> None:
@@ -249,7 +249,7 @@ def test_generators_predicted_much_worse_are_named() -> None:
     seconds = noisy(features)
     seconds[:5] *= 3  # additions alone cost three times as much as beside others
     found = diagnose(calibrated(table_of(features, seconds)))
-    assert severities(found, "predicted at least twice as badly") == ["warning"]
+    assert severities(found, "is at least twice as large when they are left out") == ["warning"]
     assert {g.name: g for g in found.generators}["adds"].held_out_bias == pytest.approx(-2 / 3, abs=0.15)
 
 
@@ -259,7 +259,7 @@ def test_the_noise_floor_stands_beside_the_errors() -> None:
     assert found.noise_floor == 0.02
     expected = np.mean(np.abs(calibration.fit.relative_errors) <= 0.02)
     assert found.below_noise == pytest.approx(expected)
-    assert severities(found, "noise floor 2 %: errors below it mean nothing") == ["remark"]
+    assert severities(found, "noise floor 2 %: smaller errors are not significant") == ["remark"]
     unknown = diagnose(replace(calibration, noise_floor=None))
     assert math.isnan(unknown.below_noise)
     assert severities(unknown, "noise floor") == []
@@ -291,7 +291,7 @@ def test_values_that_do_not_belong_to_the_parameters_are_refused() -> None:
 def test_a_fit_that_failed_or_has_nothing_to_spare() -> None:
     features = counts()[[0, 5, 12]]
     found = diagnose(calibrated(table_of(features, features @ TRUTH, ("a", "b", "c"))))
-    assert severities(found, "leave nothing over to judge 3 parameters") == ["problem"]
+    assert severities(found, "leave no degrees of freedom for 3 parameters") == ["problem"]
     assert math.isnan(found.parameters[0].low)
     assert math.isnan(found.aicc)
     calibration = ordinary()
@@ -308,7 +308,7 @@ def test_every_parameter_at_its_bound() -> None:
     table = table.take([row for row in range(18) if features[row, 0] > 0])
     found = diagnose(calibrated(table, model))
     assert found.parameter("p_mul").at_bound
-    assert found.missing == "no parameter is free, so there is nothing to judge kernels by"
+    assert found.missing == "all parameters are fixed, so that leverage and residuals are not defined"
     assert calibration.fit.at_bound == ()
 
 

@@ -134,7 +134,7 @@ def test_a_device_unlike_all_sources_is_flagged(world: tuple[list[Calibration], 
     sources, table, order = world
     strange = _slower(table, 1.0)
     strange.values[:, 0] *= np.where(strange.column(INPUTS[1]) > strange.column(INPUTS[0]), 12.0, 0.2)
-    with pytest.warns(PerflexWarning, match="unlike what the sources let expect"):
+    with pytest.warns(PerflexWarning, match="the samples contradict the sources"):
         transfer(sources, strange.take(order[:10]))
     with warnings.catch_warnings():
         warnings.simplefilter("error", PerflexWarning)
@@ -195,7 +195,7 @@ def test_refusals(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> 
         transfer([])
     with pytest.raises(CalibrationError, match="only a transferred calibration"):
         suggest_samples(sources[0], table, 3)
-    with pytest.raises(CalibrationError, match="ask for 1 to 120"):
+    with pytest.raises(CalibrationError, match="request 1 to 120"):
         suggest_samples(_transferred(sources, None), table, 121)
     with pytest.raises(CalibrationError, match="not above zero"):
         transfer(sources, _slower(table, 0.0))

@@ -57,15 +57,39 @@ def test_chain_lengths(updates: list[str], expected: dict[str, int]) -> None:
         assert chain(scop, kind) == expected.get(kind, 0), kind
 
 
-def test_matmul_chains_only_without_barriers() -> None:
+def test_barriers_end_chains() -> None:
     feature = parse_feature("f_chain_float32_madd")
     without, with_barriers = extract_scop(matmul(prefetch=False)), extract_scop(matmul(prefetch=True))
     assert feature.value(without, {"n": 64}, Target()) == 64**3 / 32
     assert feature.matches(without, {"n": 64})
-    assert feature.value(with_barriers, {"n": 64}, Target()) == 0
-    assert not feature.matches(with_barriers, {"n": 64})
+    # In each tile the loop over its 16 columns is a chain, however long the loop over tiles around it is.
+    runs = 64 * 64 * (64 / 16) / 32
+    for after, each in (("", 16), ("_after:6", 10), ("_after:16", 0), ("_after:48", 0)):
+        shorter = parse_feature(f"f_chain_float32_madd{after}")
+        assert shorter.value(with_barriers, {"n": 64}, Target()) == runs * each
+    assert feature.matches(with_barriers, {"n": 64})
     sizes = np.array([16, 64])
     assert feature.value(without, {"n": sizes}, Target()).tolist() == [16**3 / 32, 64**3 / 32]
+
+
+@pytest.mark.parametrize(("inames", "expected"), [("i:k", 0), ("i:k:j", 4 * M)])
+def test_updates_in_a_barriers_own_loop_wait_for_nothing(inames: str, expected: int) -> None:
+    """Each of M iterations writes, meets a barrier and reads, once or in a loop of its own."""
+    shared = lp.TemporaryVariable("shared", np.float32, shape=(32,), address_space=lp.AddressSpace.LOCAL)
+    kernel = make(
+        "{[i,k,j]: 0<=i<32 and 0<=k<m and 0<=j<4}",
+        f"""
+        <float32> s = 0 {{id=init,inames=i}}
+        shared[i] = v[k] {{id=write,dep=init}}
+        s = s + shared[31 - i] {{id=read,dep=write,inames={inames}}}
+        out[i] = s {{dep=read,inames=i}}
+        """,
+        {"v": np.float32},
+        kernel_data=[shared, ...],
+    )
+    scop = extract_scop(lp.tag_inames(lp.assume(kernel, "m >= 1"), "i:l.0"))
+    assert [barrier.loops for barrier in scop.barriers]
+    assert float(parse_feature("f_chain_float32_add").value(scop, {"m": M}, Target())) == expected
 
 
 def test_unknown_operations_are_suggested() -> None:

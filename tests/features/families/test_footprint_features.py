@@ -105,7 +105,7 @@ def _selected(identifier: str, kernel: object) -> list:
     [
         ("f_mem_footprint_local", "local array exists once per work-group; footprints are of global arrays"),
         ("f_mem_footprint_private_float32", "private array exists once per work-item"),
-        ("f_mem_footprint_globl", "'globl' is none of the words there are"),
+        ("f_mem_footprint_globl", "'globl' is not one of the allowed words"),
         ("f_mem_footprint_array:", "the array '' is not a name"),
         ("f_mem_access_tag:x_array:a", "array: stands before tag:"),
         ("f_mem_footprnt_array:a", "did you mean f_mem_footprint_array:a"),

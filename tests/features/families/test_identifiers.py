@@ -57,7 +57,7 @@ def test_fields_after_a_tag() -> None:
         ("f_op_float32", "unknown operation ''"),
         ("f_thread_grops", "did you mean f_thread_groups"),
         ("f_mem_acess_global", "did you mean f_mem_access_global"),
-        ("f_mem_access_globl", "'globl' is none of the words there are"),
+        ("f_mem_access_globl", "'globl' is not one of the allowed words"),
         ("f_mem_access_float32_global", "'global' is out of order"),
         ("f_mem_access_load_load", "'load' is out of order"),
         ("f_mem_access_lstrides:{0}", "not of the form axis:constraint"),

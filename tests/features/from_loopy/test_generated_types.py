@@ -223,3 +223,11 @@ def test_code_that_loopy_cannot_write_is_refused() -> None:
 
     with pytest.raises(UnsupportedKernelError, match=r"loopy cannot generate code for .*np.float32"):
         extract_scop(pointwise("y[i] = 0.2*x[i]", "x, y: float16[n]"))
+
+
+def test_arrays_without_element_types_are_refused_with_the_remedy() -> None:
+    from perflex.errors import UnsupportedKernelError
+
+    kernel = lp.make_kernel("{[i]: 0 <= i < n}", "y[i] = 2*x[i]", lang_version=(2018, 2))
+    with pytest.raises(UnsupportedKernelError, match=r"\(x\); .*lp\.add_dtypes"):
+        extract_scop(kernel)

@@ -160,7 +160,7 @@ def test_bad_files_are_named(small, tmp_path, name, content, message):
         ("constants: {size", "other: 1\nconstants: {size", "no such field"),
         ("f_work: ", "size: ", "already"),
         ("[1, 2, 4]", "[.nan, 1]", "finite number"),
-        ("constants: {size: 1024}", "constants: {size: 1024, items: 3}", "items stands for two things"),
+        ("constants: {size: 1024}", "constants: {size: 1024, items: 3}", "items is defined twice"),
         ("f_groups*items*depth", "f_groups*1" + "0" * 400, "too large"),
         ("p_group: {meaning", "f_groups: {meaning", "begins with p_"),
         ("[items*depth <= 256]", "[f_groups > 2]", "'f_groups' is not known here"),

@@ -249,7 +249,7 @@ def test_a_described_space_is_asked_and_told():
     assert error(tuner.predicted, times) < 0.1
     with pytest.raises(CalibrationError, match="no variant 60"):
         tuner.tell(60, 1.0)
-    with pytest.raises(CalibrationError, match="told before"):
+    with pytest.raises(CalibrationError, match="already has a time"):
         tuner.tell(tuner.history[0].name, 1.0)
     for given in ({"prior": np.ones(60)}, {"predictor": GaussianPredictor(space.inputs(0))}):
         with pytest.raises(CalibrationError, match="its own prior and predictor"):

@@ -318,7 +318,7 @@ def test_one_process_at_a_time_measures_on_a_device(tmp_path: Path, monkeypatch:
     assert most == 1
     with (
         device_lock(device),
-        pytest.raises(DeviceError, match=r"others have been measuring on fake device .*end them"),
+        pytest.raises(DeviceError, match=r"other processes have been measuring on fake device .*end them"),
         device_lock(device, patience_s=0.05),
     ):
         pass

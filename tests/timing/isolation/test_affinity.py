@@ -118,7 +118,7 @@ def test_other_reasons_to_leave_workers_alone(monkeypatch: pytest.MonkeyPatch) -
     assert given(POCL, isolate=False).said == "none: kernels ran in the user's own process (isolate=False)"
     assert given(replace(POCL, compute_units=1)).said == "none: the device has one worker"
     monkeypatch.setattr(affinity, "_processors", lambda: None)
-    assert given(POCL) == Affinity({}, "", "none: the system does not tell which processors a process may use")
+    assert given(POCL) == Affinity({}, "", "none: the system does not report which processors a process may use")
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,9 @@ def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[De
             "no code": "prepare",
         }
         assert all(failure.reason.startswith(f"{label}: ") for label, failure in failures.items())
-        assert "does not end; raise limit_s if it is only slow (no end within 4 s)" in failures["no end"].reason
+        assert (
+            "does not end; increase limit_s if the kernel is only slow (no end within 4 s)" in failures["no end"].reason
+        )
         assert "crash: crashes its process (SIG" in failures["crash"].reason
         assert "no_such_function" in failures["no code"].reason
         assert [outcome.label for outcome in outcomes if isinstance(outcome, Timing)] == [
@@ -151,7 +153,7 @@ def test_after_a_hang_larger_sizes_are_not_tried(backend: IsolatedBackend) -> No
     with pytest.raises(MeasurementError, match=r"^middle: does not end; .*no end within 3\.2 s"):
         built(backend, kernel, {"n": 4096}, "middle").run(1)
     start = time.monotonic()
-    with pytest.raises(MeasurementError, match=r"^large: not tried, for middle is the same code") as caught:
+    with pytest.raises(MeasurementError, match=r"^large: not tried: middle is the same code") as caught:
         built(backend, kernel, {"n": 8192}, "large")
     assert time.monotonic() - start < 2
     assert caught.value.kind == "hang"
@@ -206,7 +208,7 @@ def test_a_source_that_crashes_the_compiler_is_tried_once(
 ) -> None:
     def crash(self: WorkerProcess, what: str, *_: object) -> None:
         asked.append(what)
-        reason = "SIGABRT; its last words: LLVM ERROR: cannot select"
+        reason = "SIGABRT; its last output: LLVM ERROR: cannot select"
         raise ChildLostError(reason, kind="crash")
 
     asked: list[str] = []
@@ -245,7 +247,7 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) ->
 def test_last_words_of_a_worker_are_told(default_device: Device) -> None:
     worker = WorkerProcess(default_device)
     worker._start()
-    with pytest.raises(ChildLostError, match=r"^exit code 1; its last words: KeyError: 7$") as caught:
+    with pytest.raises(ChildLostError, match=r"^exit code 1; its last output: KeyError: 7$") as caught:
         worker.ask("run", 7, 1, 10)
     assert caught.value.kind == "crash"
     assert not worker.alive
@@ -269,7 +271,7 @@ def test_a_worker_that_does_not_start_is_one_clear_error(
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\necho no module >&2\nexit 3\n", encoding="ascii")
     program.chmod(0o755)
-    with pytest.raises(DeviceError, match=r"did not start: exit code 3; its last words: no module; .*isolate=False"):
+    with pytest.raises(DeviceError, match=r"did not start: exit code 3; its last output: no module; .*isolate=False"):
         measure(jobs, default_device, QUICK)
 
 

@@ -8,7 +8,6 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex.devices.device import API_NAMES
 from perflex.errors import MeasurementError, MissingSizeError
 from perflex.features import SizedKernel
 from perflex.timing.launch import plan as _launch_plan
@@ -218,7 +217,7 @@ def test_loop_around_launches_is_refused_by_name() -> None:
         name="steps",
     )
     kernel = lp.tag_inames(kernel, {"i": "g.0", "j": "g.0"})
-    for api in API_NAMES:
+    for api in ("opencl", "cuda"):
         with pytest.raises(MeasurementError, match="'steps' loops over 't' around its launches"):
             plan_launch(kernel, api)
 

@@ -1,0 +1,1 @@
+"""Cycles of straight code by LLVM's machine code analyzer, llvm-mca."""

@@ -1,0 +1,1 @@
+"""Reports: one HTML page of calibrations, evaluations, prunings and rooflines that were written to files."""

@@ -1,0 +1,131 @@
+"""A budget on devices that have a clock: everything where it fits, else choices that the clock bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from perflex import Model, TimingOptions, calibrate
+from perflex.calibration.budget.choose import choose
+from perflex.testing import FakeDevice
+from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.features import SizedKernel
+
+MODEL = Model("f_cl_wall_time_fake", "p_launch * f_sync_kernel_launch + p_group * f_thread_groups")
+TIMING = TimingOptions(trials=12, min_trials=5, precision=0.0)
+BUILD_S = 0.2
+
+
+def law(_label: str, sizes: Mapping[str, int]) -> float:
+    return 1e-3 + 1e-6 * sizes["ngroups"]
+
+
+@dataclass
+class Hours:
+    now: float = 0.0
+    built: int = 0
+
+
+@dataclass(frozen=True)
+class ClockedDevice(FakeDevice):
+    """A device whose clock goes on with builds, with launches, and a little whenever it is looked at."""
+
+    hours: Hours = field(default_factory=Hours)
+    look_s: float = 0.0
+
+    def clock(self) -> float:
+        self.hours.now += self.look_s
+        return self.hours.now
+
+    def backend(self) -> Any:
+        return ClockedBackend(self, super().backend())
+
+
+@dataclass
+class ClockedBackend:
+    device: ClockedDevice
+    inner: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def build(self, request: SizedKernel) -> Any:
+        inner, hours = self.inner.build(request), self.device.hours
+        hours.now += BUILD_S
+        hours.built += 1
+
+        class Clocked:
+            def run(self, launches: int) -> tuple[float, ...]:
+                times = inner.run(launches)
+                hours.now += sum(times)
+                return times
+
+        return Clocked()
+
+
+@pytest.fixture(scope="module")
+def kernels() -> list[MeasurementKernel]:
+    groups = ",".join(str(16 * count) for count in range(1, 41))
+    return list(
+        KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "lsize_0:16", "lsize_1:16", f"ngroups:{groups}"])
+    )
+
+
+def test_what_fits_is_an_ordinary_calibration(kernels: list[MeasurementKernel]) -> None:
+    everything = calibrate(MODEL, kernels, device=FakeDevice(law, noise=0.1), timing=TIMING)
+    device = ClockedDevice(law, noise=0.1)
+    found = calibrate(MODEL, kernels, device=device, timing=TIMING, budget_s=30.0)
+    assert found.options["choice"] == "everything"
+    assert dict(found.params) == dict(everything.params)
+    assert found.fit.kernels == everything.fit.kernels
+    assert found.timing == everything.timing
+    # Builds are part of the estimate: 40 of them, and a timing of each.
+    device_s = sum(law("", kernel.sizes) for kernel in kernels) * (2 + 2 * TIMING.trials)
+    assert found.options["everything_estimate_s"] == pytest.approx(40 * BUILD_S + device_s, rel=0.2)
+    # The first launches of a kernel belong to its build.
+    assert found.options["building_s"] == pytest.approx(device.hours.built * BUILD_S, rel=0.02)
+
+
+def test_building_counts_in_what_fits_but_is_not_limited(kernels: list[MeasurementKernel]) -> None:
+    device = ClockedDevice(law, noise=0.1)
+    # Enough for timing all kernels, which takes 1.4 s, but not for building them, which takes 8 s.
+    found = calibrate(MODEL, kernels, device=device, timing=TIMING, budget_s=5.0)
+    assert found.options["choice"].startswith("D-optimal")
+    assert found.options["everything_estimate_s"] > 5.0
+    assert device.hours.now - found.options["building_s"] <= 1.2 * 5.0
+
+
+@pytest.mark.parametrize("look_s", [0.01, 0.05])
+def test_choosing_counts_against_the_budget(kernels: list[MeasurementKernel], look_s: float) -> None:
+    """Time passes with every exchange that is tried; choices end by the clock, and the budget holds for all of it."""
+    device = ClockedDevice(law, noise=0.1, look_s=look_s)
+    found = calibrate(MODEL, kernels, device=device, timing=TIMING, budget_s=1.0)
+    assert found.options["choice"].startswith("D-optimal")
+    assert found.options["choosing_s"] > 0
+    assert device.hours.now - found.options["building_s"] <= 1.2 + 10 * look_s
+    assert found.params["p_launch"] == pytest.approx(1e-3, rel=0.2)
+
+
+def test_a_choice_without_time_is_valid_and_one_with_time_no_worse() -> None:
+    chance = np.random.default_rng(3)
+    rows = chance.exponential(size=(120, 8)) * (chance.random((120, 8)) < 0.4)
+    cost = chance.lognormal(0.0, 1.5, 120)
+    budget = 0.05 * float(cost.sum())
+    asked: list[int] = []
+
+    def in_time() -> bool:
+        asked.append(0)
+        return False
+
+    hasty = choose(rows, cost, budget, in_time=in_time)
+    assert 1 <= len(asked) <= 3
+    assert hasty.cost <= budget
+    assert np.linalg.matrix_rank(rows[list(hasty.rows)]) == 8
+    assert hasty.gain <= choose(rows, cost, budget).gain

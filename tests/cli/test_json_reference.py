@@ -1,0 +1,119 @@
+"""docs/reference/json.md lists the keys that commands print, no others and none fewer."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from perflex.__main__ import main
+from perflex.cli.app import app
+from tests.support.own_model import MODEL
+
+TOP = Path(__file__).parents[2]
+POCL = "calib_data/calibrations/matmul_sq_amd_epyc_4cores_pocl.yaml"
+KERNELS = "examples/matmul.py:naive examples/matmul.py:prefetching"
+STENCIL = "examples/stencil.py:star25 --machine V100 nz=512"
+JACOBI = "examples/jacobi.py:seven_point --machine Gold-6248 N=600"
+QUICK = {
+    "devices": "",
+    "catalog": "empty",
+    "predict": f"{POCL} examples/matmul.py:naive n=64 --confidence 0.9",
+    "rank": f"{POCL} {KERNELS} n=64",
+    "prune-table": "examples/convolution_times.csv convolution --samples 100 --keep 3 --analytic",
+    "volumes": f"{STENCIL} nx=640 ny=512",
+    "volumes --series": f"{STENCIL} --series nx,ny=128:256:128",
+    "layers": f"{JACOBI} M=1000",
+    "layers --series": f"{JACOBI} --series M=1000:1500:500",
+    "block": f"{JACOBI} M=1000",
+    "roofline": "examples/transposes.py:tiled n=1024 --machine V100",
+    "compare": "examples/volumes_paper2022.csv examples/volumes_current.csv --key nx --value dram_load",
+    "export-times": f"{POCL} -o times.csv",
+    "transfer": f"{POCL} --machine EPYC-7452 -o new.yaml",
+    "calibrate": "mine.yaml --times log.csv --kernels examples/matmul.py --machine V100 -o mine_v100.yaml",
+    "machine show": "V100",
+    "store list": "",
+    "store verify": "",
+    "store prune": "--older-than 90d",
+}
+# Measurements, and those that describe dozens of kernels or fit a model many times.
+LONG = {
+    "doctor": "--seconds 5",
+    "diagnose": POCL,
+    "prune": f"{POCL} examples/matmul_space.py:space n=512",
+    "demo": "--out demo-out --sizes 96,160 --trials 3 --accept-noise",
+    "evaluate": "matmul --out evaluation --trials 3 --accept-noise",
+}
+# Commands whose JSON is described in words: a document of another reference, or lines.
+IN_WORDS = {"features", "machine list", "machine detect", "store export"}
+
+
+def documented() -> dict[str, tuple[set[str], set[str]]]:
+    """Return the keys of each section of the reference: all, and those that are always there."""
+    text = (TOP / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
+    found = {}
+    for section in re.split(r"^## perflex ", text, flags=re.MULTILINE)[1:]:
+        heading, _, body = section.partition("\n")
+        everything: set[str] = set()
+        always: set[str] = set()
+        for line in body.splitlines():
+            if line.startswith("| `"):
+                cells = line.split("|")
+                names = set(re.findall(r"`([^`]+)`", cells[1]))
+                everything |= names
+                always |= set() if "only with" in line else names
+        if everything:
+            found[heading.strip()] = (everything, always)
+    return found
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("examples", "calib_data"):
+        (tmp_path / name).symlink_to(TOP / name)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(MODEL, encoding="utf-8")
+    rows = [f"{name},{n},{5.0 + n**3 / 32 * 16e-6!r}" for name in ("naive", "prefetching") for n in (128, 256, 512)]
+    (tmp_path / "log.csv").write_text("\n".join(["kernel,n,time_us", *rows]) + "\n", encoding="utf-8")
+    assert main(["features", "examples/matmul.py:naive", "n=64"]) == 0  # makes a store
+    return tmp_path
+
+
+def test_every_command_with_json_is_in_the_reference() -> None:
+    commands = dict(typer.main.get_command(app).commands)
+    for group in ("machine", "store"):
+        commands |= {f"{group} {name}": one for name, one in commands.pop(group).commands.items()}
+    with_json = {name for name, one in commands.items() if any("--json" in p.opts for p in one.params)}
+    # A report is a page.
+    assert with_json == commands.keys() - {"report"}
+    assert with_json | {"volumes --series", "layers --series"} == documented().keys() | IN_WORDS
+    assert documented().keys() == QUICK.keys() | LONG.keys()
+
+
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
+def test_keys_are_those_of_the_reference(root: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
+    words = name.removesuffix(" --series").split() + (QUICK | LONG)[name].split()
+    capfd.readouterr()
+    code = main([*words, "--json"])
+    shown = capfd.readouterr()
+    # An unfit machine is a result of the doctor's, too.
+    assert code in ((0, 1) if name == "doctor" else (0,)), shown.err
+    content: Any = json.loads(shown.out, parse_constant=pytest.fail)
+    everything, always = documented()[name]
+    for entry in content if isinstance(content, list) else [content]:
+        assert entry.keys() <= everything
+        assert entry.keys() >= always
+
+
+@pytest.mark.parametrize(("words", "code"), [("predict absent.yaml x.py:f", 2), ("store list --store absent", 2)])
+def test_errors_with_json_are_one_line(root: Path, capfd: pytest.CaptureFixture[str], words: str, code: int) -> None:
+    capfd.readouterr()
+    assert main([*words.split(), "--json"]) == code
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("perflex: error: ")
+    assert shown.err.count("\n") == 1

@@ -1,0 +1,179 @@
+"""What the documentation shows runs: Python blocks and commands of each page, in one folder, in order."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.pages import TOP, blocks, commands, is_notebook, pages, python_source
+
+# Pages whose blocks take less than two seconds together. All others are run by the slow part.
+QUICK: set[str] = set()
+# Files that pages of their own make, and others use: the first two pages of the site.
+MADE_BEFORE = {
+    "here.yaml": "perflex calibrate general -o here.yaml",
+    "matmul.yaml": "perflex calibrate matmul_sq -o matmul.yaml",
+}
+# Blocks that need a GPU, a cluster, network, or that would change the environment. New ones need a good reason.
+MOST_UNTESTED = 50
+SECONDS = 900
+
+ALL_BLOCKS = [block for page in pages() for block in blocks(page)]
+
+
+def runs(page: Path) -> bool:
+    shown = [block for block in blocks(page) if not block.untested and not block.is_cell]
+    return any(block.language == "python" or any(c.startswith("perflex") for c in commands(block)) for block in shown)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(TOP))
+
+
+def page_cases() -> list[Any]:
+    return [
+        pytest.param(page, id=name_of(page), marks=() if name_of(page) in QUICK else pytest.mark.slow)
+        for page in pages()
+        if runs(page)
+    ]
+
+
+def run_in(folder: Path, words: list[str]) -> None:
+    # What a command writes into a home folder stays in the test's; caches are kept.
+    caches = os.environ.get("XDG_CACHE_HOME", str(Path("~/.cache").expanduser()))
+    environment = {**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": caches, "MPLBACKEND": "agg"}
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+    assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-5000:]}"
+
+
+@pytest.fixture(scope="session")
+def made_before(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return a function that makes a calibration that pages begin with, once."""
+    folder = tmp_path_factory.mktemp("made_before")
+
+    def make(name: str) -> Path:
+        path = folder / name
+        if not path.exists():
+            page = folder / f"{name}.md"
+            page.write_text(f"```console\n$ {MADE_BEFORE[name]}\n```\n")
+            run_in(folder, [sys.executable, str(TOP / "tests/support/run_page.py"), str(page)])
+        return path
+
+    return make
+
+
+@pytest.mark.parametrize("page", page_cases())
+def test_blocks_run(page: Path, tmp_path: Path, made_before: Any) -> None:
+    shutil.copytree(TOP / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    text = "\n".join(block.code for block in blocks(page) if not block.untested and not block.is_cell)
+    if "perflex store" in text:
+        # A store is there once something was measured.
+        made_before("matmul.yaml")
+    for name in MADE_BEFORE:
+        makes = rf"(?:-o|--output)[ =]{name}|save\(.{name}|/{name}"
+        if name in text and not re.search(makes, text):
+            shutil.copy(made_before(name), tmp_path)
+    run_in(tmp_path, [sys.executable, str(TOP / "tests/support/run_page.py"), str(page)])
+
+
+def test_quick_pages_are_pages() -> None:
+    assert {name_of(page) for page in pages() if runs(page)} >= QUICK
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_python_compiles(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "python":
+            ast.parse(python_source(block), f"{page}, block at line {block.line}")
+
+
+def test_notebooks_say_which_kernel_runs_them() -> None:
+    with_cells = {page for page in pages() if any(block.is_cell for block in blocks(page))}
+    assert [name_of(page) for page in sorted(with_cells) if not is_notebook(page)] == []
+
+
+def test_untested_blocks_are_few_and_say_why() -> None:
+    untested = [block for block in ALL_BLOCKS if block.untested]
+    assert [block.place for block in untested if len(block.reason) < 5] == []
+    assert len(untested) <= MOST_UNTESTED, "\n".join(f"{block.place}: {block.reason}" for block in untested)
+
+
+def test_blocks_have_no_other_words_behind_the_language() -> None:
+    known = {"python", "console"}
+    assert [b.place for b in ALL_BLOCKS if b.language in known and b.rest and not b.untested] == []
+
+
+def test_consoles_show_prompts() -> None:
+    """Without a prompt, a command would pass for output, and would not be tested."""
+    assert [b.place for b in ALL_BLOCKS if b.language == "console" and not commands(b)] == []
+
+
+PAGE = """\
+# A page
+
+````{note}
+```python
+x = 1
+```
+````
+
+```{code-cell}
+:tags: [hide-output]
+
+%time
+!perflex devices
+y = 2
+```
+
+```console no-test: needs a GPU
+$ perflex devices
+```
+
+```console
+$ perflex predict \\
+>     here.yaml
+Output
+$ ls
+```
+
+```python
+# kernel.py
+assert x == 1
+raise SystemExit(3)
+```
+"""
+
+
+def test_blocks_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    note, cell, untested, console, last = blocks(page)
+    assert (note.language, note.code, note.line) == ("python", "x = 1\n", 4)
+    assert cell.is_cell
+    assert python_source(cell).split() == ["pass", "pass", "y", "=", "2"]
+    assert commands(cell) == ["perflex devices"]
+    assert (untested.untested, untested.reason) == (True, "needs a GPU")
+    assert commands(console) == ["perflex predict here.yaml", "ls"]
+    assert last.file_name == "kernel.py"
+
+
+def test_a_page_that_fails_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.replace("$ perflex predict \\\n>     here.yaml\n", ""))
+    words = [sys.executable, str(TOP / "tests/support/run_page.py"), str(page)]
+    assert subprocess.run(words, cwd=tmp_path, capture_output=True, check=False).returncode == 3
+    assert (tmp_path / "kernel.py").is_file()
+    page.write_text("```console\n$ perflex predict missing.yaml examples/matmul.py:naive n=16\n```\n")
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ended with 2" in done.stderr

@@ -1,0 +1,165 @@
+"""What notebooks show of results: well formed, escaped, with the numbers of the objects."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from perflex import (
+    Calibration,
+    CarriedOver,
+    FeatureTable,
+    Model,
+    diagnose,
+    estimate_volumes,
+    load_calibration,
+    load_machine,
+    prune,
+    rank,
+)
+from perflex.features import count_features, extract_scop
+from support.html_structure import checked
+from support.spaces_for_tests import small_space
+
+if TYPE_CHECKING:
+    from perflex.features import Scop
+
+NASTY = "<b>&\"'"
+
+
+@pytest.fixture(scope="module")
+def calibration() -> Calibration:
+    return load_calibration("matmul_incore_amd_epyc_4cores_pocl")
+
+
+def shown(thing: object) -> str:
+    text = thing._repr_html_()  # type: ignore[attr-defined]
+    assert isinstance(text, str)
+    return text
+
+
+def test_a_fit_and_a_calibration(calibration: Calibration) -> None:
+    fit = checked(shown(calibration.fit))
+    assert fit.table("Parameters").numbers("value") == [p.value for p in calibration.fit.parameters]
+    errors = fit.table("Relative errors")
+    assert errors.numbers("maximum (%)") == [pytest.approx(max(map(abs, calibration.fit.relative_errors)))]
+    whole = checked(shown(replace(calibration, device={"name": NASTY})))
+    assert NASTY in whole.text
+    assert whole.table("Parameters").rows == fit.table("Parameters").rows
+    assert " ".join(calibration.model.expression.split()) in whole.text
+
+
+def test_a_fit_that_is_not_to_be_trusted_says_so(calibration: Calibration) -> None:
+    fit = calibration.fit
+    wrong = replace(fit, status=replace(fit.status, valid=False, reason=NASTY), undetermined=("p_x",))
+    assert [kind for kind, _ in checked(shown(wrong)).notices] == ["problem", "problem"]
+
+
+def test_a_diagnosis(calibration: Calibration) -> None:
+    diagnosis = diagnose(calibration)
+    found = checked(shown(diagnosis))
+    assert [text.partition(": ")[2] for _, text in found.notices] == [f.text for f in diagnosis.findings]
+    generators = found.table("Errors by generator")
+    assert generators.numbers("rms in the fit (%)") == [g.error for g in diagnosis.generators]
+    # The errors of kernels are those of their generators.
+    for generator in diagnosis.generators:
+        own = [k.held_out_error for k in diagnosis.kernels if k.generator == generator.name]
+        rms = math.sqrt(np.mean(np.square(own)))
+        assert rms == pytest.approx(generator.held_out_error, nan_ok=True)
+
+
+def test_a_feature_table() -> None:
+    table = FeatureTable(
+        "f_cl_wall_time", ("f_cl_wall_time", "f_op_float32_add"), (NASTY, "k2"),
+        np.array([[2e-3, 5.0], [4e-3, 7.0]]), spread=np.array([0.01, np.nan]),
+    )  # fmt: skip
+    found = checked(shown(table)).tables[0]
+    assert found.column("kernel") == [NASTY, "k2"]
+    assert found.column("f_cl_wall_time (ms)") == ["2.00", "4.00"]
+    assert found.numbers("f_op_float32_add") == [5.0, 7.0]
+    assert found.column("spread (%)") == ["1.0", ""]
+
+
+def test_a_model_as_a_formula() -> None:
+    model = Model("f_cl_wall_time", "p_a * f_op_float32_add - (p_b + 2) * f_sync_kernel_launch / 3")
+    latex = model._repr_latex_()
+    assert latex.startswith("$\\displaystyle ")
+    assert latex.count("{") == latex.count("}")
+    assert "p_{\\mathtt{a}}" in latex
+    assert "f_{\\mathtt{op\\_float32\\_add}}" in latex
+    assert latex.count("&") == 1 + latex.count(r"\\ &")
+    assert latex.count(r"\quad -") == 1
+    found = checked(shown(model))
+    assert "Parameters: p_a, p_b" in found.text
+    assert latex in found.text
+
+
+def test_the_formula_is_that_of_the_model() -> None:
+    """Reading the LaTeX back, symbol by symbol, gives the model's value."""
+    model = Model("f_cl_wall_time", "overlap(p_a * f_op_float32_add, p_b * f_sync_kernel_launch, p_edge) + 3 * p_a")
+    latex = model._repr_latex_()
+    for name in ("p_{\\mathtt{a}}", "p_{\\mathtt{b}}", "p_{\\mathtt{edge}}", "\\tanh"):
+        assert name in latex
+    # Braces in identifiers stay balanced, too.
+    strided = Model("f_cl_wall_time", "p_a * f_mem_access_global_float32_load_lstrides:{0:1}")._repr_latex_()
+    assert r"\{0:1\}" in strided
+    assert strided.replace(r"\{", "").replace(r"\}", "").count("{") == strided.replace(r"\{", "").count("}") - 1
+
+
+def test_pruned_and_ranked_variants(calibration: Calibration) -> None:
+    space = small_space()
+    sizes = {"n": 1024}
+    ranking = rank(space, calibration, sizes)
+    assert isinstance(ranking, list)
+    assert [v.rank for v in ranking[:2]] == [1, 2]
+    assert list(pickle.loads(pickle.dumps([(v.name, v.predicted) for v in ranking])))
+    table = checked(shown(ranking)).tables[0]
+    assert table.column("variant") == [v.name for v in ranking]
+    assert table.numbers("predicted") == [v.predicted for v in ranking]
+    pruning = prune(space, calibration, sizes, keep=2)
+    found = checked(shown(pruning))
+    kept = next(table for table in found.tables if table.caption.startswith("Kept"))
+    assert kept.column("variant") == [v.name for v in pruning.kept]
+    assert pruning.decision.explanation in found.text
+
+
+def test_counted_features() -> None:
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    kernel = KernelCollection(ALL_GENERATORS).generate_kernels(
+        ["matmul_sq", "prefetch:False", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "n:512"]
+    )[0]
+    scop: Scop = extract_scop(kernel.kernel)
+    counted = count_features(scop, {"n": 512})
+    assert isinstance(counted, list)
+    table = checked(shown(counted)).tables[0]
+    assert table.column("feature") == [f.identifier for f in counted]
+    assert table.numbers("value") == [f.value for f in counted]
+    assert checked(shown(count_features(scop))).tables[0].head == ["feature", "count", "unit", "remarks"]
+    volumes = estimate_volumes(scop, {"n": 512}, load_machine("V100"))
+    found = checked(shown(volumes))
+    moved = found.table("Data volumes")
+    assert moved.column("array") == [*volumes.arrays, "all"]
+    assert moved.numbers("DRAM to L2 (MB)")[-1] == volumes.total.dram_load
+
+
+def test_what_is_carried_over_from_other_devices() -> None:
+    found = checked(shown(CarriedOver((NASTY, "B"), 0)))
+    assert found.notices[0][0] == "warning"
+    assert f"{NASTY}, B" in found.text
+
+
+def test_showing_loads_its_code_only_when_it_is_asked_for() -> None:
+    code = (
+        "import sys\nfrom perflex import Calibration, Pruning, Model, Diagnosis, FeatureTable\n"
+        "print(*[m for m in sys.modules if m.endswith(('_html', 'expression.latex'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,57 @@
+"""The page of file formats: its examples are read by what it says reads them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from perflex import load_machine, load_times
+from perflex.models import load_model
+from uipick import ALL_GENERATORS, KernelCollection
+
+TOP = Path(__file__).parents[1]
+PAGE = (TOP / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """The page's examples, by name."""
+    found = {}
+    for name, text in re.findall(r"^```\w+ file=(\S+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE):
+        found[name] = tmp_path / name
+        found[name].write_text(text, encoding="utf-8")
+    return found
+
+
+def test_the_page_has_these_examples(files: dict[str, Path]) -> None:
+    assert set(files) == {"model.yaml", "machine.yaml", "times.csv"}
+
+
+def test_model(files: dict[str, Path]) -> None:
+    model = load_model(files["model.yaml"])
+    assert set(model.parameters) == {"p_launch", "p_load"}
+    for entry in model.measurement_kernels:
+        assert KernelCollection(ALL_GENERATORS).matching_generators([tag for tag in entry.tags if ":" not in tag])
+
+
+def test_machine(files: dict[str, Path]) -> None:
+    machine = load_machine(files["machine.yaml"])
+    assert (machine.kind, machine.compute_units, machine.clock_hz) == ("cpu", 8, 3.2e9)
+
+
+def test_times(files: dict[str, Path]) -> None:
+    table = load_times(files["times.csv"])
+    assert [row.seconds for row in table.rows] == pytest.approx([180.5e-6, 1391e-6])
+
+
+def test_the_page_names_every_schema() -> None:
+    named = set(re.findall(r"`(perflex-[a-z]+/\d+)`", PAGE))
+    used = set()
+    for folder in ("models", "calib_data"):
+        for path in (TOP / folder).rglob("*.yaml"):
+            first = path.read_text(encoding="utf-8").partition("\n")[0]
+            used |= set(re.findall(r"perflex-[a-z]+/\d+", first))
+    assert used <= named
+    assert used
