@@ -83,7 +83,8 @@ def test_calls_are_told_apart(cpu, dtype: str, size: int) -> None:
     )
     kernel = lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
     (code,) = compiled_code(sized(kernel, n), cpu)
-    assert feature("calls_exp", kernel, n, code) == pytest.approx(n * size / 64)
+    # A call takes a vector of 64 B, or of 32 B on cores without AVX-512.
+    assert feature("calls_exp", kernel, n, code) in {n * size / 64, n * size / 32}
     assert [feature(f"calls_{kind}", kernel, n, code) for kind in ("log", "trig", "tanh", "pow")] == [0] * 4
 
 
