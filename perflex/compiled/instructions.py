@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MissingExtraError
 
@@ -106,6 +106,26 @@ def register(name: str) -> str:
     return name
 
 
+def disassembler(*, att: bool = False) -> Any:
+    """Return a capstone disassembler for x86-64, in AT&T's syntax or Intel's.
+
+    Raises
+    ------
+    MissingExtraError
+        It is not installed.
+    """
+    try:
+        import capstone
+    except ImportError as error:
+        msg = "reading compiled code needs the disassembler capstone; install it with: pip install 'perflex[code]'"
+        raise MissingExtraError(msg, extra="code") from error
+    engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    engine.syntax = capstone.CS_OPT_SYNTAX_ATT if att else capstone.CS_OPT_SYNTAX_INTEL
+    # Data between functions, or an instruction that the disassembler does not know, is skipped.
+    engine.skipdata = True
+    return engine
+
+
 def disassembled(function: Function) -> list[Instruction]:
     """Return the instructions of a function.
 
@@ -114,14 +134,7 @@ def disassembled(function: Function) -> list[Instruction]:
     MissingExtraError
         The disassembler is not installed.
     """
-    try:
-        import capstone
-    except ImportError as error:
-        msg = "reading compiled code needs the disassembler capstone; install it with: pip install 'perflex[code]'"
-        raise MissingExtraError(msg, extra="code") from error
-    engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    # Data between functions, or an instruction that the disassembler does not know, is skipped.
-    engine.skipdata = True
+    engine = disassembler()
     return [
         _instruction(address, size, name, operands)
         for address, size, name, operands in engine.disasm_lite(function.code, function.address)

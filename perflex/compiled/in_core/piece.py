@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perflex.errors import MissingExtraError
+from perflex.compiled.instructions import disassembler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,14 +52,7 @@ def piece_of(function: Function, instructions: Sequence[Instruction], *, repeate
     MissingExtraError
         The disassembler is not installed.
     """
-    try:
-        import capstone
-    except ImportError as error:
-        msg = "reading compiled code needs the disassembler capstone; install it with: pip install 'perflex[code]'"
-        raise MissingExtraError(msg, extra="code") from error
-    engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    engine.syntax = capstone.CS_OPT_SYNTAX_ATT
-    engine.skipdata = True
+    engine = disassembler(att=True)
     lines = []
     for one in instructions:
         first = one.address - function.address

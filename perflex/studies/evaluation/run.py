@@ -195,6 +195,15 @@ class _Calibrated:
         )
 
 
+def _warn_of_doubts(plan: Plan, used: str, calibration: Calibration) -> None:
+    """Say in one line how many predictions are doubtful, for all of them are measured next."""
+    found = [calibration.doubts(kernel.kernel, kernel.sizes) for kernel in plan.targets.values()]
+    doubtful = [doubts for doubts in found if doubts]
+    if doubtful:
+        share = f"{len(doubtful)} of {len(found)} predictions of {used} are doubtful"
+        warnings.warn(f"{plan.study.name}: {share}, the first because {doubtful[0][0]}", PerflexWarning, stacklevel=3)
+
+
 def _with_predictions(
     plan: Plan, choice: OverlapChoice, calibrations: Mapping[str, Calibration], wanted: str | None
 ) -> _Calibrated:
@@ -205,13 +214,13 @@ def _with_predictions(
     CalibrationError
         That is the model to use.
     """
-    doubtful: dict[str, list[str]] = {}
-    times: dict[str, dict[tuple[str, int], float]] = {}
-    for name, c in calibrations.items():
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", PerflexWarning)
-            times[name] = {key: float(c.predict(kernel.kernel, kernel.sizes)) for key, kernel in plan.targets.items()}
-        doubtful[name] = [str(one.message) for one in caught if issubclass(one.category, PerflexWarning)]
+    with warnings.catch_warnings():
+        # Doubts are told in one line below.
+        warnings.simplefilter("ignore", PerflexWarning)
+        times = {
+            name: {key: float(c.predict(kernel.kernel, kernel.sizes)) for key, kernel in plan.targets.items()}
+            for name, c in calibrations.items()
+        }
     wrong = {
         name: f"it predicts {value:.3g} s for {plan.targets[key].name}"
         for name, own in times.items()
@@ -222,13 +231,7 @@ def _with_predictions(
     if used in wrong:
         msg = f"the model {used} cannot be used: {wrong[used]}; choose another one with --model"
         raise CalibrationError(msg)
-    if doubtful[used]:
-        # All of them are measured next, so that one line says enough.
-        msg = (
-            f"{plan.study.name}: {len(doubtful[used])} of {len(plan.targets)} predictions of {used} are doubtful, "
-            f"the first because {doubtful[used][0].partition(': ')[2].partition('; ')[0]}"
-        )
-        warnings.warn(msg, PerflexWarning, stacklevel=2)
+    _warn_of_doubts(plan, used, calibrations[used])
     usable = {name: calibration for name, calibration in calibrations.items() if name not in wrong}
     predicted = {key: {name: times[name][key] for name in usable} for key in plan.targets}
     unusable = tuple((f"model {name} of {plan.study.name}", reason) for name, reason in wrong.items())
