@@ -43,12 +43,12 @@ export PERFLEX_STORE
 "$box/venv/bin/python" -m pip install -q --no-cache-dir --disable-pip-version-check "$(echo "$dist"/perflex-*.whl)[cpu]"
 "$box/venv/bin/perflex" --version
 
-# loopy asks for plain islpy, which shadows islpy-barvinok. Where that happens, the command that perflex names mends it.
+# loopy asks for plain islpy, which shadows islpy-barvinok. Where that happens, the command that perflex names repairs it.
 cp -r "$top/examples" .
 if ! "$box/venv/bin/perflex" features examples/matmul.py:naive n=1056 >features.txt 2>error.txt; then
     cat error.txt
     [ "$(wc -l <error.txt)" = 1 ]
-    sh -c "$(sed 's/.*mend it with: //' error.txt)"
+    sh -c "$(sed 's/.*repair it with: //' error.txt)"
     "$box/venv/bin/perflex" features examples/matmul.py:naive n=1056 >features.txt
 fi
 grep -q 'f_op_float32_madd' features.txt
