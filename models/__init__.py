@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from perflex.yaml_file import Section
 
 __all__ = [
+    "GENERAL",
     "FitSettings",
     "KernelSet",
     "ModelDescription",
@@ -62,6 +63,8 @@ __all__ = [
     "model_names",
 ]
 
+# Not a model of its own: ``general_cpu`` or ``general_gpu``, as the device is.
+GENERAL = "general"
 _FORMAT = "perflex-model/1"
 _SUFFIXES = (".yaml", ".yml")
 
@@ -183,7 +186,8 @@ def load_model(path_or_name: Path | str) -> ModelDescription:
     if path.suffix not in _SUFFIXES:
         name = str(path_or_name)
         if name not in model_names():
-            nearest = difflib.get_close_matches(name, model_names(), n=1, cutoff=0.0)
+            names = model_names() if name == GENERAL else [GENERAL, *model_names()]
+            nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
             hint = f"did you mean {nearest[0]!r}? " if nearest else ""
             msg = f"no model is called {name!r}; {hint}(known: {', '.join(model_names())}; files end in .yaml)"
             raise FileFormatError(msg, path=path)

@@ -9,7 +9,7 @@ from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.devices.device import Device
 from perflex.devices.wall_time import device_of, is_device_specific, is_wall_time, wall_time_identifier
 from perflex.errors import CalibrationError
-from perflex.models import load_model
+from perflex.models import GENERAL, load_model
 from perflex.models.kernel_sets import measurement_kernels
 from perflex.timing.measuring import chosen_device
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.options import TimingOptions
     from uipick import MeasurementKernel
-
-GENERAL = "general"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from perflex.search.pruning.ranking import RankedVariant
 
 # Terms of a model may fill a page.
+# Of a prediction, shown by name.
+_MOST_COSTS = 8
 _LONGEST = 111
 _FILE = typer.Argument(help="A calibration file.")
 
@@ -129,9 +131,16 @@ def _show(terminal: Terminal, entry: Mapping[str, Any]) -> None:
         cost = f"{_time(entry['cost_s'])} in all, {_time(entry['device_s'])} of it on the device"
         terminal.show(f"  by a {entry['knowledge']}: {cost}")
     text_width = min(terminal.width or _LONGEST, _LONGEST) - 11
-    for text, seconds in sorted(entry["terms"].items(), key=lambda item: -item[1]):
+    costs = sorted(entry["terms"].items(), key=lambda item: -item[1])
+    # A general model has dozens of costs, most of which a kernel does not have.
+    told = costs[:_MOST_COSTS] if len(costs) > _MOST_COSTS + 1 else costs
+    rest = costs[len(told) :]
+    rows = [(" ".join(text.split()), seconds) for text, seconds in told]
+    if rest:
+        rows.append((f"({len(rest)} other costs)", sum(seconds for _, seconds in rest)))
+    for text, seconds in rows:
         share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0
-        terminal.show(f"  {100 * share:5.1f} %  {shortened(' '.join(text.split()), text_width)}")
+        terminal.show(f"  {100 * share:5.1f} %  {shortened(text, text_width)}")
 
 
 def rank(

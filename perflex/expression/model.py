@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from perflex.errors import ModelSyntaxError, PerflexError
+from perflex.expression.contributions import contributions
 from perflex.expression.functions import FUNCTIONS
 from perflex.expression.parser import parse_expression
 from perflex.expression.tokens import tokenize
-from perflex.expression.tree import Call, Name, Node, Sum, evaluate, names, walk
+from perflex.expression.tree import Call, Name, Node, names, walk
 from perflex.html import shown_by
 
 if TYPE_CHECKING:
@@ -250,23 +251,19 @@ class Model:
     def terms(
         self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]
     ) -> dict[str, float | NDArray[np.float64]]:
-        """Return what each top-level term of the expression contributes, keyed by its text.
+        """Return what each cost of the expression contributes, keyed by its text.
 
-        The contributions add up to `evaluate`; an overlap is one term. Arguments, units and errors are those
-        of `evaluate`.
+        Costs are the terms of the expression, and within an overlap those of its arguments: each has the value times
+        the derivative by it, so that what is hidden adds nothing. Together they are `evaluate`. Arguments, units and
+        errors are those of `evaluate`.
         """
-        if not isinstance(self.tree, Sum):
-            return {self.expression.strip(): self.evaluate(params, values)}
-        numbers = self._numbers(params, values)
-        contributions: dict[str, float | NDArray[np.float64]] = {}
-        for sign, term in self.tree.terms:
-            text = self.expression[term.start : term.end]
-            # From the tree, for sympy may merge or reorder terms.
-            value = self._checked(term, evaluate(term, numbers), values)
+        found: dict[str, float | NDArray[np.float64]] = {}
+        for sign, term, value in contributions(self.tree, self._numbers(params, values)):
+            text = self.expression[term.start : term.end].strip()
             # The same term may stand there twice.
             text = text if sign > 0 else f"-({text})"
-            contributions[text] = contributions.get(text, 0.0) + sign * value
-        return contributions
+            found[text] = found.get(text, 0.0) + sign * self._checked(term, value, values)
+        return found
 
     def _numbers(self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return a value for every name in the expression, or say which has none."""
@@ -286,6 +283,8 @@ class Model:
             raise PerflexError(msg, model=self)
         # A node that simplifies to a number still has as many values as its features.
         shape = np.broadcast_shapes(*(np.shape(values[name]) for name in names(node) if name.startswith("f_")))
+        # What a cost adds depends on the features of those that it overlaps with, too.
+        shape = np.broadcast_shapes(shape, np.shape(result))
         # A copy, for broadcast_to returns a read-only view.
         return float(result) if shape == () else np.array(np.broadcast_to(result, shape))
 

@@ -127,6 +127,43 @@ def test_terms_add_up_and_carry_their_text() -> None:
     assert Model(OUTPUT, " p_a ").terms(params, {}) == {"p_a": 2.0}
 
 
+def test_costs_within_an_overlap_are_told_apart() -> None:
+    model = Model(OUTPUT, "p_a + 3 * smooth_max(p_a * f_x + p_b * f_y, p_b * f_x, 1) - max(f_x, 1) * p_b")
+    params, values = {"p_a": 2.0, "p_b": 5.0}, {"f_x": np.array([3.0, 0.0]), "f_y": np.array([7.0, 0.0])}
+    terms = model.terms(params, values)
+    # The norm with exponent two of 41 and 15: each adds its square, divided by the norm.
+    norm = np.hypot(41.0, 15.0)
+    assert terms["p_a * f_x"] == pytest.approx([3 * 6 * 41 / norm, 0])
+    assert terms["p_b * f_y"] == pytest.approx([3 * 35 * 41 / norm, 0])
+    assert terms["p_b * f_x"] == pytest.approx([3 * 15 * 15 / norm, 0])
+    assert terms["-(max(f_x, 1) * p_b)"] == pytest.approx([-15, -5])
+    assert terms["p_a"] == 2.0
+
+
+@pytest.mark.parametrize(
+    "overlap",
+    [
+        "smooth_max(p_a * f_x, p_b * f_y, f_x, p_s)",
+        "smooth_max(p_a * f_x, p_b * f_y, 0)",
+        "max(p_a * f_x, p_b * f_y)",
+        "overlap(p_a * f_x, p_b * f_y, p_s)",
+        "overlap(p_a * f_x, p_b * f_y, 0)",
+        "partial_overlap(p_a * f_x, p_b * f_y, p_s, 0.7)",
+        "saturate(p_a * f_x, p_b * f_y, 4)",
+        "smooth_saturate(p_a * f_x, p_b * f_y, 4, p_s)",
+        "2 * (smooth_max(p_a * f_x, max(p_b, p_a) * f_y, p_s) + p_b * f_y) / f_x",
+    ],
+)
+def test_contributions_of_overlapping_costs_add_up(overlap: str) -> None:
+    model = Model(OUTPUT, overlap)
+    params = {"p_a": 2.0, "p_b": 5.0, "p_s": 3.0}
+    values = {"f_x": np.array([1e-3, 4.0, 900.0]), "f_y": np.array([3.0, 1.6, 1e-3])}
+    terms = model.terms({name: params[name] for name in model.params()}, values)
+    whole = np.asarray(model.evaluate({name: params[name] for name in model.params()}, values))
+    assert len(terms) > 1
+    assert sum(terms.values()) == pytest.approx(whole, rel=1e-12)
+
+
 def test_same_term_twice_is_counted_twice() -> None:
     assert Model(OUTPUT, "p_a + p_a").terms({"p_a": 2.0}, {}) == {"p_a": 4.0}
 

@@ -127,6 +127,8 @@ def test_every_shipped_model_can_be_read() -> None:
 def test_shipped_names_are_suggested() -> None:
     with pytest.raises(FileFormatError, match="no model is called 'madd_onyl'; did you mean 'madd_only'"):
         load_model("madd_onyl")
+    with pytest.raises(FileFormatError, match="no model is called 'generl'; did you mean 'general'"):
+        load_model("generl")
     with pytest.raises(FileFormatError, match="no model is called"):
         load_model("../models/madd_only")
     with pytest.raises(FileFormatError, match="cannot read"):

@@ -28,6 +28,7 @@ from perflex import (
 )
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.errors import CalibrationError, PerflexError, PerflexWarning, UnsupportedKernelError
+from perflex.models import load_model, model_names
 from perflex.search.pruning.costs import dominating, feature_kind, model_costs
 from perflex.search.pruning.keep import decide
 from perflex.search.pruning.pruning import _require_positive
@@ -325,3 +326,24 @@ def test_costs_by_hand() -> None:
     assert shares.tolist() == pytest.approx([54 / 86, 31 / 37])
     local = model_costs(model, params, columns, lambda name: feature_kind(name, "local"))
     assert local["memory"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_kinds_of_cost_in_shipped_models_are_known(name: str) -> None:
+    kinds = {feature: feature_kind(feature) for feature in load_model(name).model().input_features()}
+    # Tags say nothing of their space; latencies are of everything.
+    unknown = {f for f, kind in kinds.items() if kind == "other"} - {"f_peak_latency"}
+    assert unknown == set()
+    assert {"memory", "on-chip", "overhead"} >= set(kinds.values()) - {"other"}
+
+
+def test_costs_of_a_general_model() -> None:
+    model = load_model("general_cpu").model()
+    params = dict.fromkeys(model.params(), 1.0)
+    columns = {feature: np.array([0.0]) for feature in model.input_features()}
+    columns |= {"f_simd_arith_wide_loop": np.array([1.0]), "f_traffic_bytes_mem": np.array([2.0])}
+    costs = model_costs(model, params, columns)
+    # The norm with exponent two: each adds its square, divided by the norm.
+    assert costs["on-chip"] == pytest.approx([1 / 5**0.5])
+    assert costs["memory"] == pytest.approx([4 / 5**0.5])
+    assert costs["overhead"] == costs["other"] == [0.0]

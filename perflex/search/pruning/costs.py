@@ -1,8 +1,8 @@
 """Which cost dominates a prediction: memory, on-chip work, overhead, or what else the model's terms stand for.
 
 A feature stands for one kind of cost. A term's value counts as the kind of its costliest feature, products of a count
-with a number of work-groups or the like as that of the count; an overlap or maximum counts as its largest argument, for
-that hides the others.
+with a number of work-groups or the like as that of the count; within an overlap each cost counts with what it adds, so
+that one that is hidden counts for nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.expression.tree import Call, Name, Product, Sum, evaluate, walk
+from perflex.expression.contributions import contributions
+from perflex.expression.tree import Name, Product, Sum, evaluate, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,11 +25,21 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 KINDS = ("memory", "on-chip", "overhead", "other")
-# Functions whose arguments hide one another, and where those end that are times: others set how sharp an edge is.
-_OVERLAPPING = {"max": None, "smooth_max": -1, "overlap": 2, "partial_overlap": 2}
-_ON_CHIP = ("f_op_", "f_chain_", "f_inst_", "f_l1_", "f_lmem_")
-_MEMORY = ("f_mem_", "f_vol_", "f_txn_", "f_su_v_", "f_ecm_")
-_OVERHEAD = ("f_sync_", "f_thread_", "f_sub_groups", "f_wave", "f_occupancy", "f_oversub_", "f_su_imbalance")
+# The first that an identifier begins with decides.
+_BEGINNINGS = {
+    **dict.fromkeys(("f_peak_group", "f_simd_item_", "f_simd_barrier_", "f_host_"), "overhead"),
+    **dict.fromkeys(("f_sync_", "f_thread_", "f_sub_groups", "f_wave", "f_occupancy", "f_oversub_"), "overhead"),
+    "f_su_imbalance": "overhead",
+    **dict.fromkeys(("f_mem_", "f_vol_", "f_txn_", "f_su_v_", "f_ecm_", "f_traffic_"), "memory"),
+    **dict.fromkeys(("f_peak_dram", "f_peak_l2"), "memory"),
+    # Of updates in local memory; others go to L2.
+    "f_peak_atomic_local": "on-chip",
+    "f_peak_atomic": "memory",
+    # Waiting for memory, local memory and arithmetic.
+    "f_peak_latency": "other",
+    "f_peak_exposed": "other",
+    **dict.fromkeys(("f_op_", "f_chain_", "f_inst_", "f_l1_", "f_lmem_", "f_simd_", "f_code_", "f_peak_"), "on-chip"),
+}
 
 
 def feature_kind(identifier: str, space: str | None = None) -> str:
@@ -45,10 +56,7 @@ def feature_kind(identifier: str, space: str | None = None) -> str:
         parts = identifier.split("_")
         named = next((part for part in ("global", "local", "private") if part in parts), space)
         return "on-chip" if named in {"local", "private"} else "memory"
-    for kind, beginnings in (("on-chip", _ON_CHIP), ("memory", _MEMORY), ("overhead", _OVERHEAD)):
-        if identifier.startswith(beginnings):
-            return kind
-    return "other"
+    return next((kind for beginning, kind in _BEGINNINGS.items() if identifier.startswith(beginning)), "other")
 
 
 def model_costs(
@@ -75,7 +83,10 @@ def model_costs(
     """
     count = next((len(column) for column in columns.values()), 1)
     values: dict[str, Any] = {**columns, **{name: params[name] for name in model.params()}}
-    found = _costs(model.tree, values, kind_of)
+    found: dict[str, Any] = {}
+    for sign, term, value in contributions(model.tree, values):
+        for kind, share in _shares(term, values, kind_of).items():
+            found[kind] = found.get(kind, 0.0) + sign * share * value
     return {kind: np.array(np.broadcast_to(found.get(kind, 0.0), (count,)), dtype=np.float64) for kind in KINDS}
 
 
@@ -90,45 +101,23 @@ def dominating(costs: Mapping[str, Array]) -> tuple[list[str], Array]:
     return [KINDS[place] for place in largest], share
 
 
-def _costs(node: Node, values: Mapping[str, Any], kind_of: Callable[[str], str]) -> dict[str, Any]:
-    if isinstance(node, Sum):
-        total: dict[str, Any] = {}
-        for sign, term in node.terms:
-            for kind, cost in _costs(term, values, kind_of).items():
-                total[kind] = total.get(kind, 0.0) + sign * cost
-        return total
+def _shares(node: Node, values: Mapping[str, Any], kind_of: Callable[[str], str]) -> dict[str, Any]:
+    """Return the kinds of cost in a term, and the share of its value that each is."""
     if isinstance(node, Product):
-        inner = [factor for power, factor in node.factors if power > 0 and _branches(factor) and _counts(factor)]
-        # Only one sum or overlap can be split by kind: the other factors scale each of its costs alike.
+        inner = [factor for power, factor in node.factors if power > 0 and isinstance(factor, Sum) and _counts(factor)]
+        # Only one sum can be split by kind: the other factors scale each of its terms alike.
         if len(inner) == 1:
-            return _scaled(_costs(inner[0], values, kind_of), evaluate(node, values), evaluate(inner[0], values))
-    if isinstance(node, Call) and node.function in _OVERLAPPING:
-        return _of_largest(node, values, kind_of)
-    return {_kind(node, kind_of): evaluate(node, values)}
-
-
-def _of_largest(node: Call, values: Mapping[str, Any], kind_of: Callable[[str], str]) -> dict[str, Any]:
-    """Give the value of an overlap to the costs of its largest argument."""
-    arguments = node.arguments[: _OVERLAPPING[node.function]]
-    sizes = np.broadcast_arrays(*(np.asarray(evaluate(argument, values)) for argument in arguments))
-    largest = np.argmax(np.stack(sizes), axis=0)
+            return _shares(inner[0], values, kind_of)
+    if not isinstance(node, Sum):
+        return {_kind(node, kind_of): 1.0}
     whole = evaluate(node, values)
     total: dict[str, Any] = {}
-    for place, argument in enumerate(arguments):
-        shares = _scaled(_costs(argument, values, kind_of), whole, sizes[place])
-        for kind, cost in shares.items():
-            total[kind] = total.get(kind, 0.0) + np.where(largest == place, cost, 0.0)
-    return total
-
-
-def _scaled(costs: Mapping[str, Any], whole: Any, part: Any) -> dict[str, Any]:
     with np.errstate(all="ignore"):
-        factor = np.where(np.asarray(part) != 0, np.asarray(whole) / np.asarray(part), 0.0)
-    return {kind: cost * factor for kind, cost in costs.items()}
-
-
-def _branches(node: Node) -> bool:
-    return isinstance(node, Sum) or (isinstance(node, Call) and node.function in _OVERLAPPING)
+        for sign, term in node.terms:
+            part = np.where(np.asarray(whole) != 0, sign * np.asarray(evaluate(term, values)) / whole, 0.0)
+            for kind, share in _shares(term, values, kind_of).items():
+                total[kind] = total.get(kind, 0.0) + part * share
+    return total
 
 
 def _counts(node: Node) -> bool:

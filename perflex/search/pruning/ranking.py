@@ -42,8 +42,8 @@ class RankedVariant:
     ratio
         Predicted time as a multiple of the fastest variant's.
     terms
-        What each top-level term of the model contributes, in the same unit; where predictions are corrected by what was
-        learned or is known of other devices, multiplied by the same factor.
+        What each cost of the model contributes (`Model.terms`), in the same unit; where predictions are corrected by
+        what was learned or is known of other devices, multiplied by the same factor.
     kernel
         The variant itself: what was given, or its settings in a space.
     knowledge

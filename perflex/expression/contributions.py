@@ -1,0 +1,100 @@
+"""What each cost of a model adds to its value, the costs within overlaps included.
+
+An overlap's value is its costs, each times the derivative by it, as long as it is homogeneous of degree one in them
+(Euler's theorem); what is hidden adds nothing. `overlap`, which is not, has the same parts, scaled to add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.expression.dual import Dual
+from perflex.expression.functions import FUNCTIONS
+from perflex.expression.tree import Call, Name, Node, Product, Sum, evaluate, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from perflex.expression.tree import Value
+
+# How many of a function's first arguments are costs that may hide one another; None for all.
+OVERLAPPED = {
+    "max": None,
+    "smooth_max": -1,
+    "overlap": 2,
+    "partial_overlap": 2,
+    "saturate": 2,
+    "smooth_saturate": 2,
+}
+
+
+def contributions(node: Node, values: Mapping[str, Value]) -> Iterator[tuple[int, Node, Value]]:
+    """Yield sign, node and value of each innermost cost; with their signs the values add up to that of the tree.
+
+    Parameters
+    ----------
+    node
+        The tree.
+    values
+        The value of each feature and parameter in it.
+    """
+    if isinstance(node, Sum):
+        for sign, term in node.terms:
+            for inner_sign, inner, value in contributions(term, values):
+                yield sign * inner_sign, inner, value
+    elif isinstance(node, Call) and _overlaps_costs(node):
+        yield from _of_overlap(node, values)
+    else:
+        overlaps = _overlaps_in(node)
+        if isinstance(node, Product) and len(overlaps) == 1:
+            [place] = overlaps
+            rest = replace(node, factors=node.factors[:place] + node.factors[place + 1 :])
+            scale = evaluate(rest, values)
+            for sign, inner, value in contributions(node.factors[place][1], values):
+                yield sign, inner, value * scale
+        else:
+            yield 1, node, evaluate(node, values)
+
+
+def _overlaps_costs(node: Call) -> bool:
+    """Whether a call lets costs overlap; a largest of counts has no parameters and is a count."""
+    if node.function not in OVERLAPPED:
+        return False
+    costs = node.arguments[: OVERLAPPED[node.function]]
+    return any(isinstance(inner, Name) and inner.is_parameter for cost in costs for inner in walk(cost))
+
+
+def _overlaps_in(node: Node) -> list[int]:
+    """Return the places of the factors of a product that are overlaps, or sums with overlaps."""
+    if not isinstance(node, Product):
+        return []
+    return [
+        place for place, (exponent, factor) in enumerate(node.factors) if exponent > 0 and _holds_an_overlap(factor)
+    ]
+
+
+def _holds_an_overlap(node: Node) -> bool:
+    if isinstance(node, Sum):
+        return any(map(_holds_an_overlap, (term for _, term in node.terms)))
+    return (isinstance(node, Call) and _overlaps_costs(node)) or bool(_overlaps_in(node))
+
+
+def _of_overlap(node: Call, values: Mapping[str, Value]) -> Iterator[tuple[int, Node, Value]]:
+    count = len(node.arguments[: OVERLAPPED[node.function]])
+    numbers = [np.asarray(evaluate(argument, values), dtype=np.float64) for argument in node.arguments]
+    duals = [Dual(number, {place: 1.0}) for place, number in enumerate(numbers[:count])]
+    with np.errstate(all="ignore"):
+        found = FUNCTIONS[node.function].numeric(*duals, *numbers[count:])
+        # No time at all has no slope.
+        parts = [np.nan_to_num(number * found.slopes.get(place, 0.0)) for place, number in enumerate(numbers[:count])]
+        total = reduce(add, parts)
+        scale = np.where(total != 0, found.value / total, 0.0)
+        for argument, number, part in zip(node.arguments, numbers, parts, strict=False):
+            share = np.where(number != 0, part * scale / number, 0.0)
+            for sign, inner, value in contributions(argument, values):
+                yield sign, inner, value * share
