@@ -57,10 +57,11 @@ def launch_residency(
     MachineError
         A fact is not known.
     """
-    return residency(machine, scop.launches[launch].group_size, _local_bytes(scop, launch, sizes), registers)
+    return residency(machine, scop.launches[launch].group_size, local_bytes(scop, launch, sizes), registers)
 
 
-def _local_bytes(scop: Scop, launch: int, sizes: Mapping[str, int]) -> int:
+def local_bytes(scop: Scop, launch: int, sizes: Mapping[str, int]) -> int:
+    """Return the bytes of local memory that a work-group of a launch has."""
     # Each launch is a device program of its own, which holds only the local arrays that it accesses.
     used = {
         access.array for statement in scop.statements if statement.launch == launch for access in statement.accesses

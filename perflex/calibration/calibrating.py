@@ -360,7 +360,7 @@ def _noise_floor(table: FeatureTable) -> float | None:
 def _facts(device: Any) -> dict[str, Any]:
     names = (
         "name", "platform", "vendor", "driver", "api", "kind", "compute_units", "sub_group_size", "local_memory_bytes",
-        "compute_capability",
+        "max_work_group_size", "compute_capability",
     )  # fmt: skip
     # OpenCL and CUDA know different facts of a device; those that it lacks are left out.
     return {name: value for name in names if (value := getattr(device, name, "")) != ""}

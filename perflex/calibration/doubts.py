@@ -10,47 +10,79 @@ import numpy as np
 from perflex.errors import PerflexWarning
 from perflex.features import extract_scop
 from perflex.features.cpu.doubts import conflict_doubts, volume_doubts
-from perflex.features.values import kernel_of
+from perflex.features.gpu.geometry import local_bytes
+from perflex.features.values import with_own_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from perflex.calibration.record import CalibrationRecord
+    from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
 # Each point of arrays of sizes takes some milliseconds.
 _MOST_POINTS = 16
 # Features that count conflict misses themselves.
 _KNOWS_SETS = "f_ecm"
+# Of a work-group, as calibrations name them.
+_LIMITS = ("max_work_group_size", "local_memory_bytes")
 
 
 def kernel_doubts(
     calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, Any], target: Target
 ) -> tuple[str, ...]:
-    """Return what of a kernel on a CPU a model does not see, as short texts.
+    """Return what of a kernel a model does not see, as short texts.
 
-    Those are conflict misses; for models with cache volumes, what these follow only approximately.
+    That the device cannot run it; on CPUs conflict misses, or, for models with cache volumes, what these follow only
+    approximately.
 
     Parameters
     ----------
     calibration
-        Of a device that is a CPU, else there are none.
+        Of a device; older ones do not know the largest work-group.
     kernel, sizes
         As `Calibration.predict` takes them. Of arrays of sizes, 16 points are looked at, the first and last among them.
     target
         What features are counted for; its machine, if it has one, knows the caches.
     """
-    names = calibration.model.input_features()
-    if calibration.device.get("kind") != "cpu":
+    names, device = calibration.model.input_features(), calibration.device
+    on_cpu = device.get("kind") == "cpu"
+    if not on_cpu and all(device.get(limit) is None for limit in _LIMITS):
         return ()
-    scop = extract_scop(kernel_of(kernel))
+    kernel, sizes = with_own_sizes(kernel, sizes)
+    scop = extract_scop(kernel)
     columns = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in scop.parameters))
     points = list(zip(*(column.ravel().tolist() for column in columns), strict=True)) if columns else [()]
     chosen = [points[number] for number in np.unique(np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int))]
+    found: list[Iterable[str]] = [
+        _beyond_the_device(calibration, scop, dict(zip(scop.parameters, point, strict=True))) for point in chosen
+    ]
+    if not on_cpu:
+        return _each_once(found)
     # A model with cache volumes counts conflict misses itself, but rests on what these follow.
     doubts_of = volume_doubts if any(name.startswith(_KNOWS_SETS) for name in names) else conflict_doubts
-    found = [doubts_of(scop, dict(zip(scop.parameters, point, strict=True)), target.machine) for point in chosen]
-    return tuple(dict.fromkeys(text for texts in found for text in texts))
+    found += [doubts_of(scop, dict(zip(scop.parameters, point, strict=True)), target.machine) for point in chosen]
+    return _each_once(found)
+
+
+def _each_once(texts: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for some in texts for text in some))
+
+
+def _beyond_the_device(calibration: CalibrationRecord, scop: Scop, sizes: Mapping[str, int]) -> list[str]:
+    """Return why the device cannot run a kernel at all; a model gives a time of it all the same."""
+    items, memory = (calibration.device.get(limit) for limit in _LIMITS)
+    found = []
+    for number, launch in enumerate(scop.launches):
+        if items is not None and launch.group_size > items:
+            found.append(
+                f"the device cannot run it: a work-group has {launch.group_size} work-items, the device allows {items}"
+            )
+        if memory is not None and (needed := local_bytes(scop, number, sizes)) > memory:
+            found.append(
+                f"the device cannot run it: a work-group needs {needed} B of local memory, the device has {memory} B"
+            )
+    return found
 
 
 def range_doubts(calibration: CalibrationRecord, values: Mapping[str, Any]) -> tuple[str, ...]:

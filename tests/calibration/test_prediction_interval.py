@@ -296,6 +296,8 @@ def test_predict_interval_of_a_kernel() -> None:
     columns = tuple(model.all_features())
     table = FeatureTable(OUTPUT, columns, tuple(map(str, range(9))), np.column_stack([seconds, counts]))
     calibration = calibration_from_table(model, table)
+    # On a CPU, conflict misses are looked for at the kernel's own sizes, too.
+    calibration = replace(calibration, device={"kind": "cpu", "max_work_group_size": 1024})
     found = calibration.predict_interval(kernel, {})
     assert isinstance(found, PredictionInterval)
     assert found.predicted == pytest.approx(calibration.predict(kernel, {}))
@@ -428,6 +430,23 @@ def test_conflict_misses_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         found = calibration.predict_interval(kernel, {"n": 1024})
     assert found.extrapolated is True
     assert found.doubts == calibration.doubts(kernel, {"n": 1024})
+
+
+def test_a_kernel_that_the_device_cannot_run_is_flagged() -> None:
+    from perflex import load_calibration
+    from sample_kernels import matmul
+    from uipick import tag_accesses
+
+    kernel = tag_accesses(matmul(prefetch=True), loads={"a": "aLD", "b": "bLD"})
+    shipped = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
+    assert not any("cannot run" in text for text in shipped.doubts(kernel, {"n": 480}))
+    # Two tiles of 16 x 16 numbers of four bytes, and as many work-items as one has.
+    small = replace(shipped, device={**shipped.device, "max_work_group_size": 255, "local_memory_bytes": 2047})
+    found = small.doubts(kernel, {"n": 480})
+    assert "the device cannot run it: a work-group has 256 work-items, the device allows 255" in found
+    assert "the device cannot run it: a work-group needs 2048 B of local memory, the device has 2047 B" in found
+    exact = replace(shipped, device={**shipped.device, "max_work_group_size": 256, "local_memory_bytes": 2048})
+    assert not any("cannot run" in text for text in exact.doubts(kernel, {"n": 480}))
 
 
 def test_a_power_of_two_at_which_caches_conflict_is_flagged() -> None:
