@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from perflex.progress import Progress
     from perflex.reports.pictures import Pictures
 
+_LONGEST_FORMULA = 1000
+
 
 def calibration_part(
     calibration: Calibration, path: Path, pictures: Pictures, progress: Progress | None = None
@@ -78,7 +80,7 @@ def _summary(calibration: Calibration, diagnosis: Diagnosis) -> Html:
     more = None if floor is None else f"{100 * floor:.2g} % (errors below it mean nothing)"
     lines = facts(
         {
-            "model": element("code", formula(calibration)),
+            "model": _formula(calibration),
             "measurement kernels": len(calibration.fit.kernels),
             "more kernels than parameters": diagnosis.degrees_of_freedom,
             "condition number": f"{diagnosis.condition_number:.3g}",
@@ -88,6 +90,16 @@ def _summary(calibration: Calibration, diagnosis: Diagnosis) -> Html:
     )
     carried = None if calibration.transferred is None else carried_facts(calibration.transferred)
     return joined(element("h3", "Summary"), lines, carried)
+
+
+def _formula(calibration: Calibration) -> Html:
+    """Return the model's text; that of a general model, a page of dozens of costs, after a click."""
+    text = formula(calibration)
+    if len(text) <= _LONGEST_FORMULA:
+        return element("code", text)
+    return folded(
+        f"{calibration.model.output_feature}, {len(calibration.fit.parameters)} parameters", element("code", text)
+    )
 
 
 def _left_out(calibration: Calibration) -> Html | None:

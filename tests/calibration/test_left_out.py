@@ -18,6 +18,7 @@ from perflex.calibration.left_out import (
     LEVELS,
     LeftOutErrors,
     TermShares,
+    held_out_nearby,
     left_out_errors,
     left_out_kernels,
 )
@@ -106,6 +107,32 @@ def test_kernels_are_predicted_as_by_refits_without_their_generator() -> None:
     np.testing.assert_allclose(np.exp(-found.errors), 1 + full, rtol=0.01)
     np.testing.assert_allclose(found.predicted * np.exp(found.errors), table.column(OUTPUT))
     assert found.known.all()
+
+
+def test_cheap_refits_by_generator_are_those_of_full_ones() -> None:
+    calibration = calibrated(2)
+    assert calibration.table is not None
+    seen: list[int] = []
+    cheap = held_out_nearby(MODEL, calibration.fit, calibration.table, lambda done, _total, _name: seen.append(done))
+    full = held_out_by_generator(MODEL, calibration.table, start=calibration.fit, loss=calibration.fit.loss)
+    assert [part.generator for part in cheap] == [part.generator for part in full]
+    assert seen == list(range(GENERATORS))
+    for one, other in zip(cheap, full, strict=True):
+        np.testing.assert_allclose(one.errors, other.errors, rtol=0.01, atol=0.01)
+
+
+def test_cheap_refits_name_what_only_one_generator_determines() -> None:
+    table = table_of(2)
+    values = table.values.copy()
+    values[EACH:, 3] = 0.0
+    values[:, 0] = values[:, 1:] @ TRUTH
+    fit = calibration_from_table(MODEL, replace(table, values=values)).fit
+    first, *others = held_out_nearby(MODEL, fit, replace(table, values=values))
+    assert (first.errors, first.undetermined) == ((), ("p_c",))
+    assert first.reason == "the others do not determine them"
+    assert all(part.errors and not part.undetermined for part in others)
+    [alone] = held_out_nearby(MODEL, fit, replace(table, values=values, groups=("one",) * len(values)))
+    assert (alone.errors, alone.reason) == ((), "there is no other generator")
 
 
 def test_one_generator_leaves_nothing_to_predict_it_by() -> None:
