@@ -7,7 +7,8 @@ import errno
 import gc
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from perflex import guard
 from perflex.errors import (
@@ -21,7 +22,7 @@ from perflex.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from perflex.cli.terminal import Terminal
 
@@ -90,13 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str], terminal: Terminal) -> int:
-    from perflex.cli.app import app
-
     # These hold for every command and may stand before or after its name.
     everywhere = [word for word in words if word in _EVERYWHERE]
     try:
         with terminal.warnings_shown():
-            app(
+            _application()(
                 args=everywhere + [word for word in words if word not in _EVERYWHERE], obj=terminal, prog_name="perflex"
             )
     except SystemExit as ending:
@@ -108,6 +107,16 @@ def _run(words: list[str], terminal: Terminal) -> int:
         _complain(" ".join(error.message.split()))
         return _FAILED_WORK if isinstance(error, _WORK_ERRORS) else _BAD_INPUT
     return 0
+
+
+# Typer reads the signatures of all commands for it, which takes longer than many a command does.
+@cache
+def _application() -> Callable[..., Any]:
+    from typer.main import get_command
+
+    from perflex.cli.app import app
+
+    return get_command(app)
 
 
 def _of_databases() -> type[Exception]:

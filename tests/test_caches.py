@@ -90,7 +90,13 @@ HOMES = {
 }
 
 
-@pytest.mark.parametrize("home", HOMES)
+# One without a home, one without a cache, and one that can keep a store.
+QUICK_HOMES = {"missing", "cache below a file", "loopy's a file"}
+
+
+@pytest.mark.parametrize(
+    "home", [pytest.param(home, marks=() if home in QUICK_HOMES else pytest.mark.slow) for home in HOMES]
+)
 def test_a_command_without_a_cache_warns_once_and_leaves_nothing_there(home: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "broken").mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -368,10 +368,13 @@ def _facts(device: Any) -> dict[str, Any]:
 
 def software_versions() -> dict[str, str]:
     """Return the versions of what counts, builds, times and fits, by package."""
-    found = {}
-    for package in _VERSIONED:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed as a package"
-    return found
+    return {package: _installed_version(package) for package in _VERSIONED}
+
+
+# Each answer is read from a package's files, which takes as long as a small fit.
+@cache
+def _installed_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed as a package"

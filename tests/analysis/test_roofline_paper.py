@@ -153,6 +153,7 @@ def test_transpose_through_a_tile_conflicts_32_ways() -> None:
     assert padded.bound_s < found.bound_s < transpose("naive").bound_s
 
 
+@pytest.mark.slow
 def test_smoother_in_three_forms() -> None:
     fp, branch, pairs = gsrb("fp"), gsrb("branch"), gsrb("stride2")
     # The same rate of sub-groups' instructions; in the branch, half of the work-items are active.

@@ -127,12 +127,19 @@ def test_files_without_values_load(tmp_path: Path) -> None:
     assert dict(loaded.params) == dict(whole.params)
 
 
-def test_shipped_calibrations_can_be_diagnosed() -> None:
-    for name in calibration_names():
-        shipped = load_calibration(name)
-        found = diagnose(shipped)
-        assert len(found.parameters) == len(shipped.params)
-        assert (found.missing == "") == (shipped.table is not None)
+# A model of the paper, and one of transfers and in-core work, both with their measured values.
+SOME_SHIPPED = ("matmul_sq_amd_epyc_4cores_pocl", "fdiff_incore_amd_epyc_4cores_pocl")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in SOME_SHIPPED else pytest.mark.slow) for name in calibration_names()],
+)
+def test_shipped_calibrations_can_be_diagnosed(name: str) -> None:
+    shipped = load_calibration(name)
+    found = diagnose(shipped)
+    assert len(found.parameters) == len(shipped.params)
+    assert (found.missing == "") == (shipped.table is not None)
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_coverage_of_relative_fits(relative_fits: Experiments, confidence: float
     assert coverage(relative_fits, confidence) == pytest.approx(confidence, abs=0.025)
 
 
+@pytest.mark.slow
 def test_coverage_with_much_noise() -> None:
     assert coverage(experiments(LINEAR, TRUTH, noise=0.2)) == pytest.approx(0.95, abs=0.025)
 
@@ -109,7 +110,7 @@ def test_coverage_of_absolute_fits() -> None:
     assert found == pytest.approx(0.95, abs=0.025)
 
 
-@pytest.mark.parametrize("small", [0.0, 2e-11])
+@pytest.mark.parametrize("small", [0.0, pytest.param(2e-11, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
 def test_coverage_where_a_cost_is_often_at_its_bound(small: float) -> None:
     assert coverage(experiments(LINEAR, {**TRUTH, "p_b": small})) == pytest.approx(0.95, abs=0.025)

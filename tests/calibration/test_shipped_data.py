@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+
 import pytest
 
 from perflex import calibration_names, load_calibration
@@ -32,6 +34,19 @@ def test_calibrations_load_and_predict(name):
     kernel, sizes, growth = _target(name)
     small, large = (calibration.predict(kernel, size) for size in sizes)
     assert growth[0] < large / small < growth[1]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name.startswith("dg") else pytest.mark.slow) for name in calibration_names()],
+)
+def test_files_keep_what_left_out_generators_say(name):
+    """Else each command refits the model for every generator before it predicts."""
+    calibration = load_calibration(name)
+    kept = calibration.kept_generator_term
+    assert kept is not None
+    again = replace(calibration, kept_generator_term=None).generator_term
+    assert asdict(again) == pytest.approx(asdict(kept), rel=1e-3)
 
 
 def test_unknown_calibrations_are_refused_with_those_there_are():

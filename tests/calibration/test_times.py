@@ -86,7 +86,14 @@ def table_of_law(folder: Path, unit: float = 1e6, column: str = "time_us") -> Pa
 
 
 @pytest.mark.parametrize(
-    ("column", "unit"), [("seconds", 1.0), ("time_s", 1.0), ("time_ms", 1e3), ("time_us", 1e6), ("time_ns", 1e9)]
+    ("column", "unit"),
+    [
+        ("seconds", 1.0),
+        ("time_us", 1e6),
+        pytest.param("time_s", 1.0, marks=pytest.mark.slow),
+        pytest.param("time_ms", 1e3, marks=pytest.mark.slow),
+        pytest.param("time_ns", 1e9, marks=pytest.mark.slow),
+    ],
 )
 def test_a_known_law_is_found_in_a_table(column: str, unit: float, tmp_path: Path) -> None:
     path = table_of_law(tmp_path, unit, column)

@@ -13,6 +13,7 @@ import pytest
 from perflex import Calibration, load_calibration
 from perflex.__main__ import main
 from perflex.cli.noise_floor import noise_floor_lines
+from support.saved_calibrations import saved_text
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 
@@ -20,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 @pytest.fixture
 def calibration(tmp_path: Path) -> str:
     path = tmp_path / "matmul.yaml"
-    load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl").save(path)
+    path.write_text(saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), encoding="utf-8")
     return str(path)
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import perflex.calibration.probed
-from perflex import load_calibration
 from perflex.__main__ import main
 from perflex.errors import MeasurementError
+from support.saved_calibrations import saved_text
 from support.slab_device import SlabBackend, SlabDevice
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[SlabDevice], None]:
 @pytest.fixture
 def calibration(tmp_path: Path) -> str:
     path = tmp_path / "matmul.yaml"
-    load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl").save(path)
+    path.write_text(saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), encoding="utf-8")
     return str(path)
 
 

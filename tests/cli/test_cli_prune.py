@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex import Promise, load_calibration
+from perflex import Promise
 from perflex.__main__ import main
 from perflex.cli.arguments import ArgumentError
 from perflex.cli.prune import _pool, read_keep
+from support.saved_calibrations import saved_text
 
 if TYPE_CHECKING:
     from perflex import Device
@@ -45,7 +46,8 @@ number = 5
 @pytest.fixture(scope="module")
 def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("prune")
-    load_calibration("matmul_incore_amd_epyc_4cores_intel_opencl").save(folder / "matmul.yaml")
+    text = saved_text("matmul_incore_amd_epyc_4cores_intel_opencl")
+    (folder / "matmul.yaml").write_text(text, encoding="utf-8")
     (folder / "some_space.py").write_text(SPACE.format(folder=str(TOP / "examples")), encoding="utf-8")
     return [str(folder / "matmul.yaml"), f"{folder / 'some_space.py'}:space", "n=128"]
 

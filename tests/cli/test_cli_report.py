@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from perflex import load_calibration
 from perflex.__main__ import main
 from support.html_structure import checked
 from support.report_files import pruning_content, roofline_content
+from support.saved_calibrations import saved_text
 
 TOP = Path(__file__).parents[2]
 SPACE = """
@@ -47,7 +47,8 @@ def test_what_roofline_prints_is_read(capsys: pytest.CaptureFixture[str], tmp_pa
 
 
 def test_what_prune_prints_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    load_calibration("matmul_incore_amd_epyc_4cores_intel_opencl").save(tmp_path / "c.yaml")
+    text = saved_text("matmul_incore_amd_epyc_4cores_intel_opencl")
+    (tmp_path / "c.yaml").write_text(text, encoding="utf-8")
     (tmp_path / "space.py").write_text(SPACE.format(folder=str(TOP / "examples")), encoding="utf-8")
     words = ["prune", tmp_path / "c.yaml", f"{tmp_path / 'space.py'}:space", "n=128", "--keep", "2", "--json"]
     code, printed, errors = run(capsys, *words)

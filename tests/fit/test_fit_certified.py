@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 WRITABLE = [name for name in NAMES if load(name).expression]
 # Fits of sums of bells take seconds from NIST's start; Gauss3, of the same kind, is quick.
 DEAR = {"Gauss1", "Gauss2", "Bennett5"}
+# So do their 50 digits.
+DEAR_DIGITS = {"Gauss1", "Gauss2", "Gauss3", "ENSO", "Hahn1"}
 # The rest of them has valleys that nobody finds without a start: sums of equal bells and exponentials.
 FOUND_ALONE = (
     *("Misra1a", "Misra1b", "Misra1c", "Misra1d", "Chwirut1", "Chwirut2", "DanWood", "Kirby2", "Hahn1", "MGH09"),
@@ -53,7 +55,9 @@ def test_there_are_27_problems_of_three_levels() -> None:
     assert [levels.count(level) for level in ("lower", "average", "higher")] == [8, 11, 8]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in DEAR_DIGITS else name for name in NAMES]
+)
 def test_certified_values_are_confirmed_in_high_precision(name: str) -> None:
     problem = load(name)
     values, errors, squares = high_precision(problem)
@@ -107,7 +111,9 @@ def test_fit_model_finds_the_certified_values_from_start_2(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:negative costs")
-@pytest.mark.parametrize("name", FOUND_ALONE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in DEAR else name for name in FOUND_ALONE]
+)
 def test_fit_model_finds_the_certified_values_by_itself(name: str) -> None:
     problem = load(name)
     result = fit_model(*model_and_table(problem))

@@ -256,6 +256,7 @@ def test_rows_name_configurations_once(folder: str) -> None:
     assert len({id(row.launches[0][0]) for row in found}) <= 40
 
 
+@pytest.mark.slow
 def test_grids_are_those_of_the_data() -> None:
     import csv
 
@@ -272,6 +273,7 @@ def test_grids_are_those_of_the_data() -> None:
             assert scop.launches[0].group_size == int(line["block_x"]) * int(line["block_y"]), row.label
 
 
+@pytest.mark.slow
 def test_grids_of_operators_are_those_of_the_data() -> None:
     import csv
 
@@ -288,6 +290,7 @@ def test_grids_of_operators_are_those_of_the_data() -> None:
             assert launches == int(line["launches"])
 
 
+@pytest.mark.slow
 def test_simulated_launches_are_those_of_the_data() -> None:
     import csv
 

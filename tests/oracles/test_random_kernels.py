@@ -18,7 +18,7 @@ def test_a_seed_gives_the_same_kernel():
 
 
 def test_kernels_are_varied():
-    drawn = [make_random_kernel(seed) for seed in range(80)]
+    drawn = [make_random_kernel(seed) for seed in range(30)]
     text = "\n".join(kernel.text for kernel in drawn)
     for feature in ("if ", "reduce(", "// 2", "% 4", "j <= i", "+ 2 and j < n", "g.0+l.0", "w0[", "**2", "f[i"):
         assert feature in text, feature

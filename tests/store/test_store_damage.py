@@ -43,15 +43,23 @@ def failure(number: int) -> Failure:
     return Failure("hang", f"no answer {number}", 1.7e9 + number, "session")
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A store of 5000 samples of one key, one of another, and 50 failures, closed."""
-    store = MeasurementStore(tmp_path / "store.sqlite")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a store of 5000 samples of one key, one of another, and 50 failures, closed."""
+    folder = tmp_path_factory.mktemp("whole")
+    store = MeasurementStore(folder / "store.sqlite")
     store.add_many([(KEY, row) for row in samples(COUNT)], {KEY: "matmul"})
     for number in range(50):
         store.fail(replace(KEY, driver="2.0"), failure(number), "matmul")
     store.close()
-    return store.path
+    return folder
+
+
+@pytest.fixture
+def path(whole: Path, tmp_path: Path) -> Path:
+    """A copy of that store, to be damaged."""
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "store.sqlite"
 
 
 def aside_of(path: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import warnings
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ from support.html_structure import Document
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from uipick import MeasurementKernel
 
 OUTPUT = "f_cl_wall_time_fake"
 GLOBAL, CHIP = "f_mem_access_tag:a", "f_op_float32_madd"
@@ -160,16 +163,28 @@ def test_no_model_is_calibrated_with_what_it_predicts(study: str, scale: float) 
         assert all(kernel.sizes["n"] < smallest for kernel in own)
 
 
-def evaluate_on_fake(largest_group: int):
-    """Evaluate finite differences on a device that obeys the linear model, and has a limit on work-groups."""
-    description = load_model("fdiff_linear")
-    costs = dict.fromkeys(description.model().params(), 2e-11) | {"p_launch": 4e-6, "p_group": 1e-8, "p_barrier": 3e-8}
-    model = description.model()
+@cache
+def fdiff_kernels() -> dict[str, MeasurementKernel]:
+    """Return all kernels of the study of finite differences by name."""
     study = STUDIES["fdiff"]
     kernels = [kernel for name in study.models.values() for kernel in measurement_kernels(load_model(name))]
     sizes = [*study.trial_sizes, *study.sizes]
     kernels += [study.kernel(variant, size) for variant in study.variants for size in sizes]
-    by_name = {kernel.name: kernel for kernel in kernels}
+    return {kernel.name: kernel for kernel in kernels}
+
+
+@cache
+def linear_seconds(label: str) -> float:
+    """Return what the linear model says of one of them, with costs of our own."""
+    model = load_model("fdiff_linear").model()
+    costs = dict.fromkeys(model.params(), 2e-11) | {"p_launch": 4e-6, "p_group": 1e-8, "p_barrier": 3e-8}
+    kernel = fdiff_kernels()[label]
+    return float(model.eval_with_kernel(costs, kernel, kernel.sizes))
+
+
+def evaluate_on_fake(largest_group: int):
+    """Evaluate finite differences on a device that obeys the linear model, and has a limit on work-groups."""
+    by_name = fdiff_kernels()
 
     def law(label: str, sizes: dict[str, int]) -> float:
         if label == copy_kernel().name:
@@ -181,12 +196,12 @@ def evaluate_on_fake(largest_group: int):
             items = kernel.arguments["tile"] ** 2
             msg = f"{label}: work-groups have {items} work-items, the device allows {largest_group}"
             raise MeasurementError(msg)
-        return float(model.eval_with_kernel(costs, kernel, kernel.sizes))
+        return linear_seconds(label)
 
     device = FakeDevice(law, noise=0.002)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return evaluate_device(device, [study])
+        return evaluate_device(device, [STUDIES["fdiff"]])
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +210,7 @@ def evaluation():
     return evaluate_on_fake(1024)
 
 
+@pytest.mark.slow
 def test_a_variant_that_cannot_run_is_skipped_and_the_other_one_predicted() -> None:
     evaluation = evaluate_on_fake(256)
     (result,) = evaluation.studies

@@ -148,7 +148,7 @@ def test_many_samples_go_over_into_the_normal_distribution() -> None:
 
 
 @pytest.mark.parametrize("statistic", ["median", "mean", "lower_quartile"])
-@pytest.mark.parametrize("noise", ["normal", "exponential"])
+@pytest.mark.parametrize("noise", ["exponential", pytest.param("normal", marks=pytest.mark.slow)])
 def test_repeatability_tells_by_how_much_a_second_series_differs(noise: str, statistic: Statistic) -> None:
     rng = np.random.default_rng(21)
     draw = {"normal": rng.standard_normal, "exponential": rng.standard_exponential}[noise]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from uipick import MeasurementKernel
+
+FOLDER = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to the slow part those kernels each of whose arguments the quick part runs with the same value, too."""
+    met: dict[Any, set[tuple[str, str]]] = defaultdict(set)
+    for item in items:
+        if FOLDER not in item.path.parents or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        if "run" not in item.fixturenames or item.get_closest_marker("slow") is not None:
+            continue
+        values = {(name, repr(value)) for name, value in item.callspec.params.items()}
+        if values <= met[item.function]:
+            item.add_marker(pytest.mark.slow)
+        met[item.function] |= values
 
 
 @pytest.fixture

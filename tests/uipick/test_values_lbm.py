@@ -100,6 +100,7 @@ def test_lbm_d3q15_mem_sums_what_it_loads(one, run, random, keep):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, f=f), expected, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_lbm_d3q15_mem_stores_every_direction(one, run):
     kernel = kernel_of(one, "lbm_d3q15_mem", (8, 4, 2), collide="none", dtype="float32", keep="gST")
     found = run(kernel.kernel, kernel.sizes)

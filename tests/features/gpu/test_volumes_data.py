@@ -43,7 +43,7 @@ def test_hardware_counters_of_a_v100() -> None:
     assert np.max(errors, axis=0)[0] <= 0.15
 
 
-@pytest.mark.parametrize("device", ["V100", "A100"])
+@pytest.mark.parametrize("device", ["V100", pytest.param("A100", marks=pytest.mark.slow)])
 def test_unfolded_rows_of_the_papers_tool(device: str) -> None:
     rows = [
         row

@@ -1,0 +1,18 @@
+"""Shipped calibrations as this version writes them, for tests that read a file of their own."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from perflex import load_calibration
+
+
+@cache
+def saved_text(name: str) -> str:
+    """Return the file of a shipped calibration; reading and writing it takes as long as some commands do."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "calibration.yaml")
+        load_calibration(name).save(path)
+        return path.read_text(encoding="utf-8")
