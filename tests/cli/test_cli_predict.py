@@ -36,7 +36,12 @@ def test_predict(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert (code, err) == (0, "")
     assert "n=512: " in out
     assert "n=1024: " in out
-    assert "partial_overlap" in out
+    # The model has an overlap, whose costs are told apart.
+    assert "partial_overlap" not in out
+    shares = [line.split(" %  ") for line in out.splitlines() if " %  " in line]
+    assert sum(float(share) for share, _ in shares) == pytest.approx(200, abs=2)
+    assert any("f_op_float32_madd" in cost for _, cost in shares)
+    assert any("f_mem_access" in cost for _, cost in shares)
 
 
 def test_predict_json_agrees_with_the_library(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
