@@ -1,7 +1,8 @@
 """What each cost of a model adds to its value, the costs within overlaps included.
 
 An overlap's value is its costs, each times the derivative by it, as long as it is homogeneous of degree one in them
-(Euler's theorem); what is hidden adds nothing. `overlap`, which is not, has the same parts, scaled to add up.
+(Euler's theorem); what is hidden adds nothing. `overlap`, which is not, has the same parts, scaled to add up, and so
+has `partial_overlap`, which falls a little as a hidden cost rises.
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ def _of_overlap(node: Call, values: Mapping[str, Value]) -> Iterator[tuple[int, 
     duals = [Dual(number, {place: 1.0}) for place, number in enumerate(numbers[:count])]
     with np.errstate(all="ignore"):
         found = FUNCTIONS[node.function].numeric(*duals, *numbers[count:])
-        # No time at all has no slope.
-        parts = [np.nan_to_num(number * found.slopes.get(place, 0.0)) for place, number in enumerate(numbers[:count])]
+        # No time at all has no slope, and a cost that is hidden takes none away.
+        slopes = [np.maximum(np.nan_to_num(found.slopes.get(place, 0.0)), 0.0) for place in range(count)]
+        parts = [number * slope for number, slope in zip(numbers, slopes, strict=False)]
         total = reduce(add, parts)
         scale = np.where(total != 0, found.value / total, 0.0)
         for argument, number, part in zip(node.arguments, numbers, parts, strict=False):

@@ -253,9 +253,9 @@ class Model:
     ) -> dict[str, float | NDArray[np.float64]]:
         """Return what each cost of the expression contributes, keyed by its text.
 
-        Costs are the terms of the expression, and within an overlap those of its arguments: each has the value times
-        the derivative by it, so that what is hidden adds nothing. Together they are `evaluate`. Arguments, units and
-        errors are those of `evaluate`.
+        Costs are the terms of the expression, and within an overlap those of its arguments: each has its value times
+        the derivative by it, scaled to add up, so that what is hidden adds nothing. Together they are `evaluate`.
+        Arguments, units and errors are those of `evaluate`.
         """
         found: dict[str, float | NDArray[np.float64]] = {}
         for sign, term, value in contributions(self.tree, self._numbers(params, values)):

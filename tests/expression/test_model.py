@@ -162,6 +162,8 @@ def test_contributions_of_overlapping_costs_add_up(overlap: str) -> None:
     whole = np.asarray(model.evaluate({name: params[name] for name in model.params()}, values))
     assert len(terms) > 1
     assert sum(terms.values()) == pytest.approx(whole, rel=1e-12)
+    # A hidden cost takes nothing away, though some of these functions fall a little as it rises.
+    assert all(np.min(part) >= 0 for part in terms.values())
 
 
 def test_same_term_twice_is_counted_twice() -> None:
