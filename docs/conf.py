@@ -1,5 +1,7 @@
 """Sphinx: how the documentation is built. `make docs` runs it; warnings are errors there."""
 
+import logging
+import os
 import sys
 from pathlib import Path
 
@@ -21,8 +23,13 @@ extensions = [
     "sphinx_design",
     "sphinx_copybutton",
     "generated_reference",
+    "joined_names",
+    "mathml",
 ]
 exclude_patterns = ["_build", "_ext", "**/.ipynb_checkpoints", "jupyter_execute"]
+
+# Messages and options stand in text as they are typed: "--machine", not a dash.
+smartquotes = False
 
 # Docstrings name code in single backticks.
 default_role = "code"
@@ -45,6 +52,12 @@ nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+# Kernels of notebooks take no settings of the user, and start without a word on how they are reached.
+ipython_profile = HERE / "_build" / "ipython" / "profile_default"
+ipython_profile.mkdir(parents=True, exist_ok=True)
+(ipython_profile / "ipython_kernel_config.py").write_text('get_config().IPKernelApp.log_level = "ERROR"\n')
+os.environ["IPYTHONDIR"] = str(ipython_profile.parent)
+logging.getLogger("traitlets").setLevel(logging.WARNING)
 
 # Attributes of several classes have one name; which one a docstring means is plain to its reader.
 suppress_warnings = ["ref.python"]
@@ -53,6 +66,7 @@ html_theme = "furo"
 html_title = f"perflex {release}"
 html_static_path = ["_static"]
 html_css_files = ["perflex.css"]
+html_math_renderer = "mathml"
 html_show_sphinx = False
 copybutton_prompt_text = r">>> |\$ "
 copybutton_prompt_is_regexp = True

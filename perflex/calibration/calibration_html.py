@@ -30,7 +30,7 @@ def calibration_html(calibration: CalibrationRecord) -> str:
         notice("remark", f"{len(calibration.dropped)} measurement kernels were left out")
         if calibration.dropped
         else None,
-        None if floor is None else element("p", f"noise floor {100 * floor:.2g} %: errors below it mean nothing"),
+        None if floor is None else element("p", f"noise floor {100 * floor:.2g} %: smaller errors are not significant"),
         None if calibration.learned is None else element("p", str(calibration.learned)),
         None if calibration.transferred is None else carried_facts(calibration.transferred),
     )

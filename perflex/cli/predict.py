@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
     from perflex.search.pruning.ranking import RankedVariant
 
-# Terms of a model may fill a page.
-# Of a prediction, shown by name.
+# Costs of a prediction that are shown by name.
 _MOST_COSTS = 8
+# Letters of a line: terms of a model may fill a page.
 _LONGEST = 111
 _FILE = typer.Argument(help="A calibration file.")
 

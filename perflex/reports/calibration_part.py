@@ -77,7 +77,7 @@ def calibration_part(
 
 def _summary(calibration: Calibration, diagnosis: Diagnosis) -> Html:
     floor = calibration.noise_floor
-    more = None if floor is None else f"{100 * floor:.2g} % (errors below it mean nothing)"
+    more = None if floor is None else f"{100 * floor:.2g} % (smaller errors are not significant)"
     lines = facts(
         {
             "model": _formula(calibration),

@@ -122,7 +122,7 @@ def _short(rows: Sequence[Row]) -> Html:
         Column("study"),
         Column("device"),
         *_ERRORS,
-        Column("noise floor", fixed(1), "%", 100.0, "errors below it mean nothing"),
+        Column("noise floor", fixed(1), "%", 100.0, "smaller errors are not significant"),
     ]
     cells = [
         [_method(row), row.text("study"), row.text("device"), *_errors(row), row.number("noise_floor")] for row in rows

@@ -30,7 +30,7 @@ _ABOVE = 1.15
 # Walls that are named, where there are no more.
 _NAMED = 3
 # Letters of the title above one panel.
-_TITLE_WIDTH = 60
+_TITLE_WIDTH = 50
 # Where levels have one intensity, their markers are all seen.
 _SIZE = {"l1": 11, "l2": 8, "dram": 5.5, "local": 8}
 
@@ -80,7 +80,7 @@ def roofline_figure(
         Above the picture.
     """
     rows = 2 if any("local" in place.intensities for place in places) else 1
-    figure = new_figure(0.6 + 4.7 * len(places), 1.3 + 4.0 * rows)
+    figure = new_figure(0.5 + 4.0 * len(places), 1.3 + 3.4 * rows)
     panels = figure.subplots(rows, len(places), squeeze=False)
     for column, place in enumerate(places):
         heading = f"{place.name}\n{_sizes(place)}" if place.sizes else place.name
