@@ -104,18 +104,21 @@ def test_coverage_with_much_noise() -> None:
     assert coverage(experiments(LINEAR, TRUTH, noise=0.2)) == pytest.approx(0.95, abs=0.025)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:negative costs")
 def test_coverage_of_absolute_fits() -> None:
     found = coverage(experiments(LINEAR, TRUTH, relative=False, nonnegative=False, noise=0.1))
     assert found == pytest.approx(0.95, abs=0.025)
 
 
-@pytest.mark.parametrize("small", [0.0, pytest.param(2e-11, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("small", [0.0, 2e-11])
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
 def test_coverage_where_a_cost_is_often_at_its_bound(small: float) -> None:
     assert coverage(experiments(LINEAR, {**TRUTH, "p_b": small})) == pytest.approx(0.95, abs=0.025)
 
 
+@pytest.mark.slow
 def test_coverage_of_a_nonlinear_model() -> None:
     model = Model(
         OUTPUT, "partial_overlap(p_a * f_op_float32_add + p_b * f_op_float32_mul, p_c * f_op_float32_div, 5, p_hidden)"

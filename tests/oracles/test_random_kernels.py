@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from .brute import count
@@ -17,6 +18,7 @@ def test_a_seed_gives_the_same_kernel():
     assert make_random_kernel(8).text != first.text
 
 
+@pytest.mark.slow
 def test_kernels_are_varied():
     drawn = [make_random_kernel(seed) for seed in range(30)]
     text = "\n".join(kernel.text for kernel in drawn)

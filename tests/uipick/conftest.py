@@ -23,17 +23,21 @@ FOLDER = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to the slow part those kernels each of whose arguments the quick part runs with the same value, too."""
+    """Leave to the slow part those kernels each of whose choices the quick part runs, too; numbers are no choices."""
     met: dict[Any, set[tuple[str, str]]] = defaultdict(set)
     for item in items:
         if FOLDER not in item.path.parents or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
             continue
         if "run" not in item.fixturenames or item.get_closest_marker("slow") is not None:
             continue
-        values = {(name, repr(value)) for name, value in item.callspec.params.items()}
+        values = {("", "any")} | {(name, repr(v)) for name, v in item.callspec.params.items() if not _is_number(v)}
         if values <= met[item.function]:
             item.add_marker(pytest.mark.slow)
         met[item.function] |= values
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ def test_lbm_d3q15(one, run, random, collide, fit, sizes, chunk, lsize_2, dtype,
     assert (found[halo] == -77).all()
 
 
+@pytest.mark.slow
 def test_collisions_conserve_mass_and_momentum(one, run, random):
     kernel = kernel_of(one, "lbm_d3q15", (8, 4, 4), collide="bgk", dtype="float64")
     f = cells(random, (8, 4, 4))

@@ -282,6 +282,7 @@ def test_no_scheduler_and_no_worker() -> None:
         dask_executor(cluster.scheduler_address, timeout_s=0.5)
 
 
+@pytest.mark.slow
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'perflex\[dask\]'"):

@@ -148,6 +148,7 @@ def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend: IsolatedBackend) 
     assert fine._limit(1000) > fine._limit(1)
 
 
+@pytest.mark.slow
 def test_after_a_hang_larger_sizes_are_not_tried(backend: IsolatedBackend) -> None:
     kernel = endless()
     with pytest.raises(MeasurementError, match=r"^middle: does not end; .*no end within 3\.2 s"):
