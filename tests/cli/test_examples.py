@@ -13,8 +13,14 @@ from perflex.__main__ import main
 from perflex.cli.app import app
 
 TOP = Path(__file__).parents[2]
-# Examples that measure on a device: up to half an hour in all. None needs a GPU or a cluster.
-MEASURING = ("demo", "doctor", "calibrate", "evaluate", "machine detect")
+# Examples that measure on a device, with what makes them shorter. None needs a GPU or a cluster.
+MEASURING = {
+    "demo": "--sizes 64,96 --trials 3 --accept-noise",
+    "doctor": "--seconds 5",
+    "calibrate": "--trials 3 --precision 0.2 --accept-noise",
+    "evaluate": "--trials 3 --accept-noise",
+    "machine detect": "",
+}
 # Those that describe dozens of kernels, or fit a model many times.
 LONG = ("diagnose", "prune")
 GROUPS = ("", "machine", "store")
@@ -34,7 +40,7 @@ def examples() -> dict[str, str]:
     }
 
 
-NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in MEASURING + LONG else name for name in examples()]
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in (*MEASURING, *LONG) else name for name in examples()]
 
 
 @pytest.fixture
@@ -58,7 +64,7 @@ def test_example_works_and_fits_the_terminal(root: Path, capfd: pytest.CaptureFi
         # There is a store once something was counted.
         assert main(["features", "examples/matmul.py:naive", "n=64"]) == 0
         capfd.readouterr()
-    code = main(shlex.split(examples()[name])[1:])
+    code = main([*shlex.split(examples()[name])[1:], *MEASURING.get(name, "").split()])
     shown = capfd.readouterr()
     # On a busy machine the doctor finds it unfit, and says so.
     assert code in ((0, 1) if name == "doctor" else (0,)), shown.err
