@@ -18,8 +18,8 @@ MEASURING = {
     "demo": "--sizes 64,96 --trials 3 --accept-noise",
     "doctor": "--seconds 5",
     "calibrate": "--trials 3 --precision 0.2 --accept-noise",
-    "evaluate": "--trials 3 --accept-noise",
-    "machine detect": "",
+    "evaluate": "--model linear --trials 3 --accept-noise",
+    "machine detect": "--quick",
 }
 # Those that describe dozens of kernels, or fit a model many times.
 LONG = ("diagnose", "prune")
