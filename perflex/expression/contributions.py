@@ -23,16 +23,6 @@ if TYPE_CHECKING:
 
     from perflex.expression.tree import Value
 
-# How many of a function's first arguments are costs that may hide one another; None for all.
-OVERLAPPED = {
-    "max": None,
-    "smooth_max": -1,
-    "overlap": 2,
-    "partial_overlap": 2,
-    "saturate": 2,
-    "smooth_saturate": 2,
-}
-
 
 def contributions(node: Node, values: Mapping[str, Value]) -> Iterator[tuple[int, Node, Value]]:
     """Yield sign, node and value of each innermost cost; with their signs the values add up to that of the tree.
@@ -62,12 +52,15 @@ def contributions(node: Node, values: Mapping[str, Value]) -> Iterator[tuple[int
             yield 1, node, evaluate(node, values)
 
 
+def _costs(node: Call) -> tuple[Node, ...]:
+    """Return the arguments that hide one another; none where nothing is hidden."""
+    behind = FUNCTIONS[node.function].after_costs
+    return () if behind is None else node.arguments[: len(node.arguments) - behind]
+
+
 def _overlaps_costs(node: Call) -> bool:
     """Whether a call lets costs overlap; a largest of counts has no parameters and is a count."""
-    if node.function not in OVERLAPPED:
-        return False
-    costs = node.arguments[: OVERLAPPED[node.function]]
-    return any(isinstance(inner, Name) and inner.is_parameter for cost in costs for inner in walk(cost))
+    return any(isinstance(inner, Name) and inner.is_parameter for cost in _costs(node) for inner in walk(cost))
 
 
 def _overlaps_in(node: Node) -> list[int]:
@@ -86,7 +79,7 @@ def _holds_an_overlap(node: Node) -> bool:
 
 
 def _of_overlap(node: Call, values: Mapping[str, Value]) -> Iterator[tuple[int, Node, Value]]:
-    count = len(node.arguments[: OVERLAPPED[node.function]])
+    count = len(_costs(node))
     numbers = [np.asarray(evaluate(argument, values), dtype=np.float64) for argument in node.arguments]
     duals = [Dual(number, {place: 1.0}) for place, number in enumerate(numbers[:count])]
     with np.errstate(all="ignore"):

@@ -155,6 +155,8 @@ class Function:
         Roles of its last arguments, which are no costs; empty where it does not let costs overlap.
     costs_at_least_zero
         Whether it is defined for no other costs.
+    after_costs
+        How many arguments follow the costs, which hide one another; None where nothing is hidden.
     """
 
     signature: str
@@ -166,6 +168,7 @@ class Function:
     least: int = 2
     shapes: tuple[ShapeRole, ...] = ()
     costs_at_least_zero: bool = False
+    after_costs: int | None = None
 
 
 def _sympy(name: str, module: str = "sympy") -> Callable[..., Any]:
@@ -212,7 +215,7 @@ FUNCTIONS: dict[str, Function] = {
     "abs": Function("abs(x)", 1, np.abs, _sympy("Abs")),
     # Derivatives of min and max jump where another argument takes over; Levenberg-Marquardt relies on smooth ones.
     "min": Function("min(x, y, ...)", None, _minimum, _sympy("Min"), smooth=False),
-    "max": Function("max(x, y, ...)", None, _maximum, _sympy("Max"), smooth=False),
+    "max": Function("max(x, y, ...)", None, _maximum, _sympy("Max"), smooth=False, after_costs=0),
     "smooth_max": Function(
         "smooth_max(x, y, ..., p_sharp)",
         None,
@@ -222,6 +225,7 @@ FUNCTIONS: dict[str, Function] = {
         least=3,
         shapes=(SHARPNESS,),
         costs_at_least_zero=True,
+        after_costs=1,
     ),
     "saturate": Function(
         "saturate(t_single, t_mem, cores)",
@@ -229,6 +233,7 @@ FUNCTIONS: dict[str, Function] = {
         partial(_saturate, maximum=_maximum),
         partial(_saturate, maximum=_sympy("Max")),
         smooth=False,
+        after_costs=1,
     ),
     "smooth_saturate": Function(
         "smooth_saturate(t_single, t_mem, cores, p_sharp)",
@@ -238,6 +243,7 @@ FUNCTIONS: dict[str, Function] = {
         copies=8,
         shapes=(SHARPNESS,),
         costs_at_least_zero=True,
+        after_costs=2,
     ),
     "overlap": Function(
         "overlap(g, o, p_edge)",
@@ -246,6 +252,7 @@ FUNCTIONS: dict[str, Function] = {
         partial(overlap, tanh=_sympy("tanh"), is_zero=_held("is_zero")),
         copies=6,
         shapes=(EDGE,),
+        after_costs=1,
     ),
     "partial_overlap": Function(
         "partial_overlap(g, o, p_edge, p_hidden)",
@@ -254,5 +261,6 @@ FUNCTIONS: dict[str, Function] = {
         partial(partial_overlap, tanh=_sympy("tanh")),
         copies=10,
         shapes=(STEEPNESS, HIDDEN),
+        after_costs=2,
     ),
 }

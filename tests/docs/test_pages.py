@@ -15,8 +15,6 @@ import pytest
 
 from support.pages import TOP, blocks, commands, is_notebook, pages, python_source
 
-# Pages whose blocks take less than two seconds together. All others are run by the slow part.
-QUICK: set[str] = set()
 # Files that pages of their own make, and others use: the first two pages of the site.
 MADE_BEFORE = {
     "here.yaml": "perflex calibrate general -o here.yaml",
@@ -39,11 +37,7 @@ def name_of(page: Path) -> str:
 
 
 def page_cases() -> list[Any]:
-    return [
-        pytest.param(page, id=name_of(page), marks=() if name_of(page) in QUICK else pytest.mark.slow)
-        for page in pages()
-        if runs(page)
-    ]
+    return [pytest.param(page, id=name_of(page)) for page in pages() if runs(page)]
 
 
 def run_in(folder: Path, words: list[str]) -> None:
@@ -72,6 +66,7 @@ def made_before(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", page_cases())
 def test_blocks_run(page: Path, tmp_path: Path, made_before: Any) -> None:
     shutil.copytree(TOP / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
@@ -84,10 +79,6 @@ def test_blocks_run(page: Path, tmp_path: Path, made_before: Any) -> None:
         if name in text and not re.search(makes, text):
             shutil.copy(made_before(name), tmp_path)
     run_in(tmp_path, [sys.executable, str(TOP / "tests/support/run_page.py"), str(page)])
-
-
-def test_quick_pages_are_pages() -> None:
-    assert {name_of(page) for page in pages() if runs(page)} >= QUICK
 
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
